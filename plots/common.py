@@ -116,7 +116,7 @@ def main(draw, description, default, more=None):
         set_up(options)
         style()
         rows = read_rows(options.rows, options.method, options.rename)
-        for drawing in drawn(draw, rows.believed(), options):
+        for drawing in drawn(draw, rows.reportable(), options):
             output = options.output + (f"-{drawing.name}" if drawing.name else "")
             save(drawing.figure, output)
             print(f"{output}.svg .png .pdf: {drawing.title}")

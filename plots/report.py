@@ -147,7 +147,7 @@ def figures(section, prefix, letters, save, only_fitting):
         return "", "", [f"figures need {problem.name}: ./dev setup --python"]
     common.style()
     try:
-        believed = section.rows.believed()
+        reportable = section.rows.reportable()
     except NotDrawn as problem:
         return "", "", [str(problem)]
     parts, others, missing = [], [], []
@@ -159,7 +159,7 @@ def figures(section, prefix, letters, save, only_fitting):
         if not hasattr(module, "draw"):
             continue
         try:
-            drawings = common.drawn(module.draw, believed)
+            drawings = common.drawn(module.draw, reportable)
         except NotDrawn as problem:
             missing.append(f"{family}: {problem}")
             continue
@@ -170,7 +170,7 @@ def figures(section, prefix, letters, save, only_fitting):
         for place, drawing in enumerate(drawings):
             svg = common.svg_text(drawing.figure)
             name = f"{prefix}-{family}{place}"
-            label = f"{drawing.title}. " + page_text.in_words(family, believed, rowlib.method_label)
+            label = f"{drawing.title}. " + page_text.in_words(family, reportable, rowlib.method_label)
             (parts if fits else others).append(
                 f'<figure id="{name}"><div class="paper" tabindex="0" role="region" '
                 f'aria-label="{text(drawing.title)}">'

@@ -29,7 +29,7 @@ class Rows(list):
         self.pooled, self.sweeps = data["pooled"], data["sweeps"]
         self.crossover, self.phases = data["crossover"], data["phases"]
 
-    def believed(self):
+    def reportable(self):
         """These without rows whose numbers may not be shown; says how many are left out."""
         kept = [r for r in self if r["reportable"]]
         if len(kept) < len(self):

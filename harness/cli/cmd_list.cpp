@@ -16,7 +16,6 @@
 #include "harness/cli/terminal.h"
 #include "harness/decode/registry.h"
 #include "harness/experiment/catalogue.h"
-#include "harness/experiment/cost_sheet.h"
 #include "harness/experiment/format.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
@@ -196,38 +195,13 @@ int command_list(const texts& arguments) {
   return 0;
 }
 
-namespace {
-
-// What the cost model expects of the published models on a GPU that is not here.
-int show_cost(const command_line& line) {
-  const device_ceilings device = measured_ceilings(
-      ceilings_of(line.text("gpu")), 1e12 * line.real("tflops"), 1e12 * line.real("terabytes"));
-  const std::filesystem::path shapes = experiments_folder(line) / "shapes";
-  print_tables(line.given("goals") ? render(cost_goals(shapes, device), line.format())
-                                   : render(cost_sheet(shapes, device), line.format()));
-  return 0;
-}
-
-}  // namespace
-
 int command_show(const texts& arguments) {
-  const command_line line(
-      "show METHOD|cost|format [options]",
-      {{"gpu", std::string("h200"), "cost: expect it of this GPU: h100, h200 or a100"},
-       {"tflops", 0.0,
-        "cost: take this as its largest bfloat16 products, TFLOP/s (0: as declared)"},
-       {"terabytes", 0.0, "cost: take this as its copy rate, TB/s (0: as declared)"},
-       {"goals", flag(), "cost: print the goals alone"},
-       format_option("cost: print md, csv, latex or json"),
-       experiments_option()},
-      {"method"}, arguments,
-      "\ncost: expected time, tokens/s and share of the limit of five published models on a GPU "
-      "that is not here\nformat: every key of an experiment file and of a file of tasks, in "
-      "Markdown\n");
+  const command_line line("show METHOD|format", {}, {"method"}, arguments,
+                          "\nformat: every key of an experiment file and of a file of tasks, in "
+                          "Markdown\n");
   const method_registry& methods = method_registry::instance();
   const std::string asked = line.place(
       "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));
-  if (asked == "cost") return show_cost(line);
   if (asked == "format") {
     print("{}", format_page());
     return 0;

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // What the Python package does with runs, their answers and their rows: a run as one file, the same
-// again, scores of sample files, a plan as a job array, rows of parts as one file.
+// again, scores of sample files, probes of traces, a plan as a job array, rows of parts as one file.
 #include "harness/base/package.h"
 #include "harness/cli/command.h"
 
@@ -31,6 +31,10 @@ int command_plan(const std::vector<std::string>& arguments) {
 
 int command_score(const std::vector<std::string>& arguments) {
   return in_package("score", arguments);
+}
+
+int command_probes(const std::vector<std::string>& arguments) {
+  return in_package("probes", arguments);
 }
 
 int command_merge(const std::vector<std::string>& arguments) {

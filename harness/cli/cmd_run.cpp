@@ -46,32 +46,32 @@ option_table run_command_options() {
              {"scale", no_default,
               "of an artifact: tiny (default), shapes, full; see unmask list experiments"},
              {"paired", flag(),
-              "all settings in turn, forwards and backwards (ABBA), at least four times, on the "
-              "same prompts; then each beside its base"},
+              "measure all settings in turn, forwards and backwards (ABBA), at least four times on "
+              "the same prompts, and print each beside its base"},
              {"points", repeated(),
-              "of one file: only those whose settings are these, as claims select rows: "
-              "'{label = \"FOCUS\", batch_size = [1, 4]}' (repeatable: any of them)"},
-             {"shard", no_default, "i/n: only every n-th point, from the i-th (from 0)"},
-             {"only", repeated(), "PAPER or PAPER/ARTIFACT of a folder (repeatable)"},
+              "measure only the points with these settings, written as claims select rows; one "
+              "file only: '{label = \"FOCUS\", batch_size = [1, 4]}' (repeatable: any of them)"},
+             {"shard", no_default, "i/n: measure every n-th point only, from the i-th on (from 0)"},
+             {"only", repeated(), "run PAPER or PAPER/ARTIFACT only; folders only (repeatable)"},
              {"dry-run", flag(),
               "print the plan with its answers, forwards and expected GPU hours, and stop"},
              {"lanes", std::int64_t{1},
-              "of a folder: so many artifacts at a time, each on its share of the cores; those "
-              "with "
-              "claims on speed run alone, on a share of the same size"},
-             {"gpu", std::string("h100"), "whose hours: h100, h200, a100"},
+              "run up to N artifacts in parallel, each pinned to 1/N of the cores; artifacts with "
+              "claims on speed still run one at a time; folders only"},
+             {"gpu", std::string("h100"), "expect the hours of this GPU: h100, h200, a100"},
              {"fresh", flag(),
               "measure again what already has a row, and let the new row count (default: resume)"},
              {"samples,s", flag(),
               "also store every answer with its score as lm-eval does: samples/POINT/"},
              {"from", no_default, "FILE, instead of an experiment: what this run.json asked for"},
              {"confine", no_default,
-              "folder that the experiment may read in, besides models and tasks of this program, "
+              "let the experiment read in this folder only, besides models and tasks of this "
+              "program, "
               "$UNMASK_MODELS and $UNMASK_DATASETS: for files of somebody else"},
              {"allow-outside", flag(),
               "let the experiment's own serve.log and serve.record write outside the current "
               "folder, and over any file"},
-             {"no-progress", flag(), "no progress on standard error"}} +
+             {"no-progress", flag(), "show no progress on standard error"}} +
          paired_options() + option_table{experiments_option()};
 }
 
@@ -232,7 +232,7 @@ int print_forecasts(const std::vector<campaign_item>& items, const command_line&
     all.gpu_hours += sum.gpu_hours;
   }
   t.notes.push_back(
-      fmt::format("{} points, {} answers, {:.0f} hours of one {} by the cost model, which "
+      fmt::format("{} points, {} answers, {:.0f} hours of one {} by a roofline, which "
                   "is a prediction; forwards count a token each, so methods that decide "
                   "several at once take less",
                   all.points, all.answers, all.gpu_hours, device.name));

@@ -35,6 +35,7 @@ int command_rerun(const std::vector<std::string>& arguments);
 int command_prompts(const std::vector<std::string>& arguments);
 int command_score(const std::vector<std::string>& arguments);
 int command_plan(const std::vector<std::string>& arguments);
+int command_probes(const std::vector<std::string>& arguments);
 int command_merge(const std::vector<std::string>& arguments);
 int command_completion(const std::vector<std::string>& arguments);
 int command_man(const std::vector<std::string>& arguments);

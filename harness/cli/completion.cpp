@@ -44,7 +44,6 @@ texts words_behind(const std::string& command) {
   if (command == "help") return names_in(commands(), &command::name);
   if (command != "show") return {};
   texts all = method_registry::instance().names();
-  all.emplace_back("cost");
   all.emplace_back("format");
   return all;
 }

@@ -34,6 +34,7 @@ const std::vector<command>& commands() {
       {"prompts", "write what benchmarks ask into files, for runs without Python", command_prompts},
       {"score", "answers of any harness with the benchmarks' own libraries", command_score},
       {"plan", "what experiments would measure; as a job array for a cluster", command_plan},
+      {"probes", "compute the probes of a run whose machine had no Python", command_probes},
       {"merge", "rows that were measured in parts as one file", command_merge},
       {"completion", "print a script that completes these commands in bash or zsh",
        command_completion},

@@ -258,8 +258,8 @@ class engine_point final : public loadable_point {
     return score_answers(*model_, *workload_, answers, items, rules());
   }
 
-  std::map<std::string, std::string> probe(const probe_settings& settings) override {
-    if (served_) return {};
+  bool probe(const probe_settings& settings, std::ostream& out) override {
+    if (served_) return false;
     std::vector<sequence_request> requests = workload_->requests;
     if (settings.limit > 0 && requests.size() > static_cast<std::size_t>(settings.limit)) {
       requests.resize(static_cast<std::size_t>(settings.limit));
@@ -267,9 +267,11 @@ class engine_point final : public loadable_point {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       requests[i].id = static_cast<std::int64_t>(i);
     }
-    probe_observer observer(settings, source_of(requests));
-    run_closed_loop(*model_->packed, method_, calibration_.settings(), requests, 1, &observer);
-    return observer.results();
+    const probe_source source = source_of(requests);
+    probe_recorder recorder(settings, source, out);
+    run_closed_loop(*model_->packed, method_, calibration_.settings(), requests, 1, &recorder);
+    recorder.finish();
+    return true;
   }
 
  private:

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/experiment/expected_time.h"
 #include "harness/model/config.h"
 #include "harness/workload/benchmark_list.h"
 #include "harness/workload/traces.h"
@@ -18,17 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A whole number parameter that is given and not "choose for me"; otherwise `fallback`.
-double size_or(const parameter_map& given, const std::string& name, double fallback) {
-  const auto found = given.find(name);
-  const auto* whole = found == given.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
-  return whole != nullptr && *whole > 0 ? static_cast<double>(*whole) : fallback;
-}
-
 constexpr double bytes_per_token = 4, assumed_prompt = 1000;
 
 // Answers, prompt and canvas of one pass.
-struct work {
+struct pass_work {
   std::int64_t items = 0;
   double prompt = 0, generated = 0;
   bool known = false;
@@ -40,7 +34,7 @@ std::int64_t cut(std::int64_t there, const item_selection& items) {
   return items.limit > 0 ? std::min(items.limit, left) : left;
 }
 
-work of_benchmark(const workload_entry& entry, const fs::path& model) {
+pass_work of_benchmark(const workload_entry& entry, const fs::path& model) {
   // Points of one experiment ask for the same items again and again.
   static std::map<std::string, std::optional<benchmark_summary>> read;
   const benchmark& b = find_benchmark(entry.benchmark.name, entry.benchmark.harness);
@@ -67,9 +61,9 @@ work of_benchmark(const workload_entry& entry, const fs::path& model) {
           static_cast<double>(declared_length(b, r.task)), false, choices};
 }
 
-work work_of(const experiment_point& p) {
+pass_work pass_of(const experiment_point& p) {
   const workload_entry& w = p.workload;
-  work found;
+  pass_work found;
   if (!w.benchmark.name.empty()) {
     found = of_benchmark(w, p.model.path);
   } else if (!w.trace_format.empty() && fs::exists(w.file)) {
@@ -103,12 +97,12 @@ work work_of(const experiment_point& p) {
 // their steps by block, and commit each block once.
 double forwards_of(const experiment_point& p, const method_info& method, double generated,
                    double model_block) {
-  const double steps = size_or(p.params, "steps", 0);
-  const double tokens = size_or(p.params, "tokens_per_step", 1);
+  const double steps = whole_or(p.params, "steps", 0);
+  const double tokens = whole_or(p.params, "tokens_per_step", 1);
   if (method.shape.extent == row_extent::token) return generated;
   if (model_block == 0)
     return steps > 0 ? std::min(steps, generated) : std::ceil(generated / tokens);
-  const double blocks = std::ceil(generated / size_or(p.params, "block_length", model_block));
+  const double blocks = std::ceil(generated / whole_or(p.params, "block_length", model_block));
   return (steps > 0 ? blocks * steps : generated) + blocks;
 }
 
@@ -136,68 +130,14 @@ std::string hours(double value) {
 
 }  // namespace
 
-cost_shape cost_shape_of(const model_config& c) {
-  return {c.layers,
-          c.hidden,
-          c.heads,
-          c.kv_heads,
-          c.head_dim,
-          c.feed_forward,
-          c.vocabulary,
-          {c.moe.experts, c.moe.experts_per_token, c.moe.hidden, c.moe.shared_experts,
-           c.moe.first_dense_layers}};
-}
-
-cost_run cost_run_of(const model_config& model, const method_info& method, const parameters& given,
-                     cost_run run) {
-  constexpr double usual_block = 32, usual_chunk = 8;
-  const double block =
-      std::min(size_or(given.values(), "block_length", model.block > 0 ? model.block : usual_block),
-               run.generated);
-  const row_shape& shape = method.shape;
-  double rows = 1;
-  switch (shape.extent) {
-    case row_extent::canvas:
-      rows = run.prompt + run.generated;
-      break;
-    case row_extent::answer:
-      rows = run.generated;
-      break;
-    case row_extent::block:
-      rows = block;
-      break;
-    case row_extent::chunk:
-      rows = size_or(given.values(), "chunk", usual_chunk);
-      break;
-    case row_extent::token:
-      break;
-  }
-  if (run.forwards <= 0) run.forwards = run.generated;
-  run.rows = std::max(1.0, rows * shape.share);
-  run.late_rows = shape.late_share > 0 ? std::max(1.0, rows * shape.late_share) : 0;
-  // Masks of the block in work, half of them decided on average; a token decides itself.
-  run.candidates =
-      shape.extent == row_extent::token ? 1 : std::min(run.rows, std::max(1.0, block / 2));
-  const double blocks = block > 0 ? std::ceil(run.generated / block) : 1;
-  if (shape.refreshes) run.full_forwards = std::min(blocks, run.forwards);
-  run.prefills = shape.extent != row_extent::canvas && !shape.refreshes;
-  return run;
-}
-
-double expected_gpu_seconds(const model_config& model, const method_info& method,
-                            const parameters& given, const cost_run& run,
-                            const device_ceilings& device) {
-  return expected_seconds(cost_shape_of(model), cost_run_of(model, method, given, run), device);
-}
-
 point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
                         const device_ceilings& device) {
-  const work w = work_of(p);
+  const pass_work w = pass_of(p);
   const method_info& method = method_registry::instance().find(p.method);
   const std::optional<model_config> config = config_of(p.model);
   point_forecast f{w.items, w.prompt, w.known, w.generated, 0, 1, std::nan("")};
   f.passes = static_cast<double>(spec.evidence.warmup + spec.evidence.min_repetitions);
-  cost_run run;
+  run_work run;
   run.answers = static_cast<double>(w.items);
   run.batch = static_cast<double>(std::max<std::int64_t>(p.run.batch_size, 1));
   run.prompt = w.prompt;
@@ -214,9 +154,11 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
   }
   f.forwards = std::ceil(run.answers / run.batch) * run.forwards;
   if (config) {
-    f.gpu_hours = f.passes / 3600 *
-                  std::max(expected_gpu_seconds(*config, method, parameters(p.params), run, device),
-                           arrival_seconds(p.run));
+    f.gpu_hours =
+        f.passes / 3600 *
+        std::max(
+            expected_seconds(*config, work_of(*config, method, parameters(p.params), run), device),
+            arrival_seconds(p.run));
   }
   return f;
 }
@@ -254,8 +196,8 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
   }
   const plan_forecast sum = forecast_of(spec, points, device);
   text += fmt::format(
-      "\n{} points\n{} answers, {:.0f} forwards at most, {} hours of one {} expected by the cost "
-      "model{}\n",
+      "\n{} points\n{} answers, {:.0f} forwards at most, {} hours of one {} expected by a "
+      "roofline{}\n",
       sum.points, sum.answers, sum.forwards, hours(sum.gpu_hours), device.name,
       sum.without_hours > 0
           ? fmt::format("; {} points without: no configuration of their model is here",

@@ -1,37 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What a plan will take before anything is loaded: answers, forwards and hours of a GPU, from the
-// files of benchmarks where they are here, from configurations (a model's own, or its `shape`), and
-// from the cost model, which is a prediction and not a measurement.
+// Forecasts what a plan will take before anything is loaded: answers and forwards from the prompts of
+// benchmarks where they are here, hours of a GPU from configurations (a model's own, or its `shape`)
+// and a roofline (expected_time.h), which is a prediction and not a measurement.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "harness/decode/registry.h"
 #include "harness/experiment/plan.h"
 #include "harness/profile/ceilings.h"
-#include "harness/profile/cost_model.h"
 
 namespace unmask {
-
-// How long a method should take on a GPU, before it is run, for plans of campaigns: answers, batch,
-// prompt and generated tokens are given, and decode forwards per answer (0: one per token, the most
-// there can be); the rest of the run is filled in.
-
-// Seconds of one GPU: the rows that the method declares (method_info::shape) through the cost model,
-// prompts entering once where the method keeps them. `given`: resolved parameters.
-double expected_gpu_seconds(const model_config& model, const method_info& method,
-                            const parameters& given, const cost_run& run,
-                            const device_ceilings& device);
-
-cost_shape cost_shape_of(const model_config& model);
-
-// The same as a run of the cost model.
-cost_run cost_run_of(const model_config& model, const method_info& method, const parameters& given,
-                     cost_run run);
 
 struct point_forecast {
   std::int64_t items = 0;     // answers of one pass, every trial counted

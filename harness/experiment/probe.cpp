@@ -2,25 +2,38 @@
 // Copyright The Unmask Authors
 #include "harness/experiment/probe.h"
 
+#include <algorithm>
+#include <ostream>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/package.h"
 #include "harness/engine/closed_loop.h"
-#include "harness/experiment/probes.h"
+#include "harness/experiment/capture.h"
 
 namespace unmask {
 namespace {
 
-const std::map<std::string, probes::maker>& makers() {
-  static const std::map<std::string, probes::maker> table = [] {
-    std::map<std::string, probes::maker> all;
-    for (const auto& of : {probes::of_attention(), probes::of_decisions(), probes::of_layers(),
-                           probes::of_second_decodes(), probes::of_traces()}) {
-      all.insert(of.begin(), of.end());
-    }
-    return all;
-  }();
+constexpr std::size_t largest_results = std::size_t{1} << 30;
+
+using probes::capture;
+using maker = std::unique_ptr<capture> (*)(const probe_settings&, const probe_source&,
+                                           std::ostream&);
+// What each probe needs to have written down, besides the decisions.
+const std::map<std::string, maker>& captures() {
+  static const std::map<std::string, maker> table = {{"attention", probes::capture_attention},
+                                                     {"confidence", nullptr},
+                                                     {"contradiction", nullptr},
+                                                     {"decode_trace", probes::capture_trace},
+                                                     {"decoding", nullptr},
+                                                     {"importance", probes::capture_importance},
+                                                     {"kv_change", probes::capture_kv_change},
+                                                     {"peak_oracle", nullptr},
+                                                     {"stagnation", nullptr}};
   return table;
 }
 
@@ -36,69 +49,74 @@ class decode_recorder final : public step_observer {
 
 }  // namespace
 
-std::string probe::result() const {
-  nlohmann::json out = {{"requests", requests_}};
-  report(out);
-  // The text of a token may hold a part of a character only.
-  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 std::vector<std::string> probe_names() {
-  return keys_of(makers());
+  return keys_of(captures());
 }
 
-std::unique_ptr<probe> make_probe(const std::string& name, const probe_settings& settings,
-                                  const probe_source& source) {
-  find_known("probe", name, probe_names());
-  return makers().at(name)(settings, source);
-}
-
-probe_observer::probe_observer(const probe_settings& settings, const probe_source& source) {
+probe_recorder::probe_recorder(const probe_settings& settings, const probe_source& source,
+                               std::ostream& out) {
+  out << nlohmann::json{{"kind", "probes"},          {"version", 1},
+                        {"names", settings.names},   {"tau", settings.tau},
+                        {"margin", settings.margin}, {"sink_share", settings.sink_share},
+                        {"every", settings.every},   {"reference_block", settings.reference_block}}
+             .dump()
+      << "\n";
+  captures_.push_back(probes::capture_decisions(settings, source, out));
   for (const std::string& name : settings.names) {
-    probes_.emplace_back(name, make_probe(name, settings, source));
+    find_known("probe", name, probe_names());
+    if (const maker make = captures().at(name)) captures_.push_back(make(settings, source, out));
   }
 }
+probe_recorder::~probe_recorder() = default;
 
-bool probe_observer::wants_layers() const {
-  for (const auto& [name, p] : probes_) {
-    if (p->wants_layers()) return true;
-  }
-  return false;
+bool probe_recorder::wants_layers() const {
+  return std::ranges::any_of(captures_, [](const auto& c) { return c->wants_layers(); });
 }
 
-void probe_observer::begin_if_new(const batch& b) {
-  if (b.capacity() != 1) throw std::logic_error("probe_observer: needs a batch of one place");
+void probe_recorder::begin_if_new(const batch& b) {
+  if (b.capacity() != 1) throw std::logic_error("probe_recorder: needs a batch of one place");
   if (in_step_ || b.at(0).step != 0) return;
-  for (const auto& [name, p] : probes_) {
-    if (running_) p->end();
-    p->begin(b);
+  for (const auto& c : captures_) {
+    if (running_) c->end();
+    c->begin(b);
   }
   running_ = true;
 }
 
-void probe_observer::on_layer(const layer_view& layer) {
+void probe_recorder::on_layer(const layer_view& layer) {
   begin_if_new(layer.state);
   in_step_ = true;
-  for (const auto& [name, p] : probes_) {
-    if (p->wants_layers()) p->on_layer(layer);
+  for (const auto& c : captures_) {
+    if (c->wants_layers()) c->on_layer(layer);
   }
 }
 
-void probe_observer::on_step(const step_view& step) {
+void probe_recorder::on_step(const step_view& step) {
   begin_if_new(step.state);
   in_step_ = false;
-  for (const auto& [name, p] : probes_) p->on_step(step);
+  for (const auto& c : captures_) c->on_step(step);
 }
 
-std::map<std::string, std::string> probe_observer::results() {
-  std::map<std::string, std::string> all;
-  for (const auto& [name, p] : probes_) {
-    if (running_) p->end();
-    p->finish();
-    all[name] = p->result();
+void probe_recorder::finish() {
+  for (const auto& c : captures_) {
+    if (running_) c->end();
+    c->finish();
   }
   running_ = false;
-  return all;
+}
+
+std::map<std::string, std::string> probe_results(const std::filesystem::path& trace) {
+  const scratch_folder scratch;
+  const std::filesystem::path written = scratch.path() / "probes.json";
+  const int status = run_package({"probes", trace.string(), "--output", written.string()});
+  if (status != 0) {
+    throw environment_error(
+        fmt::format("the package ended with status {}; its own words stand above", status));
+  }
+  std::map<std::string, std::string> results;
+  const auto all = nlohmann::json::parse(read_file(written, largest_results));
+  for (const auto& [name, of] : all.items()) results[name] = of.dump();
+  return results;
 }
 
 probe_decode decode_again(const transformer& model, const method_info& method,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Probes: the papers' motivation figures on the trajectory of any method. A probe watches a pass of
-// its own, one request after the other, so that no measured time contains it.
+// Probes: the papers' motivation figures on the trajectory of any method. They watch a pass of their
+// own, one request after the other, so that no measured time contains it. The pass is written down
+// here (capture.h) and computed on in the package (harness/python/unmask/probes.py).
 //
 //   confidence   Focus-dLLM Fig. 1: confidence now against one step before; recall of decided tokens
 //   attention    Focus-dLLM Figs. 2, 8, Sparse-dLLM Figs. 2, 7: maps, sinks, their overlap
@@ -19,7 +20,9 @@
 //   decode_trace the first requests forward by forward: rows, dropped rows, keys, candidates
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <iosfwd>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,13 +30,15 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
 #include "harness/engine/trajectory.h"
 
 namespace unmask {
+
+namespace probes {
+class capture;
+}
 
 struct probe_settings {
   std::vector<std::string> names;
@@ -57,7 +62,7 @@ struct probe_decode {
   std::string problem;         // not empty: why there was no decode
 };
 
-// What a probe may ask about its requests, numbered from 0 in the order it saw them. All may be
+// What only this program can tell of the probed requests, numbered from 0 in their order. All may be
 // empty: then the probe says what it could not do.
 struct probe_source {
   token_text text;
@@ -72,54 +77,30 @@ struct probe_source {
   std::function<probe_decode(std::int64_t block)> reference;
 };
 
-class probe {
- public:
-  probe(const probe_settings& settings, const probe_source& source)
-      : settings_(settings), source_(source) {}
-  virtual ~probe() = default;
-  virtual bool wants_layers() const { return false; }
-  // A request took the only place; called before its first layer.
-  void begin(const batch& b) {
-    ++requests_;
-    begin_request(b);
-  }
-  virtual void on_layer(const layer_view& layer) { (void)layer; }
-  virtual void on_step(const step_view& step) { (void)step; }
-  // After the last step of a request.
-  virtual void end() {}
-  // After the last request; the place for decodes of its own.
-  virtual void finish() {}
-  std::string result() const;  // one JSON object: "requests", and what report() says
-
- protected:
-  virtual void begin_request(const batch& b) { (void)b; }
-  virtual void report(nlohmann::json& out) const = 0;
-  const probe_settings settings_;
-  const probe_source source_;
-  std::int64_t requests_ = 0;  // begun
-};
-
 std::vector<std::string> probe_names();  // sorted
-// Usage error with the nearest names for an unknown one.
-std::unique_ptr<probe> make_probe(const std::string& name, const probe_settings& settings,
-                                  const probe_source& source = {});
 
-// Shows a pass with one place to every probe of the settings.
-class probe_observer final : public step_observer {
+// Writes down a pass with one place for every probe of the settings, as JSON lines.
+class probe_recorder final : public step_observer {
  public:
-  explicit probe_observer(const probe_settings& settings, const probe_source& source = {});
+  // Usage error with the nearest names for an unknown probe. The three must outlive this.
+  probe_recorder(const probe_settings& settings, const probe_source& source, std::ostream& out);
+  ~probe_recorder() override;
   bool wants_layers() const override;
   void on_layer(const layer_view& layer) override;
   void on_step(const step_view& step) override;
-  // Ends the last request and lets every probe finish: JSON object of each probe by name.
-  std::map<std::string, std::string> results();
+  // Ends the last request and makes the decodes that probes ask for.
+  void finish();
 
  private:
   void begin_if_new(const batch& b);
-  std::vector<std::pair<std::string, std::unique_ptr<probe>>> probes_;
+  std::vector<std::unique_ptr<probes::capture>> captures_;
   bool running_ = false;  // a request has begun and not ended
   bool in_step_ = false;  // layers of the step that comes next were shown
 };
+
+// JSON object of each probe by name, as the package computes them from what a recorder wrote. Environment
+// error where the package cannot be run or ends with an error.
+std::map<std::string, std::string> probe_results(const std::filesystem::path& trace);
 
 // The decodes that probes ask for (probe_source): the same requests, one after the other, under
 // another order or by the slowest sensible baseline.

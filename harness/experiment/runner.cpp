@@ -332,10 +332,7 @@ class experiment_run {
     f.measured.keep_items =
         spec_.evidence.paired || (!spec_.artifact.paper.empty() && any_scored(f.measured.scores));
     measure_row(row, f.measured);
-    if (!spec_.probe.names.empty()) {
-      progress_.now(title(f) + " probes");
-      row.probes = f.ready->probe(spec_.probe);
-    }
+    if (!spec_.probe.names.empty()) measure_probes(f, row);
     for (const auto& [name, value] : f.ready->measured_settings()) row.params[name] = value;
     row.calibration = f.ready->calibration_report();
     for (const auto& [name, report] : f.ready->measured_reports()) row.probes[name] = report;
@@ -346,6 +343,28 @@ class experiment_run {
     }
     write_samples(f, row);
     write(f, std::move(row));
+  }
+
+  // The trace of the probes' pass is kept where the package cannot compute on it.
+  void measure_probes(in_flight& f, result_row& row) {
+    progress_.now(title(f) + " probes");
+    const std::filesystem::path trace = options_.output / "traces" / (f.point->id + ".jsonl");
+    std::filesystem::create_directories(trace.parent_path());
+    std::ofstream out(trace, std::ios::binary);
+    const bool probed = f.ready->probe(spec_.probe, out);
+    out.close();
+    if (!out) throw environment_error("cannot write " + trace.string());
+    try {
+      if (probed) row.probes = probe_results(trace);
+      std::filesystem::remove(trace);
+      std::error_code not_empty;
+      std::filesystem::remove(trace.parent_path(), not_empty);
+    } catch (const error& problem) {
+      const std::string reason = problem.what();
+      row.reason += fmt::format(
+          "{}probes: {}{}; `unmask probes {}` computes them later", row.reason.empty() ? "" : "; ",
+          reason.starts_with("NOT RUN") ? "" : "NOT RUN: ", reason, options_.output.string());
+    }
   }
 
   void give_up(in_flight& f, verdict_kind verdict, const std::string& reason) {

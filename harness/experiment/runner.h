@@ -45,13 +45,14 @@ class prepared_point {
   virtual parameter_map measured_settings() const { return {}; }
   // And what was measured for them, a JSON object; empty: nothing.
   virtual std::string calibration_report() const { return {}; }
-  // Reports that nobody asked for as probes: JSON objects by name, kept beside the probes.
+  // Extra reports that are stored under `probes` although the experiment did not request a probe:
+  // JSON objects by name.
   virtual std::map<std::string, std::string> measured_reports() const { return {}; }
-  // Decode once more, one request after the other, under the eyes of the probes: JSON object of
-  // each by name. Outside every timer.
-  virtual std::map<std::string, std::string> probe(const probe_settings& settings) {
-    (void)settings;
-    return {};
+  // Decodes once more, one request after the other, outside every timer, and writes down what the
+  // probes need (probe_recorder). False where there is no such pass.
+  virtual bool probe(const probe_settings& settings, std::ostream& out) {
+    (void)settings, (void)out;
+    return false;
   }
   // Detokenise and score; outside every timer.
   virtual std::vector<scored_answer> score(const pass_record& pass) = 0;

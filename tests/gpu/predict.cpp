@@ -17,7 +17,7 @@
 #include <string>
 
 #include "harness/base/error.h"
-#include "harness/profile/cost_kernels.h"
+#include "tests/cost_model/cost_kernels.h"
 
 namespace unmask {
 namespace {

@@ -71,7 +71,7 @@ def render(archives, prediction, folder):
         if body:
             lines += ["", f"## {title}", ""] + body
         if title == "Kernels" and body:
-            lines += ["", "Predicted: the cost model of `harness/profile/cost_model.h` with the "
+            lines += ["", "Predicted: the cost model of `tests/cost_model/cost_model.h` with the "
                       "ceilings that were measured in the same call; – where it has no kernel for "
                       "the case."]
     lines += ["", "## Stages", ""]

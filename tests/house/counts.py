@@ -26,6 +26,7 @@ METHOD = re.compile(r"focus|optimus|ada[_-]dlm|sparse[_-]dllm|dkv[_-]?cache|dllm
 OWN_WORDS = re.compile(r"nobody's|somebody's|\bexchanged\b|names_arrays_only|takes_all_in_play|runs_ahead"
                        r"|mark_unsettled|for the eye\b|believable|step_part|work_phase|recorded_work"
                        r"|recorded_rows|\brecordings\b|freeze_two_centroids|frozen batch")
+OF_THE_OPERATION = re.compile(r"minimal_operation|test_minimal")  # of the worked example
 POLICIES = "pace|row|key|cache|unmask"
 
 
@@ -98,13 +99,13 @@ def counts():
         "virtual functions of the backend interface":
             virtual_functions([f for f in kernels if f.count("/") == 1], "backend"),
         "files of a new operation, the worked example":
-            len([f for f in under("tests/toy_method/", "") if "leftmost" in f]),
+            len([f for f in under("tests/minimal_method/", "") if OF_THE_OPERATION.search(f)]),
         "files of a new method, the worked example":
-            len([f for f in under("tests/toy_method/", (".cpp", ".md", ".h"))
-                 if "leftmost" not in f]),
+            len([f for f in under("tests/minimal_method/", (".cpp", ".md", ".h"))
+                 if not OF_THE_OPERATION.search(f)]),
         "files elsewhere that name the worked example":
             sum(bool(re.search(r"accept_leftmost|leftmost_unmask", text_of(f)))
-                for f in everything if f.endswith(CPP) and not f.startswith("tests/toy_method/")),
+                for f in everything if f.endswith(CPP) and not f.startswith("tests/minimal_method/")),
         "files a [run] key is in (kv_type)":
             sum(bool(re.search(r"\bkv_type\b", text_of(f))) for f in under("harness/", CPP)),
         "claims that do not hold and have no control (results/tiny)":

@@ -7,7 +7,8 @@
     ...what the command prints...
     <!-- end -->
 
-The first word is `unmask` (the program given by --program) or a Python script of this repository.
+The first word is `unmask` (the program given by --program), `unmask_cost` (beside it) or a Python
+script of this repository.
 With --check nothing is written, and the exit code is 1 where a table differs from its command or,
 in the files that show measurements, where a table of numbers has no marker.
 """
@@ -47,10 +48,12 @@ def output_of(command, program):
     words = shlex.split(command)
     if words[0] == "unmask":
         words[0] = program
+    elif words[0] == "unmask_cost":
+        words[0] = os.path.join(os.path.dirname(program), words[0])
     elif words[0].endswith(".py"):
         words.insert(0, sys.executable)
     else:
-        raise Problem(f"`{command}` starts with neither `unmask` nor a Python script")
+        raise Problem(f"`{command}` starts with neither `unmask`, `unmask_cost` nor a Python script")
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:
         raise Problem(f"`{command}` ended with {done.returncode}: {done.stderr.strip()}")

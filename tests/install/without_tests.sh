@@ -18,7 +18,6 @@ refused() { # WORDS...
   [ "$code" = 3 ] || fail "$* ended with $code"
   grep -q "builds\\? with\\(out\\)\\? tests\\|built without tests" "$place/said" || fail "$*: $(cat "$place/said")"
 }
-refused show cost --goals
 refused generate --model tiny-sdar --device cuda-emulated -n 8 "Hi."
 refused bench --model tiny-sdar --device cuda-emulated
 refused run experiments/minimal_experiment.toml --set run.device=cuda-emulated -o "$place/run"

@@ -19,10 +19,10 @@
 
 #include "harness/decode/plain_forward.h"
 #include "harness/experiment/forecast.h"
-#include "harness/profile/cost_model.h"
 #include "kernels/cuda/device/traffic.h"
 #include "kernels/cuda/emulation.h"
 #include "methods/settings.h"
+#include "tests/cost_model/cost_model.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {

@@ -8,9 +8,10 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "harness/base/files.h"
 #include "harness/experiment/probe.h"
-#include "harness/experiment/probe_maths.h"
 #include "kernels/attention.h"
 #include "tests/methods/tiny_models.h"
 
@@ -36,14 +37,26 @@ struct probed {
   closed_loop_result run;
 };
 
+// What the package computes from what a recorder wrote.
+json computed(const std::ostringstream& written) {
+  const scratch_folder scratch;
+  write_file(scratch.path() / "trace.jsonl", written.str());
+  json results;
+  const auto all = probe_results(scratch.path() / "trace.jsonl");
+  for (const auto& [name, text] : all) results[name] = json::parse(text);
+  return results;
+}
+
 probed observed(const transformer& model, const std::vector<sequence_request>& requests,
                 const std::vector<std::string>& names, const std::string& method,
                 const parameter_map& given, probe_settings settings, const probe_source& source) {
   settings.names = names;
-  probe_observer observer(settings, source);
+  std::ostringstream written;
+  probe_recorder recorder(settings, source, written);
   probed p;
-  p.run = decode_closed(model, method, given, requests, 1, "", &observer);
-  for (const auto& [name, text] : observer.results()) p.results[name] = json::parse(text);
+  p.run = decode_closed(model, method, given, requests, 1, "", &recorder);
+  recorder.finish();
+  p.results = computed(written);
   return p;
 }
 
@@ -93,7 +106,10 @@ TEST(probes, all_are_there_and_change_no_token) {
   EXPECT_EQ(probe_names(), (std::vector<std::string>{"attention", "confidence", "contradiction",
                                                      "decode_trace", "decoding", "importance",
                                                      "kv_change", "peak_oracle", "stagnation"}));
-  EXPECT_THROW(make_probe("atention", {}), error);
+  probe_settings unknown;
+  unknown.names = {"atention"};
+  std::ostringstream nothing;
+  EXPECT_THROW(probe_recorder(unknown, {}, nothing), error);
   const tried runs[] = {{"vanilla", llada, blocks_of_8},
                         {"vanilla", dream, {}},
                         {"ada_dlm", dream, {{"k", 0.3}}},
@@ -181,8 +197,15 @@ TEST(probes, stagnation_follows_its_threshold) {
   EXPECT_EQ(all.at("decline").at("decided"), decided);
 }
 
+struct shown_candidate {
+  std::int32_t position, token;
+  float confidence;
+  bool accepted;
+};
+using shown_trace = std::vector<std::vector<shown_candidate>>;
+
 // Shows an observer a trace written by hand: prompt of two tokens, positions 2 .. 5.
-void play(probe_observer& observer, const probe_maths::decision_trace& trace) {
+void play(probe_recorder& observer, const shown_trace& trace) {
   const backend& backend = reference_backend();
   const model_config model = tiny_config(llada);
   batch b(backend, model, 1, 6);
@@ -208,20 +231,22 @@ void play(probe_observer& observer, const probe_maths::decision_trace& trace) {
 
 // Two requests. The first: position 2 declines from 0.8 (token 5) to 0.6 (token 6), 3 from 0.91
 // to 0.7 with one token, 4 is decided at once, 5 last. The second: all at once.
-const probe_maths::decision_trace by_hand_first = {
+const shown_trace by_hand_first = {
     {{2, 5, 0.8F, false}, {3, 7, 0.91F, false}, {4, 8, 0.95F, true}, {5, 9, 0.1F, false}},
     {{2, 6, 0.6F, true}, {3, 7, 0.7F, true}, {5, 9, 0.2F, false}},
     {{5, 9, 0.99F, true}}};
-const probe_maths::decision_trace by_hand_second = {
+const shown_trace by_hand_second = {
     {{2, 1, 0.91F, true}, {3, 2, 0.91F, true}, {4, 3, 0.91F, true}, {5, 60, 0.91F, true}}};
 
 json played(const std::string& name, const probe_source& source) {
   probe_settings settings;
   settings.names = {name};
-  probe_observer observer(settings, source);
-  play(observer, by_hand_first);
-  play(observer, by_hand_second);
-  return json::parse(observer.results().at(name));
+  std::ostringstream written;
+  probe_recorder recorder(settings, source, written);
+  play(recorder, by_hand_first);
+  play(recorder, by_hand_second);
+  recorder.finish();
+  return computed(written).at(name);
 }
 
 // Reference answers: 5 7 8 9 and 1 2 3 60; a score is the share of their tokens.
@@ -441,18 +466,6 @@ TEST(probes, kv_changes_above_the_first_layer_only) {
   EXPECT_EQ(cached.results.at("kv_change").at("regions").at("before").at("positions"), 0);
 }
 
-TEST(probe_maths, skewness_by_hand) {
-  probe_maths::third_moments m, right;
-  for (const double v : {0.0, 0.0, 0.0, 4.0}) m.add(v);  // mean 1, variance 3, third moment 6
-  EXPECT_NEAR(m.skewness(), 6 / std::pow(3, 1.5), 1e-12);
-  for (const double v : {-1.0, -1.0, -1.0, -5.0}) right.add(v);
-  EXPECT_NEAR(right.skewness(), -m.skewness(), 1e-12);
-  EXPECT_NEAR(right.size_of_skewness(), m.skewness(), 1e-12);
-  probe_maths::third_moments flat;
-  flat.add(2);
-  EXPECT_TRUE(std::isnan(flat.skewness()));
-}
-
 // The importance of n masked rows sums to n times the number of heads, in every layer.
 TEST(probes, importance_sums_to_the_heads) {
   for (const model_family family : {llada, sdar}) {
@@ -503,15 +516,14 @@ TEST(probes, importance_sums_to_the_heads) {
 // The attention probe with one sink beside the largest share of one key, found another way.
 struct attention_checker : step_observer {
   attention_checker() {
-    probe_settings settings;
+    settings.names = {"attention"};
     settings.sink_share = 1e-9;  // one key
     settings.every = 1;
-    mine = make_probe("attention", settings);
+    mine = std::make_unique<probe_recorder>(settings, source, written);
   }
   virtual double largest_share(const layer_view& l) = 0;
   bool wants_layers() const override { return true; }
   void on_layer(const layer_view& l) override {
-    if (held.empty()) mine->begin(l.state);
     held.push_back(largest_share(l));
     mine->on_layer(l);
   }
@@ -519,8 +531,8 @@ struct attention_checker : step_observer {
 
   // What the probe found, whose shares are those found here.
   json expect_agreement() {
-    mine->end();
-    json found = json::parse(mine->result());
+    mine->finish();
+    json found = computed(written).at("attention");
     const auto mass = found.at("sink_mass").get<std::vector<double>>();
     EXPECT_EQ(mass.size(), 3U);
     for (std::size_t l = 0; l < mass.size(); ++l) {
@@ -531,7 +543,10 @@ struct attention_checker : step_observer {
     return found;
   }
 
-  std::unique_ptr<probe> mine;
+  probe_settings settings;
+  probe_source source;
+  std::ostringstream written;
+  std::unique_ptr<probe_recorder> mine;
   std::vector<double> held;  // by layer
 };
 
@@ -709,10 +724,6 @@ TEST(probes, attention_follows_a_pattern_of_tiles) {
   both.expect_agreement();
 }
 
-std::string named_token(std::int32_t token) {
-  return "<" + std::to_string(token) + ">";
-}
-
 std::int64_t positions_in(const json& ranges) {
   std::int64_t n = 0;
   for (const json& r : ranges) n += r[1].get<std::int64_t>() - r[0].get<std::int64_t>();
@@ -780,15 +791,17 @@ TEST(probes, a_decode_trace_keeps_four_requests_and_names_their_tokens) {
   settings.names = {"decode_trace"};
   const auto model = tiny_model(sdar, reference_backend());
   probe_source source;
-  source.text = [](std::int32_t token) { return named_token(token); };
-  probe_observer observer(settings, source);
-  decode_closed(*model, "block_diffusion", {}, tiny_requests(6, 16), 1, "", &observer);
-  const json trace = json::parse(observer.results().at("decode_trace"));
+  source.text = [](std::int32_t token) { return "<" + std::to_string(token) + ">"; };
+  std::ostringstream written;
+  probe_recorder recorder(settings, source, written);
+  decode_closed(*model, "block_diffusion", {}, tiny_requests(6, 16), 1, "", &recorder);
+  recorder.finish();
+  const json trace = computed(written).at("decode_trace");
   EXPECT_EQ(trace.at("requests"), 6);
   ASSERT_EQ(trace.at("decodes").size(), 4u);
   for (const json& step : trace.at("decodes")[3].at("steps")) {
     for (const std::int32_t token : step.at("token")) {
-      EXPECT_EQ(trace.at("text").at(std::to_string(token)), named_token(token));
+      EXPECT_EQ(trace.at("text").at(std::to_string(token)), source.text(token));
     }
   }
 }

@@ -290,11 +290,11 @@ class Figures(unittest.TestCase):
         rows = support.rows_of("decode")
         for row in rows[1:]:
             row["verdict"] = "INVALID"
-        kept = support.computed(rows).believed()
+        kept = support.computed(rows).reportable()
         self.assertEqual([r["point_id"] for r in kept], [rows[0]["point_id"]])
         rows[0]["verdict"] = "FAILED"
         with self.assertRaises(rowlib.NotDrawn):
-            support.computed(rows).believed()
+            support.computed(rows).reportable()
 
 
 def draw_everything(folder):

@@ -289,7 +289,7 @@ class Odd(Case):
                          ["redundancy.pdf", "redundancy.png", "redundancy.svg"])
         self.assertFalse(os.path.exists(os.path.join(folder, "figures")))
 
-    def test_rows_that_are_not_believed_are_in_the_table_with_their_reason(self):
+    def test_rows_that_are_not_reportable_are_in_the_table_with_their_reason(self):
         def change(row):
             row["verdict"], row["reason"] = "INVALID", "the answer still holds masks"
 

@@ -38,7 +38,7 @@ class Shipped(unittest.TestCase):
 
     def drawings(self, place):
         paper, artifact, _ = place.split("/")
-        rows = rowlib.Rows(figures.figure_data(results.latest(self.places[place]))).believed()
+        rows = rowlib.Rows(figures.figure_data(results.latest(self.places[place]))).reportable()
         found = []
         for family in self.families_of(paper, artifact):
             try:

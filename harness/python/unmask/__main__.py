@@ -22,6 +22,7 @@ COMMANDS = {
     "plan": ("unmask.plan", "what experiments would measure; as a job array for a cluster"),
     "merge": ("unmask.merge", "rows that were measured in parts as one file"),
     "score": ("unmask.score", "score sample files with the benchmarks' own libraries"),
+    "probes": ("unmask.probes", "compute the probes of a run from what its pass wrote down"),
     "chat": ("unmask.chat", "render conversations with a checkpoint's own chat template"),
 }
 

@@ -180,7 +180,6 @@ TEST(output, a_full_disk_is_an_error_of_every_command) {
            "list methods",
            "list",
            "show vanilla",
-           "show cost --goals",
            "doctor",
            "doctor --json",
            "completion bash",

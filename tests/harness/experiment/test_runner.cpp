@@ -24,6 +24,7 @@ class fake_executor final : public executor {
   std::string fail_label;  // throws in its second pass
   std::string unsupported_label;
   std::string throw_for_model;  // prepare throws
+  std::string trace;            // of the probes' pass
   std::size_t stall_after = 0;  // this many passes, 0: never; then it waits to be killed
 
   class point final : public prepared_point {
@@ -38,9 +39,10 @@ class fake_executor final : public executor {
       while (owner_.stall_after > 0 && owner_.order.size() >= owner_.stall_after) ::pause();
       return good_pass(1.0 + static_cast<double>(++noise_) / 10);
     }
-    std::map<std::string, std::string> probe(const probe_settings& settings) override {
+    bool probe(const probe_settings&, std::ostream& out) override {
       owner_.order.push_back(label_ + " probed");
-      return {{settings.names.front(), R"({"mean":2})"}};
+      out << owner_.trace;
+      return true;
     }
     std::vector<scored_answer> score(const pass_record& pass) override {
       return std::vector<scored_answer>(pass.answers.size(), scored(1));
@@ -120,6 +122,10 @@ TEST(runner, methods_are_measured_in_turn_and_in_alternating_order) {
 TEST(runner, probes_have_a_pass_of_their_own_after_the_measured_ones) {
   scratch_directory dir;
   fake_executor with;
+  // One request, one step that decides two tokens.
+  with.trace = R"({"kind":"probes","version":1,"names":["decoding"]}
+{"kind":"request","prompt":1,"canvas":2,"stops":[],"rows":2,"steps":[{"position":[1,2],"token":[5,6],"confidence":[0.5,1],"accepted":[true,true]}]}
+)";
   const run_summary s = run_experiment(spec_of(two_methods + "[probe]\nnames=[\"decoding\"]\n"),
                                        quiet(dir / "out"), with);
   const std::string v = "vanilla", b = "block_diffusion";
@@ -128,9 +134,29 @@ TEST(runner, probes_have_a_pass_of_their_own_after_the_measured_ones) {
   const auto rows = read_rows(s.file).rows;
   ASSERT_EQ(rows.size(), 2u);
   for (const result_row& row : rows) {
-    EXPECT_EQ(row.probes, (std::map<std::string, std::string>{{"decoding", R"({"mean":2})"}}));
+    ASSERT_EQ(row.probes.size(), 1u);
+    EXPECT_NE(row.probes.at("decoding").find("\"mean\":2"), std::string::npos);
     EXPECT_EQ(row.samples.seconds.size(), 3u);
     EXPECT_EQ(row.verdict, verdict_kind::pass);
+  }
+}
+
+// The pass is not lost where nothing can compute on it.
+TEST(runner, a_trace_waits_where_the_package_cannot_be_run) {
+  scratch_directory dir;
+  fake_executor with;
+  with.trace = "one line\n";
+  ::setenv("UNMASK_PYTHON", "/no/such/python", 1);
+  const run_summary s = run_experiment(spec_of(two_methods + "[probe]\nnames=[\"decoding\"]\n"),
+                                       quiet(dir / "out"), with);
+  ::unsetenv("UNMASK_PYTHON");
+  for (const result_row& row : read_rows(s.file).rows) {
+    EXPECT_TRUE(row.probes.empty());
+    EXPECT_EQ(row.verdict, verdict_kind::pass);
+    EXPECT_NE(row.reason.find("probes: NOT RUN: needs Python 3.11"), std::string::npos)
+        << row.reason;
+    EXPECT_NE(row.reason.find("unmask probes"), std::string::npos) << row.reason;
+    EXPECT_EQ(read_file(dir / "out" / "traces" / (row.point_id + ".jsonl"), 1 << 20), with.trace);
   }
 }
 

@@ -6,7 +6,7 @@
 // the operations store.
 #pragma once
 
-#include "harness/profile/cost_model.h"
+#include "tests/cost_model/cost_model.h"
 
 namespace unmask::cost {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/experiment/cost_sheet.h"
+#include "tests/cost_model/cost_sheet.h"
 
 #include <algorithm>
 #include <map>
@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "harness/decode/registry.h"
 #include "harness/engine/closed_loop.h"
-#include "harness/experiment/forecast.h"
 #include "harness/model/weights.h"
 #include "kernels/cuda/device/traffic.h"
 

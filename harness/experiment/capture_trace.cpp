@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A decode written down forward by forward: which rows were computed, which of them a method
+// Writes down a decode forward by forward: which rows were computed, which of them a method
 // dropped on the way, which cached positions the rest could see, and what the head said about every
 // candidate. The decode player of the report and the maps of decoding order are drawn from it.
-#include <nlohmann/json.hpp>
-
+#include <cmath>
 #include <iterator>
 #include <set>
 
-#include "harness/experiment/probes.h"
+#include "harness/experiment/capture.h"
 #include "kernels/decisions.h"
 
 namespace unmask::probes {
@@ -33,9 +32,9 @@ std::vector<std::int32_t> positions_of(const row_set& rows) {
   return {rows.position, rows.position + rows.rows};
 }
 
-class trace_probe final : public probe {
+class trace_capture final : public capture {
  public:
-  using probe::probe;
+  using capture::capture;
 
   // The keys a forward sees are shown layer by layer.
   bool wants_layers() const override { return requests_ <= kept; }
@@ -109,11 +108,11 @@ class trace_probe final : public probe {
   void end() override {
     if (requests_ > kept) return;
     current_["steps"] = steps_;
-    decodes_.push_back(current_);
+    write(current_);
   }
 
- private:
-  void begin_request(const batch& b) override {
+  void begin(const batch& b) override {
+    ++requests_;
     visible_ = json();
     keys_ = -1;
     slots_.begin();
@@ -121,34 +120,34 @@ class trace_probe final : public probe {
     const sequence& s = b.at(0);
     prompt_length_ = s.prompt_length;
     stops_.insert(b.model().stop_ids.begin(), b.model().stop_ids.end());
-    current_ = {{"prompt", s.request.prompt}, {"length", s.length}};
+    current_ = {{"kind", "decode"}, {"prompt", s.request.prompt}, {"length", s.length}};
     steps_ = json::array();
     for (const std::int32_t token : s.request.prompt) seen_.insert(token);
   }
 
-  void report(json& out) const override {
+  void finish() override {
     json text = json::object();
     if (source_.text) {
       for (const std::int32_t token : seen_) text[std::to_string(token)] = source_.text(token);
     }
-    out["decodes"] = decodes_;
-    out["text"] = text;
-    out["stops"] = stops_;
+    write({{"kind", "decode_text"}, {"text", text}, {"stops", stops_}});
   }
 
+ private:
   static constexpr std::int64_t kept = 4;  // requests written down; rows stay readable
+  std::int64_t requests_ = 0;
   std::int32_t prompt_length_ = 0;
   std::int64_t keys_ = -1;
   slot_map slots_;
   json current_, steps_, visible_;
-  json decodes_ = json::array();
   std::set<std::int32_t> seen_, stops_;
 };
 
 }  // namespace
 
-maker_list of_traces() {
-  return {{"decode_trace", make<trace_probe>}};
+std::unique_ptr<capture> capture_trace(const probe_settings& settings, const probe_source& source,
+                                       std::ostream& out) {
+  return std::make_unique<trace_capture>(settings, source, out);
 }
 
 }  // namespace unmask::probes

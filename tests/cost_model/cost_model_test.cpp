@@ -3,15 +3,18 @@
 //
 // The cost model against sums done by hand, and against what must hold whatever its constants are.
 // tests/methods/test_device_traffic.cpp holds its bytes and launches against the emulator's.
-#include "harness/profile/cost_model.h"
+#include "tests/cost_model/cost_model.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "harness/base/error.h"
-#include "harness/profile/cost_kernels.h"
+#include "harness/experiment/expected_time.h"
+#include "tests/cost_model/cost_kernels.h"
 
 namespace unmask {
 namespace {
@@ -193,23 +196,48 @@ TEST(cost_model, products_take_what_was_published) {
   }
 }
 
-TEST(cost_model, a_run_is_its_forwards) {
-  const cost_shape c = shape("sdar-8b");
-  cost_run run;
-  run.answers = 64;
-  run.batch = 32;
-  run.generated = 256;
-  run.forwards = 100;
-  const double decode = expected_seconds(c, run, h200());
-  run.forwards = 200;
-  EXPECT_NEAR(expected_seconds(c, run, h200()), 2 * decode, 1e-9);
-  run.answers = 65;  // a third batch
-  EXPECT_NEAR(expected_seconds(c, run, h200()), 3 * decode, 1e-9);
-  run.prompt = 4096;
-  const double prefilled = expected_seconds(c, run, h200());
-  EXPECT_GT(prefilled, 3 * decode);
-  run.full_forwards = 8;
-  EXPECT_GT(expected_seconds(c, run, h200()), prefilled);
+// The published shapes have the sizes that these tests write out.
+TEST(cost_model, shapes_are_those_of_the_checkpoints) {
+  const std::string folder = std::string(UNMASK_SOURCE_DIR) + "/experiments/shapes/";
+  const cost_shape a3b = cost_shape_of(read_model_config(folder + "sdar-30b-a3b"));
+  EXPECT_EQ(a3b.layers, 48);
+  EXPECT_EQ(a3b.kv_heads, 4);
+  EXPECT_EQ(a3b.moe.experts, 128);
+  EXPECT_EQ(a3b.moe.hidden, 768);
+  EXPECT_NEAR(static_cast<double>(read_model_config(folder + "sdar-30b-a3b").parameters()), 30.5e9,
+              0.1e9);
+  const cost_shape mini = cost_shape_of(read_model_config(folder + "llada2-mini"));
+  EXPECT_EQ(mini.moe.first_dense_layers, 1);
+  EXPECT_EQ(mini.moe.shared_experts, 1);
+}
+
+// Plans take a roofline (harness/experiment/expected_time.h) for this model: it must stay near.
+TEST(cost_model, the_roofline_of_plans_agrees) {
+  for (const char* name : {"sdar-8b", "llada-8b", "dream-7b", "llada2-mini", "sdar-30b-a3b"}) {
+    const model_config c =
+        read_model_config(std::string(UNMASK_SOURCE_DIR) + "/experiments/shapes/" + name);
+    for (const double batch : {1, 32}) {
+      for (const double rows : {1, 32, 1024}) {
+        run_work run;
+        run.answers = run.batch = batch;
+        run.generated = 1024;
+        run.prefills = false;
+        run.forwards = 1;
+        run.rows = rows;
+        run.candidates = std::min(rows, 16.0);
+        cost_step step;
+        step.sequences = batch;
+        step.rows = rows;
+        step.keys = 1024;
+        step.candidates = run.candidates;
+        step.launches = 12;
+        const double ratio =
+            expected_seconds(c, run, h200()) / cost_of_step(cost_shape_of(c), step, h200()).seconds;
+        EXPECT_GT(ratio, 0.6) << name << " " << batch << " x " << rows;
+        EXPECT_LT(ratio, 1.1) << name << " " << batch << " x " << rows;
+      }
+    }
+  }
 }
 
 }  // namespace

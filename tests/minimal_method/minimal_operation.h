@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A toy operation: what one looks like (kernels/operation.h).
+// A minimal operation: what one looks like (kernels/operation.h).
 #pragma once
 
 #include "kernels/operation.h"

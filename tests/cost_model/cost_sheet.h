@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/analysis/text_table.h"
-#include "harness/profile/cost_model.h"
+#include "tests/cost_model/cost_model.h"
 
 namespace unmask {
 

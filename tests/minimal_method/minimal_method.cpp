@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A toy method: what one looks like. It decodes as vanilla does, but takes the leftmost masks
+// A minimal method: what one looks like. It decodes as vanilla does, but takes the leftmost masks
 // instead of the most confident: one slot of the recipe is replaced.
 #include "methods/baselines/vanilla/canvas_recipe.h"
 #include "methods/baselines/vanilla/ranked_unmask.h"
-#include "tests/toy_method/leftmost.h"
+#include "tests/minimal_method/minimal_operation.h"
 
 namespace unmask {
 namespace {
@@ -21,28 +21,30 @@ class leftmost_unmask final : public ranked_unmask {
   }
 };
 
-method_info toy_info() {
+method_info minimal_info() {
   method_info m;
-  m.name = "toy";
+  m.name = "minimal";
   m.summary = "whole-canvas decoding from left to right: the worked example of methods/README.md";
   m.paper = "none";
-  m.source = "tests/toy_method";
+  m.source = "tests/minimal_method";
   m.pace = "as vanilla";
   m.rows = "prompt and whole canvas";
   m.keys = "all";
   m.cache = "none";
   m.unmask = "leftmost masks, as many as the schedule says";
   m.parameters = canvas_parameters();
-  m.check = [](const model_config& model, const parameters& p) { check_canvas("toy", model, p); };
+  m.check = [](const model_config& model, const parameters& p) {
+    check_canvas("minimal", model, p);
+  };
   m.make = [](const model_config& model, const parameters& p) {
-    recipe r = make_canvas("toy", model, p);
+    recipe r = make_canvas("minimal", model, p);
     r.unmask = std::make_unique<leftmost_unmask>();
     return r;
   };
   return m;
 }
 
-const register_method registered(toy_info());
+const register_method registered(minimal_info());
 
 }  // namespace
 }  // namespace unmask

@@ -14,11 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "harness/model/config.h"
 #include "harness/profile/ceilings.h"
 
 namespace unmask {
 
-// Sizes of a model, named as in model_config (experiment/forecast.h makes it from one).
+// Sizes of a model, named as in model_config.
 struct cost_shape {
   int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int feed_forward = 0;  // of a dense layer
@@ -28,6 +29,8 @@ struct cost_shape {
     int experts_per_token = 0, hidden = 0, shared_experts = 0, first_dense_layers = 0;
   } moe;
 };
+
+cost_shape cost_shape_of(const model_config& model);
 
 // One forward of a batch and its decisions. Means; a batch need not be even.
 struct cost_step {
@@ -67,19 +70,5 @@ step_cost cost_of_step(const cost_shape& model, const cost_step& step,
 // Attention alone, for the goals of refreshes: FLOP/s of `rows` rows a sequence on `keys` keys.
 kernel_cost cost_of_attention(const cost_shape& model, double sequences, double rows, double keys,
                               const device_ceilings& device);
-
-// A whole run: `answers` answers, `batch` at a time, each with a prompt of `prompt` tokens and
-// `forwards` decode forwards of `step` (its sequences, keys and rows are set here).
-struct cost_run {
-  double answers = 1, batch = 1, prompt = 0, generated = 0;
-  double forwards = 1;
-  double rows = 32;          // of a sequence in a decode forward
-  double late_rows = 0;      // as cost_step
-  double candidates = 0;     // 0: half of the rows
-  double full_forwards = 0;  // of the forwards, those of the whole prompt and canvas
-  bool prefills = true;      // the prompt is computed once, before
-};
-double expected_seconds(const cost_shape& model, const cost_run& run,
-                        const device_ceilings& device);
 
 }  // namespace unmask

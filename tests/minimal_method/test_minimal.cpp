@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "tests/toy_method/leftmost.h"
+#include "tests/minimal_method/minimal_operation.h"
 
 #include "tests/kernels/operation_test.h"
 #include "tests/methods/tiny_models.h"
@@ -8,7 +8,7 @@
 namespace unmask {
 namespace {
 
-TEST(toy, accepts_the_leftmost) {
+TEST(minimal, accepts_the_leftmost) {
   test::check_operation([](test::operands& at, const std::vector<int>& sequences) {
     std::vector<std::int64_t> counts;
     std::vector<std::int32_t> begin{0}, quota;
@@ -26,15 +26,15 @@ TEST(toy, accepts_the_leftmost) {
 }
 
 // One token per step from the left: the answer of a canvas is decided in the order of its positions.
-TEST(toy, decodes_from_left_to_right) {
+TEST(minimal, decodes_from_left_to_right) {
   const auto model = testing::tiny_model(model_family::llada, cpu_backend());
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
   const parameter_map given = {{"block_length", 4}};
-  const auto toy = testing::decode_closed(*model, "toy", given, {request}, 1);
+  const auto minimal = testing::decode_closed(*model, "minimal", given, {request}, 1);
   const auto vanilla = testing::decode_closed(*model, "vanilla", given, {request}, 1);
-  EXPECT_EQ(toy.answers[0].counters.forwards, vanilla.answers[0].counters.forwards);
-  EXPECT_EQ(toy.answers[0].counters.head_rows, 4 + 3 + 2 + 1);
-  EXPECT_EQ(toy.answers[0].output.size(), 4U);
+  EXPECT_EQ(minimal.answers[0].counters.forwards, vanilla.answers[0].counters.forwards);
+  EXPECT_EQ(minimal.answers[0].counters.head_rows, 4 + 3 + 2 + 1);
+  EXPECT_EQ(minimal.answers[0].output.size(), 4U);
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/profile/cost_model.h"
+#include "tests/cost_model/cost_model.h"
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
-#include "harness/profile/cost_kernels.h"
 #include "kernels/cuda/head_chunks.h"
 #include "kernels/cuda/row_buckets.h"
+#include "tests/cost_model/cost_kernels.h"
 
 namespace unmask {
 namespace {
@@ -210,6 +210,18 @@ const kernel_cost& step_cost::of(const std::string& kernel) const {
   throw std::logic_error("no kernel " + kernel + " in this step");
 }
 
+cost_shape cost_shape_of(const model_config& c) {
+  return {c.layers,
+          c.hidden,
+          c.heads,
+          c.kv_heads,
+          c.head_dim,
+          c.feed_forward,
+          c.vocabulary,
+          {c.moe.experts, c.moe.experts_per_token, c.moe.hidden, c.moe.shared_experts,
+           c.moe.first_dense_layers}};
+}
+
 step_cost cost_of_step(const cost_shape& c, const cost_step& given, const device_ceilings& d) {
   const double rows = given.sequences * given.rows;
   const double late = given.late_rows > 0 ? given.sequences * given.late_rows : rows;
@@ -253,30 +265,6 @@ kernel_cost cost_of_attention(const cost_shape& c, double sequences, double rows
   const launch l =
       cost::attention_tensor(sequences, rows, keys, c.heads, c.kv_heads, c.head_dim, &splits, d);
   return {"attention_tensor", 1, l.operations, l.bytes, l.busy, l.limit, l.held_by};
-}
-
-double expected_seconds(const cost_shape& c, const cost_run& run, const device_ceilings& d) {
-  const double batch = std::clamp(run.batch, 1.0, std::max(1.0, run.answers));
-  cost_step step;
-  step.sequences = batch;
-  step.rows = run.rows;
-  step.late_rows = run.late_rows;
-  step.late_from = run.late_rows > 0 ? 1 : 0;
-  step.keys = run.prompt + run.generated / (run.prefills ? 2 : 1);
-  step.candidates = run.candidates > 0 ? run.candidates : run.rows / 2;
-  step.launches = 12;
-  cost_step whole = step;
-  whole.rows = run.prompt + run.generated;
-  whole.late_rows = 0;
-  whole.keys = run.prompt + run.generated;
-  double answer = (run.forwards - run.full_forwards) * cost_of_step(c, step, d).seconds +
-                  run.full_forwards * cost_of_step(c, whole, d).seconds;
-  if (run.prefills && run.prompt > 0) {
-    whole.rows = whole.keys = run.prompt;
-    whole.candidates = 0;
-    answer += cost_of_step(c, whole, d).seconds;
-  }
-  return std::ceil(run.answers / batch) * answer;
 }
 
 }  // namespace unmask

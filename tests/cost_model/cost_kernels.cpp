@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/profile/cost_kernels.h"
+#include "tests/cost_model/cost_kernels.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""unmask probes DIR: computes probes, the papers' motivation figures, from what a probed pass wrote down.
+
+`unmask run` calls it after the pass. Where a machine has no Python, traces stay in DIR/traces and this
+command adds the rows again with their probes (of several rows of a point the last one counts)."""
+
+import argparse
+import json
+import os
+import re
+
+from unmask.errors import UserError
+from unmask.probes import decisions, layers
+from unmask.probes.trace import Trace, plain
+
+PROBES = {"attention": layers.attention, "confidence": decisions.confidence,
+          "contradiction": decisions.contradiction, "decode_trace": layers.decode_trace,
+          "decoding": decisions.decoding, "importance": layers.importance,
+          "kv_change": layers.kv_change, "peak_oracle": decisions.peak_oracle,
+          "stagnation": decisions.stagnation}
+NOT_RUN = re.compile(r"(; )?probes: NOT RUN: .* computes them later")
+
+
+def compute(path):
+    """{probe: result} of a trace file; NaN is None."""
+    trace = Trace.read(path)
+    results = {}
+    for name in trace.settings["names"]:
+        if name not in PROBES:
+            raise UserError(f"{path}: unknown probe {name!r}")
+        results[name] = plain({"requests": len(trace.requests)} | PROBES[name](trace))
+    return results
+
+
+def add_to_rows(folder):
+    """Appends the rows of DIR/rows.jsonl whose traces lie in DIR/traces, with their probes."""
+    traces, rows = os.path.join(folder, "traces"), os.path.join(folder, "rows.jsonl")
+    names = sorted(n for n in os.listdir(traces) if n.endswith(".jsonl")) if os.path.isdir(traces) else []
+    if not names:
+        raise UserError(f"{traces} holds no trace: nothing is left to compute")
+    with open(rows, encoding="utf-8") as file:
+        last = {row.get("point_id"): row for row in map(json.loads, file)}
+    for name in names:
+        point = name.removesuffix(".jsonl")
+        if point not in last:
+            raise UserError(f"{rows} holds no row of the point {point}")
+        row = last[point]
+        row["probes"] = row.get("probes", {}) | compute(os.path.join(traces, name))
+        if "reason" in row:
+            row["reason"] = NOT_RUN.sub("", row["reason"])
+        with open(rows, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.remove(os.path.join(traces, name))
+    os.rmdir(traces)
+    return len(names)
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(prog="unmask probes", description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("place", metavar="DIR", help="folder of a run, or one trace file")
+    parser.add_argument("--output", "-o", help="of a trace file: write the JSON object here")
+    given = parser.parse_args(arguments)
+    if os.path.isdir(given.place):
+        print(f"{add_to_rows(given.place)} rows have their probes now")
+        return 0
+    text = json.dumps(compute(given.place), ensure_ascii=False)
+    if given.output:
+        with open(given.output, "w", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        print(text)
+    return 0

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The probes' arithmetic on cases worked by hand, and `unmask probes`, which computes them later where
+`unmask run` had no Python."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.path.insert(0, os.path.join(ROOT, "harness", "python"))
+from unmask.errors import UserError  # noqa: E402
+from unmask.probes import compute, decisions, layers, trace  # noqa: E402
+
+PROGRAM = os.environ["UNMASK_PROGRAM"]
+
+
+def request(*steps, prompt=0, canvas=8, stops=(), **more):
+    """Steps of (position, token, confidence, accepted)."""
+    keys = ("position", "token", "confidence", "accepted")
+    return {"prompt": prompt, "canvas": canvas, "stops": list(stops), "rows": 0,
+            "steps": [dict(zip(keys, map(list, zip(*step)))) for step in steps], **more}
+
+
+# Positions 4 to 7 over four steps. 6 is decided by step 0, 4 by step 2, 7 and 5 by step 3.
+EXAMPLE = request(
+    [(4, 1, 0.5, False), (5, 2, 0.3, False), (6, 3, 0.95, True), (7, 4, 0.4, False)],
+    [(4, 1, 0.8, False), (5, 9, 0.2, False), (7, 4, 0.5, False)],
+    [(4, 1, 0.7, True), (5, 2, 0.6, False), (7, 8, 0.3, False)],
+    [(5, 2, 0.91, True), (7, 4, 0.92, True)], prompt=4, canvas=4, stops=[3])
+
+
+class Decisions(unittest.TestCase):
+    def test_pairs_are_of_positions_masked_in_both_steps(self):
+        self.assertEqual(decisions.pairs_of(EXAMPLE), [[0.5, 0.8], [0.3, 0.2], [0.4, 0.5], [0.8, 0.7],
+                                                       [0.2, 0.6], [0.5, 0.3], [0.6, 0.91], [0.3, 0.92]])
+
+    def test_correlation(self):
+        def of(b):
+            return decisions.correlation([[x, y] for x, y in zip((1, 2, 3, 4), b)])
+        self.assertAlmostEqual(of((2, 4, 6, 8)), 1)
+        self.assertAlmostEqual(of((4, 3, 2, 1)), -1)
+        self.assertAlmostEqual(of((1, 3, 2, 4)), 0.8)
+        self.assertTrue(math.isnan(of((5, 5, 5, 5))))
+        self.assertTrue(math.isnan(decisions.correlation([])))
+
+    def test_recall(self):
+        # Decided with a predecessor: 4 in step 2 (first of step 1), 5 and 7 in step 3 (in step 2, of what
+        # was still masked, 5 was first and 7 second).
+        self.assertEqual(decisions.recall_of_top(EXAMPLE, 1), [2, 3])
+        self.assertEqual(decisions.recall_of_top(EXAMPLE, 2), [3, 3])
+        tie = request([(1, 0, 0.5, False), (2, 0, 0.5, False)], [(2, 0, 0.9, True)])
+        self.assertEqual(decisions.recall_of_top(tie, 1), [0, 1])  # the lowest position is first
+        self.assertEqual(decisions.recall_of_top(tie, 2), [1, 1])
+
+    def test_stagnation(self):
+        # Same arg-max and below 0.9: 4 and 7 in step 1, 4 in step 2; 5 in step 3 is above.
+        self.assertEqual(decisions.stagnation_of(EXAMPLE, 0.9), [3, 8])
+        self.assertEqual(decisions.stagnation_of(EXAMPLE, 0.6), [1, 8])
+        self.assertEqual(decisions.stagnation_of(EXAMPLE, 0.92), [4, 8])
+
+    def test_missed_stable(self):
+        # Stable from: 4 step 0, 6 step 0, 5 step 2, 7 step 3.
+        self.assertEqual(decisions.missed_stable(EXAMPLE, 0.9), [[1, 2], [1, 1], [2, 2], [0, 2]])
+        self.assertEqual(decisions.missed_stable(request([(1, 5, 0.2, False)]), 0.9), [[0, 0]])
+
+    def test_declines(self):
+        # 4 peaked at 0.8 and was decided at 0.7 with the same token.
+        decided, drops, others = decisions.declines(EXAMPLE, 0.05)
+        self.assertEqual((decided, len(drops), others), (4, 1, []))
+        self.assertAlmostEqual(drops[0], 0.1)
+        self.assertEqual(decisions.declines(EXAMPLE, 0.2)[1], [])
+        # A score for each decided token that differs from the peak's; those within the margin do not count.
+        changed = request([(1, 5, 0.9, False), (2, 7, 0.8, False), (3, 1, 0.62, False)],
+                          [(1, 6, 0.6, True), (2, 8, 0.9, False), (3, 2, 0.6, True)], [(2, 8, 0.5, True)],
+                          peak_scores=[0.25, 0.75])
+        decided, drops, others = decisions.declines(changed, 0.05)
+        self.assertEqual((decided, others), (3, [0.25]))
+        self.assertAlmostEqual(sum(drops), 0.3 + 0.4)
+
+    def test_peaks(self):
+        self.assertEqual(decisions.peak_steps(EXAMPLE), {4: 1, 5: 3, 6: 0, 7: 3})
+        tie = request([(1, 5, 0.7, False), (2, 9, 0.9, False)], [(1, 6, 0.7, True)])
+        self.assertEqual(decisions.peak_steps(tie), {1: 0})
+
+    def test_contradictions(self):
+        # Decided: 1 2 3 4 with 0.7, 0.91, 0.95, 0.92. The other says 1 9 3 7 and stops at 3.
+        self.assertEqual(decisions.contradictions(EXAMPLE, [1, 9, 3, 7]),
+                         [(True, 7, False), (True, 9, True), (True, 9, False), (False, 9, True)])
+        # What the other never decided cannot contradict; the longer answer counts.
+        self.assertEqual([found[::2] for found in decisions.contradictions(EXAMPLE, [3, -1, 5, 4])],
+                         [(True, True), (True, True), (False, False)])
+
+
+class Layers(unittest.TestCase):
+    def test_area_counts_ties_half(self):
+        for positive, negative, area in (((3, 4), (1, 2), 1), ((1, 2), (3, 4), 0), ((1, 3), (1, 3), 0.5),
+                                         ((3, 4), (1, 3), 0.875)):
+            self.assertEqual(layers.area_under_curve(np.array(positive), np.array(negative)), area)
+        self.assertTrue(math.isnan(layers.area_under_curve([], [1])))
+
+    def test_quintiles_are_of_equal_size(self):
+        self.assertEqual(list(layers.quintiles([10, 1, 9, 2, 8, 3, 7, 4, 6, 5])),
+                         [4, 0, 4, 0, 3, 1, 3, 1, 2, 2])
+        self.assertEqual(list(layers.quintiles([1] * 5)), [0, 1, 2, 3, 4])
+
+    def test_standard_scores(self):
+        values = np.array([2, 4, 4, 4, 5, 5, 7, 9], np.float32)  # mean 5, sigma 2
+        self.assertEqual(list(layers.standard_scores(values)), [-1.5, -0.5, -0.5, -0.5, 0, 0, 1, 2])
+        self.assertEqual(list(layers.standard_scores(np.array([3, 3], np.float32))), [0, 0])
+
+    def test_gamma(self):
+        # Others 1, -3, 1, -3: mean -1, sigma 2. Decodable 2, 3, 4: mean 3.
+        self.assertEqual(layers.gamma_of(layers.moments([2, 3, 4]), layers.moments([1, -3, 1, -3])),
+                         (1.5, 2, 2))
+        self.assertTrue(math.isnan(layers.gamma_of(layers.moments([2]), layers.moments([1, 1]))[0]))
+        self.assertTrue(math.isnan(layers.gamma_of(layers.moments([]), layers.moments([1, 2]))[0]))
+
+    def test_skewness(self):
+        # 0 0 0 4: mean 1, variance 3, third central moment 6.
+        self.assertAlmostEqual(layers.skewness(layers.powers([0, 0, 0, 4])), 6 / 3 ** 1.5)
+        self.assertAlmostEqual(layers.skewness(layers.powers([-1, -1, -1, -5])), 6 / 3 ** 1.5)
+        self.assertTrue(math.isnan(layers.skewness(layers.powers([2]))))
+
+    def test_tokens_without_meaning(self):
+        self.assertEqual([layers.without_meaning(t) for t in (",", " ", "<|eot|>", " cat", "7", "é", "")],
+                         [True, True, True, False, False, False, True])
+
+    def test_where_attention_goes(self):
+        def layer(first, texts, keys):
+            return {"layer": 0, "sinks": [0], "mass": 1, "first": first, "texts": texts, "keys_for_90": keys}
+        line = {"kind": "attention", "maps": [],
+                "looks": [[layer(0.2, ["."], 0.5)], [layer(0.4, ["cat"], 0.3)]],
+                "outside": [{"step": 0, "tenths": [[1, 2]]}, {"step": 1, "tenths": [[2, 3]]},
+                            {"step": 8, "tenths": [[4, 5]]}, {"step": 9, "tenths": [[4, 5]]}]}
+        found = layers.spread(trace.Trace({}, {"attention": [line]}))
+        self.assertAlmostEqual(found["first_token_mass"], 0.3)
+        self.assertEqual(found["pivot_without_meaning"], 0.5)
+        self.assertAlmostEqual(found["keys_for_90_max"], 0.4)
+        self.assertEqual(found["outside_overlap_mean"], 0.75)  # 1/2 and 1; never over steps 1 to 8
+
+    def test_overlap(self):
+        self.assertEqual(layers.overlap([1, 3, 5, 7], [3, 4, 7]), 0.5)
+        self.assertTrue(math.isnan(layers.overlap([], [1])))
+
+
+class Intervals(unittest.TestCase):
+    def test_shares_are_uncertain_by_item(self):
+        self.assertEqual(trace.share_interval([[1, 4]] * 40), [0.25, 0.25])
+        mixed = [[10, 10]] * 5 + [[0, 10]] * 5
+        low, high = trace.share_interval(mixed)
+        self.assertTrue(0.1 < low < 0.35 and 0.65 < high < 0.9)  # of ten items about half
+        self.assertEqual(trace.share_interval(mixed[:1]), [])
+
+    def test_draws_are_those_of_philox(self):
+        # Known answers of Philox-4x32-10 (Random123, kat_vectors): zeros, and the digits of pi.
+        self.assertEqual([int(w) for w in trace.philox(0, 0, 0)],
+                         [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8])
+        self.assertEqual([int(w) for w in trace.philox(0x299f31d0a4093822, 0x0370734413198a2e,
+                                                       0x85a308d3243f6a88)],
+                         [0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1])
+
+    def test_five_digits_are_kept(self):
+        self.assertEqual([trace.rounded(v) for v in (0.123456, -98765.4, 0, 1e-9 / 3)],
+                         [0.12346, -98765.0, 0, 3.3333e-10])
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def run_experiment(self, name, **environment):
+        file = os.path.join(self.folder, "e.toml")
+        with open(file, "w", encoding="utf-8") as out:
+            out.write("[run]\nwarmup = 0\nrepetitions = 1\n[probe]\n"
+                      'names = ["decoding", "stagnation", "importance", "attention"]\n'
+                      f'[[model]]\npath = "{ROOT}/experiments/models/tiny-sdar"\n'
+                      '[[workload]]\ntasks = ["word_problem"]\nlimit = 2\n'
+                      '[[method]]\nname = "block_diffusion"\nparams.threshold = 0.9\n')
+        place = os.path.join(self.folder, name)
+        done = subprocess.run([PROGRAM, "run", file, "-o", place], capture_output=True, text=True,
+                              env=os.environ | environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return place
+
+    def rows(self, place):
+        with open(os.path.join(place, "rows.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def test_probes_are_computed_later_to_the_same_values(self):
+        with_python = self.run_experiment("with")
+        without = self.run_experiment("without", UNMASK_PYTHON="/no/such/python")
+        (row,) = self.rows(without)
+        self.assertNotIn("probes", row)
+        self.assertRegex(row["reason"], "probes: NOT RUN: needs Python.*unmask probes .* later")
+        done = subprocess.run([PROGRAM, "probes", without], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, "1 rows have their probes now\n"), done.stderr)
+        old, new = self.rows(without)
+        self.assertEqual(old, row)
+        self.assertEqual(new["probes"], self.rows(with_python)[0]["probes"])
+        self.assertNotIn("probes", new.get("reason", ""))
+        self.assertFalse(os.path.exists(os.path.join(without, "traces")))
+        self.assertFalse(os.path.exists(os.path.join(with_python, "traces")))
+        again = subprocess.run([PROGRAM, "probes", without], capture_output=True, text=True)
+        self.assertNotEqual(again.returncode, 0)
+        self.assertIn("holds no trace", again.stderr)
+
+    def test_what_is_no_trace_is_said(self):
+        for text in ("", "{}\n", "no JSON\n", '{"kind":"probes","version":2}\n'):
+            file = os.path.join(self.folder, "trace.jsonl")
+            with open(file, "w", encoding="utf-8") as out:
+                out.write(text)
+            with self.assertRaisesRegex(UserError, "trace.jsonl"):
+                compute(file)
+
+
+if __name__ == "__main__":
+    unittest.main()
