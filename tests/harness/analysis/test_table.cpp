@@ -24,7 +24,7 @@ TEST(table, markdown_of_a_row) {
   // Passes of 1.0, 1.2 and 0.8 s: deviation 0.2, 4.3027 * 0.2 / sqrt(3) = 49.7 %.
   EXPECT_TRUE(has(text,
                   "| tiny | vanilla | word_problem | 2 | 50.0 % [9, 91] | 6.0 ± 49.7 % ! | base | "
-                  "2.00 | 4.00 | 6 | NOISY (1) |\n"))
+                  "1.00 | 2.00 | 4.00 | 6 | NOISY (1) |\n"))
       << text;
   EXPECT_TRUE(has(text, "\n(1) the speed is known to ±50 % only, from 3 repetitions\n")) << text;
   EXPECT_TRUE(has(text, "\n!: speed known to worse than 10 %\n")) << text;
