@@ -110,7 +110,7 @@ TEST(limits_freedave, one_step_a_forward_is_the_static_schedule) {
                                        {{"block_length", 8}, {"draft_steps", steps}}, requests, 2);
     const auto block = decode_closed(*model, "block_diffusion",
                                      {{"block_length", 8},
-                                      {"denoising_steps", 8},
+                                      {"steps", 8},
                                       {"remasking", std::string("low_confidence_static")},
                                       {"stop", std::string("none")}},
                                      requests, 2);
