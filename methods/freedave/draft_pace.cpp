@@ -38,7 +38,7 @@ std::int32_t draft_pace::window_end(const batch& b, std::int32_t s) const {
 }
 
 sequence_step draft_pace::plan(const batch& b, std::int32_t s) {
-  const progress& p = progress_.at(s);
+  progress& p = progress_.at(s);
   const settings& set = shared_->set;
   const sequence& q = b.at(s);
   const auto at = static_cast<std::size_t>(s);
@@ -64,6 +64,7 @@ sequence_step draft_pace::plan(const batch& b, std::int32_t s) {
                                                 : step.block_last;
     step.candidate_first = p.first;
     step.candidate_last = set.causal ? step.last : step.block_last;
+    p.verifies_only = b.count(s, p.first, step.candidate_last, state_masked) == 0;
   }
   step.kv_length = set.causal ? step.last : q.length;
   shared_->branches[at] = std::max(p.branches, 1);
@@ -90,12 +91,15 @@ void draft_pace::observe(batch& b, std::int32_t s, const sequence_step& step, co
   ++p.step;
   const auto at = static_cast<std::size_t>(s);
   const bool first_only = shared_->first_only[at] != 0;
-  // Masks of the canvas that was accepted, before the tokens of its own step.
-  const std::int32_t left = shared_->left.as<std::int32_t>()[s] - (first_only ? 1 : 0);
+  // Masks of the canvas that was accepted, before the tokens of its own step. A forward without a mask
+  // asks no rule.
+  const std::int32_t left =
+      p.verifies_only ? 0 : shared_->left.as<std::int32_t>()[s] - (first_only ? 1 : 0);
   const bool window_ends = !set.eager || step.block_last == b.at(s).length;
-  const bool complete = first_only    ? left == 0
-                        : window_ends ? left <= set.per_step
-                                      : shared_->left_in_block.as<std::int32_t>()[s] == 0;
+  const bool complete = first_only ? left == 0
+                        : window_ends || left == 0
+                            ? left <= set.per_step
+                            : shared_->left_in_block.as<std::int32_t>()[s] == 0;
   p.branches = std::min(set.draft_steps, (left + set.per_step - 1) / set.per_step);
   if (!complete) return;
   p.branches = 0;

@@ -36,6 +36,7 @@ class draft_pace final : public pace_policy {
     std::int32_t step = 0;  // forwards that the block has had
     bool entered = false;   // the prompt's whole blocks are in the cache
     bool commits = false;   // the next forward commits the block
+    bool verifies_only = false;  // the forward in flight has no mask
   };
   std::int32_t block_end(const progress& p) const { return p.first + shared_->set.block_length; }
   std::int32_t window_end(const batch& b, std::int32_t s) const;

@@ -77,7 +77,7 @@ class verified_unmask final : public unmask_policy {
 recipe make(const model_config& model, const parameters& p) {
   settings s;
   s.block_length = static_cast<std::int32_t>(p.integer("block_length"));
-  if (s.block_length == 0) s.block_length = model.block;
+  if (s.block_length == 0) s.block_length = model.block > 0 ? model.block : 32;
   s.draft_steps = static_cast<std::int32_t>(p.integer("draft_steps"));
   s.per_step = static_cast<std::int32_t>(p.integer("tokens_per_step"));
   s.causal = model.attention == mask_kind::block_causal;
@@ -109,10 +109,6 @@ void check(const model_config& model, const parameters& p) {
   if (p.flag("eager") && !causal) {
     throw usage_error("freedave: eager=true changes the tokens of a bidirectional model such as " +
                       model.name);
-  }
-  if (p.integer("block_length") == 0 && model.block <= 0) {
-    throw usage_error("freedave: " + model.name +
-                      " does not name its block length; set block_length");
   }
   stop_ids_of("freedave", model, p.text("stop"));
 }
@@ -148,7 +144,7 @@ method_info info() {
   const std::string code = "FreeDave generation/core.py";
   m.parameters = {
       integer_spec("block_length", 0, 0, 4096,
-                   "tokens per block; 0: what the model was trained with", code),
+                   "tokens per block; 0: what the model was trained with, or 32", code),
       integer_spec("draft_steps", 4, 1, 64, "branches of a forward; 1: one step a forward", code),
       integer_spec("tokens_per_step", 1, 1, 256, "tokens that one step decides", code),
       real_spec("threshold", 0, 0, 2,

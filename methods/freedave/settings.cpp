@@ -22,9 +22,9 @@ const register_settings freedave(
          {"freedave_two", llada2_moe, {{"block_length", 8}, {"tokens_per_step", 2}}},
          {"freedave_dual", llada, {{"block_length", 8}}},
          {"freedave_prefix", llada, {{"block_length", 8}, {"cache", prefix_cache}}},
-         {"freedave_dual_threshold", llada, {{"block_length", 12}, {"threshold", 0.3}}},
+         {"freedave_dual_threshold", llada, {{"block_length", 4}, {"threshold", 0.3}}},
          {"freedave_dream", dream, {{"block_length", 8}}},
-         {"freedave_dream_prefix", dream, {{"block_length", 12}, {"cache", prefix_cache}}}}});
+         {"freedave_dream_prefix", dream, {{"block_length", 4}, {"cache", prefix_cache}}}}});
 
 }  // namespace
 }  // namespace unmask

@@ -10,7 +10,11 @@ using enum model_family;
 const register_settings multi_block(
     {.method = "multi_block",
      .refused = {qwen3},
-     .settings = {{"multi_block_d2f", llada, {{"block_length", 8}, {"threshold", 0.3}}},
+     .settings = {{"multi_block_d2f",
+                   llada,
+                   {{"block_length", 8}, {"threshold", 0.3}},
+                   "",
+                   layer_recording::seldom},
                   {"multi_block_dream",
                    dream,
                    {{"block_length", 4}, {"threshold", 0.3}, {"add_block_threshold", 0.5}}},
