@@ -129,9 +129,9 @@ TEST(limits_streaming_dllm, with_the_whole_suffix_and_no_alpha_it_is_fast_dllm) 
 
 TEST(limits_streaming_dllm, alpha_lowers_the_threshold_and_saves_forwards) {
   const auto forwards = [](double alpha) {
-    const decoded_rows d =
-        decode_rows(model_family::llada, "streaming_dllm",
-                    with(streamed, {{"window_size", 2}, {"confidence_alpha", alpha}}));
+    const decoded_rows d = decode_rows(
+        model_family::llada, "streaming_dllm",
+        with(streamed, {{"threshold", 0.98}, {"window_size", 2}, {"confidence_alpha", alpha}}));
     std::int64_t all = 0;
     for (const std::int64_t n : d.forwards) all += n;
     return all;

@@ -158,8 +158,8 @@ struct fitting {
 };
 
 std::optional<fitting> fit(const method_info& method) {
-  for (const model_family family :
-       {model_family::llada, model_family::sdar, model_family::qwen3, model_family::dream}) {
+  for (const model_family family : {model_family::llada, model_family::sdar, model_family::qwen3,
+                                    model_family::dream, model_family::qwen2}) {
     fitting f{family, {}};
     for (const parameter_spec& p : method.parameters) {
       if (p.name == "block_length") f.given["block_length"] = 8;
