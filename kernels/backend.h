@@ -151,8 +151,8 @@ class backend {
     (void)keep;
     return weight;
   }
-  // What rows that products with such weights read or make are best stored as, but the residual
-  // stream: the results of rms_norm, attention and silu_mul, the pair that silu_mul takes, Q, K and
+  // Returns the preferred element type of activations next to matrix products, all except the
+  // residual stream: the results of rms_norm, attention and silu_mul, the pair that silu_mul takes, Q, K and
   // V. The operations on those take it beside float32.
   virtual dtype activation_type(weight_format format) const {
     (void)format;

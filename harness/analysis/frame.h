@@ -23,7 +23,7 @@ namespace unmask {
 
 using row_list = std::vector<const result_row*>;  // into a frame that outlives it
 
-// Of rows with the same point id the last counts, in the place of the first; rows of one experiment
+// If a point has several rows, the last one is used, in the place of the first; rows of one experiment
 // stand in the order of its plan.
 class frame {
  public:

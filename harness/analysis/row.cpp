@@ -263,6 +263,67 @@ void read_settings(result_row& row, const json& in) {
   }
 }
 
+// Keys of a row are ordered as a reader wants to see them: what was run, the verdict, the numbers, the
+// circumstances. Each of these adds a part of them.
+void put_model(nlohmann::ordered_json& out, const result_row& row) {
+  out["model"] = {{"name", row.model.name},
+                  {"hash", row.model.hash},
+                  {"parameters", row.model.parameters},
+                  {"weights", row.model.weights}};
+  for (const run_key& key : run_key_list()) {
+    if (key.used) out["model"][key.name] = key.text(row.model.used);
+  }
+  out["model"]["layers"] = row.model.layers;
+  if (!row.model.caution.empty()) out["model"]["caution"] = row.model.caution;
+  if (!row.model.chat_template.empty()) out["model"]["chat_template"] = row.model.chat_template;
+}
+
+void put_workload(nlohmann::ordered_json& out, const result_row& row) {
+  out["workload"] = {
+      {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
+  if (const benchmark_record& b = row.workload.benchmark; !b.harness.empty()) {
+    out["workload"]["benchmark"] = {
+        {"harness", b.harness}, {"version", b.version},   {"config", b.config},
+        {"shots", b.shots},     {"prompt", b.prompt},     {"extraction", b.scorer},
+        {"metric", b.metric},   {"items_there", b.items}, {"trials", b.trials}};
+  }
+  if (!row.workload.judge.empty()) out["workload"]["judge"] = row.workload.judge;
+}
+
+void put_metrics(nlohmann::ordered_json& out, const result_row& row) {
+  json metrics = json::object(), from = json::object();
+  for (const auto& [name, m] : row.metrics) {
+    metrics[name] = number(m.value);
+    from[name] = name_of(m.from);
+  }
+  out["metrics"] = metrics;
+  out["provenance"] = from;
+  json sampled = json::object();
+  for (const auto& [name, m] : row.metrics) {
+    if (!m.samples.empty()) sampled[name] = m.samples;
+  }
+  if (!sampled.empty()) out["metric_samples"] = sampled;
+}
+
+void put_score(nlohmann::ordered_json& out, const result_row& row) {
+  out["score"] = nullptr;
+  if (row.score) {
+    out["score"] = {{"mean", row.score->mean},
+                    {"exact", row.score->exact},
+                    {"n", row.score->n},
+                    {"ci95", {row.score->low, row.score->high}}};
+    if (row.score->undecided > 0) out["score"]["undecided"] = row.score->undecided;
+    if (std::isfinite(row.score->mean_of_groups)) {
+      out["score"]["mean_of_groups"] = row.score->mean_of_groups;
+    }
+    if (!row.score->beside.empty()) out["score"]["beside"] = row.score->beside;
+    if (!row.score->libraries.empty()) out["score"]["libraries"] = row.score->libraries;
+    if (row.workload.benchmark.trials > 1) {
+      out["score"]["trial_deviation"] = number(row.score->trial_deviation);
+    }
+  }
+}
+
 }  // namespace
 
 const char* name_of(verdict_kind verdict) {
@@ -294,7 +355,6 @@ bool is_reportable(const result_row& row) {
 }
 
 std::string to_json_line(const result_row& row) {
-  // Ordered as a reader wants to see it: what was run, the verdict, the numbers, the circumstances.
   nlohmann::ordered_json out;
   out["schema_version"] = std::to_string(row_schema_major) + "." + std::to_string(row_schema_minor);
   out["run_id"] = row.run_id;
@@ -305,25 +365,8 @@ std::string to_json_line(const result_row& row) {
     out["experiment"] = {
         {"file", e.file}, {"paper", e.paper}, {"artifact", e.artifact}, {"scale", e.scale}};
   }
-  out["model"] = {{"name", row.model.name},
-                  {"hash", row.model.hash},
-                  {"parameters", row.model.parameters},
-                  {"weights", row.model.weights}};
-  for (const run_key& key : run_key_list()) {
-    if (key.used) out["model"][key.name] = key.text(row.model.used);
-  }
-  out["model"]["layers"] = row.model.layers;
-  if (!row.model.caution.empty()) out["model"]["caution"] = row.model.caution;
-  if (!row.model.chat_template.empty()) out["model"]["chat_template"] = row.model.chat_template;
-  out["workload"] = {
-      {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
-  if (const benchmark_record& b = row.workload.benchmark; !b.harness.empty()) {
-    out["workload"]["benchmark"] = {
-        {"harness", b.harness}, {"version", b.version},   {"config", b.config},
-        {"shots", b.shots},     {"prompt", b.prompt},     {"extraction", b.scorer},
-        {"metric", b.metric},   {"items_there", b.items}, {"trials", b.trials}};
-  }
-  if (!row.workload.judge.empty()) out["workload"]["judge"] = row.workload.judge;
+  put_model(out, row);
+  put_workload(out, row);
   out["method"] = row.method;
   out["preset"] = row.preset;
   out["label"] = row.label;
@@ -332,34 +375,8 @@ std::string to_json_line(const result_row& row) {
   put_run(out, row.run);
   out["verdict"] = name_of(row.verdict);
   out["reason"] = row.reason;
-  json metrics = json::object(), from = json::object();
-  for (const auto& [name, m] : row.metrics) {
-    metrics[name] = number(m.value);
-    from[name] = name_of(m.from);
-  }
-  out["metrics"] = metrics;
-  out["provenance"] = from;
-  json sampled = json::object();
-  for (const auto& [name, m] : row.metrics) {
-    if (!m.samples.empty()) sampled[name] = m.samples;
-  }
-  if (!sampled.empty()) out["metric_samples"] = sampled;
-  out["score"] = nullptr;
-  if (row.score) {
-    out["score"] = {{"mean", row.score->mean},
-                    {"exact", row.score->exact},
-                    {"n", row.score->n},
-                    {"ci95", {row.score->low, row.score->high}}};
-    if (row.score->undecided > 0) out["score"]["undecided"] = row.score->undecided;
-    if (std::isfinite(row.score->mean_of_groups)) {
-      out["score"]["mean_of_groups"] = row.score->mean_of_groups;
-    }
-    if (!row.score->beside.empty()) out["score"]["beside"] = row.score->beside;
-    if (!row.score->libraries.empty()) out["score"]["libraries"] = row.score->libraries;
-    if (row.workload.benchmark.trials > 1) {
-      out["score"]["trial_deviation"] = number(row.score->trial_deviation);
-    }
-  }
+  put_metrics(out, row);
+  put_score(out, row);
   out["samples"] = {{"seconds", row.samples.seconds},
                     {"warmup_seconds", row.samples.warmup_seconds},
                     {"half_width", number(row.samples.half_width)},

@@ -26,7 +26,7 @@ enum class verdict_kind : std::uint8_t {
   pass,           // every check held and the output was scored
   noisy,          // as PASS, but the speed is known to no better than a quarter either way
   invalid,        // the numbers contradict each other or physics
-  not_verified,   // nothing was found wrong, but nobody looked at the output
+  not_verified,   // all checks passed; the output was not scored
   not_supported,  // this method cannot decode this model
   failed,         // the run ended with an error
   inactive        // all is well, but a setting of the method never changed anything

@@ -15,7 +15,7 @@ std::string sha256_hex(std::string_view text);
 std::string sha1_hex(std::string_view text);
 
 // Digests of large files from one start of the program to the next: a checkpoint of 16 GB need not
-// be read twice each time. A digest is believed while device, inode, size and both times of the
+// be read twice each time. A digest is reused while device, inode, size and both times of the
 // file (modification and change; the latter cannot be set by a program) are what they were.
 struct hash_memory {
   std::filesystem::path file;          // text, one line a digest; empty: nothing is remembered

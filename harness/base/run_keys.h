@@ -40,9 +40,9 @@ namespace unmask {
   X(std::string, impose, "", "none", 0, 0, "", false,                                           \
     "commits that are imposed while every layer is computed: replay:FILE, steady:N, published " \
     "statistics such as sdar-8b/sharegpt, or lengths, those of the workload's lengths")         \
-  X(std::int64_t, repeat_window, "tokens", 0, 0, 1 << 16, "", false,                            \
-    "an answer ends when its last three stretches of 8 to that many tokens are alike (in its "  \
-    "first 23 tokens: of 1 and more); 0: it goes on; the throughput runs of FOCUS: 32")         \
+  X(std::int64_t, repeat_window, "", 0, 0, 1 << 16, "", false,                                  \
+    "stop an answer once its last N tokens occur three times in a row, for an N from 8 to "     \
+    "this (in its first 23 tokens from 1); 0: never; the throughput runs of FOCUS: 32")         \
   X(std::string, isa, "", "auto", 0, 0, "auto avx512 avx2 portable", false,                     \
     "instructions of the kernels of cpu; auto: the widest this processor has")
 

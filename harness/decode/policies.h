@@ -54,7 +54,7 @@ struct sequence_step {
   bool recompute = false;
 };
 
-// The same numbers where operations read them: [S] each, 0 for a sequence that takes no part.
+// Device-readable copies of the plan: [S] each, one entry per place; 0 for inactive places.
 struct step_arrays {
   std::int32_t* first = nullptr;
   std::int32_t* last = nullptr;

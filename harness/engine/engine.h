@@ -33,7 +33,7 @@ struct engine_settings {
   std::int32_t prefill_tokens = 0;
   // Forwards of one decode turn; 0: LMDeploy's rule for lmd, 1 for fdfo. Others ignore it.
   std::int32_t forwards_per_turn = 0;
-  // Pages are taken as needed and the latest arrival gives way when there is none; otherwise a
+  // Pages are taken as needed, and if no page is free the newest request is preempted; otherwise a
   // request is admitted only with pages for its whole canvas.
   bool grow_pages = false;
   bool keep_on_preemption = true;         // a preempted request keeps the blocks it has decided

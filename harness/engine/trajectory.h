@@ -96,7 +96,8 @@ commit_process fit_commits(double mean, double deviation, std::int32_t block);
 // left to right with a random displacement of up to 4 positions.
 trajectory draw_trajectory(const commit_process& process, std::int32_t prompt, std::int32_t tokens,
                            std::uint64_t key);
-// The same order with exactly `commits` tokens in every step, but the last of a block.
+// Returns the same order regrouped to `commits` tokens per step (the last step of a block may have
+// fewer).
 trajectory steady_trajectory(std::int32_t block, std::int32_t commits, std::int32_t prompt,
                              std::int32_t tokens, std::uint64_t key);
 

@@ -86,7 +86,7 @@ struct model_entry {
   std::string published;               // NAME of a path "weights:NAME"; empty: a plain path
   double soften = 1;                   // divides the final norm, and with it all logits
   std::int64_t positions = 0;          // more than the checkpoint's own, for times only; 0: its own
-  std::int64_t layers = 0;             // of random weights: only the first so many; 0: all
+  std::int64_t layers = 0;             // of random weights: use only the first N; 0: all
   std::string hash;                    // of what decides its output; "": nobody looked yet
   std::filesystem::path shape;  // a folder with its config.json, to plan with where it is not here
   std::vector<dotted_setting> settings;  // of every point of this model, before the sweep

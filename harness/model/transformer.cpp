@@ -55,7 +55,70 @@ struct transformer::impl {
                              : backend.pack(stack_rows(parts), format);
   }
   tensor vector_f32(const tensor_view& v) { return to_f32(v, backend); }
+  dense_ffn pack_dense(const feed_forward_weights& f);
+  void pack_experts(layer& l, const layer_weights& w);
+  layer pack_layer(const layer_weights& w);
 };
+
+// Nothing where there are no weights, as of a shared expert that a model does not have.
+transformer::impl::dense_ffn transformer::impl::pack_dense(const feed_forward_weights& f) {
+  dense_ffn d;
+  if (!f.gate.data) return d;
+  d.gate_up = pack({f.gate, f.up});
+  d.down = pack({f.down});
+  d.hidden = static_cast<std::int32_t>(f.gate.rows());
+  return d;
+}
+
+void transformer::impl::pack_experts(layer& l, const layer_weights& w) {
+  const moe_config& moe = config.moe;
+  l.router_weight = vector_f32(w.router);
+  l.router = {moe.experts,
+              moe.experts_per_token,
+              moe.groups,
+              moe.groups_kept,
+              moe.scaling,
+              moe.sigmoid,
+              moe.normalize,
+              l.router_weight.view(),
+              pack_router(backend, w.router, format)};
+  if (w.router_bias.data) {
+    l.router_bias = vector_f32(w.router_bias);
+    l.router.bias = l.router_bias.view();
+  }
+  l.experts.hidden = moe.hidden;
+  for (const feed_forward_weights& e : w.experts) {
+    l.experts.gate_up.push_back(pack({e.gate, e.up}));
+    l.experts.down.push_back(pack({e.down}));
+  }
+  // Where experts are one product for tensor cores, one more of their size costs less than the
+  // three operations of its own: a step of few rows mostly waits for operations to start.
+  l.shared_is_routed = input_type == dtype::bf16 && l.dense.hidden == moe.hidden;
+  if (l.shared_is_routed) {
+    l.experts.gate_up.push_back(l.dense.gate_up);
+    l.experts.down.push_back(l.dense.down);
+  }
+}
+
+transformer::impl::layer transformer::impl::pack_layer(const layer_weights& w) {
+  layer l;
+  l.attn_norm = vector_f32(w.attn_norm);
+  l.ffn_norm = vector_f32(w.ffn_norm);
+  l.qkv = pack({w.q, w.k, w.v});
+  l.q = w.q;
+  l.k = w.k;
+  l.v = w.v;
+  if (w.q_bias.data) {
+    l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}), backend, input_type);
+  }
+  if (w.q_norm.data) l.q_norm = vector_f32(w.q_norm);
+  if (w.k_norm.data) l.k_norm = vector_f32(w.k_norm);
+  l.out = pack({w.attn_out});
+  l.routed = !w.experts.empty();
+  l.dense = pack_dense(l.routed ? w.shared : w.dense);
+  if (l.routed) pack_experts(l, w);
+  return l;
+}
 
 transformer::transformer(model_config config, const model_weights& weights,
                          const unmask::backend& backend, weight_format format,
@@ -82,53 +145,8 @@ transformer::transformer(model_config config, const model_weights& weights,
 
   std::int32_t widest = 0;
   for (const layer_weights& w : weights.layers) {
-    impl::layer l;
-    l.attn_norm = m.vector_f32(w.attn_norm);
-    l.ffn_norm = m.vector_f32(w.ffn_norm);
-    l.qkv = m.pack({w.q, w.k, w.v});
-    l.q = w.q;
-    l.k = w.k;
-    l.v = w.v;
-    if (w.q_bias.data)
-      l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}), m.backend, m.input_type);
-    if (w.q_norm.data) l.q_norm = m.vector_f32(w.q_norm);
-    if (w.k_norm.data) l.k_norm = m.vector_f32(w.k_norm);
-    l.out = m.pack({w.attn_out});
-    const auto dense = [&](const feed_forward_weights& f) {
-      impl::dense_ffn d;
-      if (!f.gate.data) return d;
-      d.gate_up = m.pack({f.gate, f.up});
-      d.down = m.pack({f.down});
-      d.hidden = static_cast<std::int32_t>(f.gate.rows());
-      widest = std::max(widest, d.hidden);
-      return d;
-    };
-    l.routed = !w.experts.empty();
-    l.dense = dense(l.routed ? w.shared : w.dense);
-    if (l.routed) {
-      l.router_weight = m.vector_f32(w.router);
-      l.router = {
-          c.moe.experts,     c.moe.experts_per_token, c.moe.groups,
-          c.moe.groups_kept, c.moe.scaling,           c.moe.sigmoid,
-          c.moe.normalize,   l.router_weight.view(),  pack_router(backend, w.router, format)};
-      if (w.router_bias.data) {
-        l.router_bias = m.vector_f32(w.router_bias);
-        l.router.bias = l.router_bias.view();
-      }
-      l.experts.hidden = c.moe.hidden;
-      for (const feed_forward_weights& e : w.experts) {
-        l.experts.gate_up.push_back(m.pack({e.gate, e.up}));
-        l.experts.down.push_back(m.pack({e.down}));
-      }
-      // Where experts are one product for tensor cores, one more of their size costs less than the
-      // three operations of its own: a step of few rows mostly waits for operations to start.
-      l.shared_is_routed = m.input_type == dtype::bf16 && l.dense.hidden == c.moe.hidden;
-      if (l.shared_is_routed) {
-        l.experts.gate_up.push_back(l.dense.gate_up);
-        l.experts.down.push_back(l.dense.down);
-      }
-    }
-    m.layers.push_back(std::move(l));
+    m.layers.push_back(m.pack_layer(w));
+    widest = std::max(widest, m.layers.back().dense.hidden);
   }
   m.normed = m.backend.allocate(m.input_type, {max_rows, c.hidden});
   m.gate_up = m.backend.allocate(m.input_type, {max_rows, 2 * widest});

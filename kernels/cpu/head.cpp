@@ -127,6 +127,16 @@ void write(const head_state& s, const confidence_params& params, std::int32_t c,
   if (out.top2_logit_gap != nullptr) out.top2_logit_gap[c] = s.best - s.second;
 }
 
+head_wish wish_of(const op::confidence& args) {
+  head_wish wish;
+  wish.inverse_temperature = 1.0F / args.params.temperature;
+  wish.entropy = args.out.negative_entropy != nullptr;
+  wish.sums = wish.entropy || args.out.probability != nullptr || args.out.margin != nullptr ||
+              args.out.residual != nullptr;
+  wish.in_double = args.params.accumulate_double;
+  return wish;
+}
+
 void confidence(const op::confidence& args) {
   if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
   thread_local scratch row_memory, state_memory, key_memory;
@@ -134,12 +144,7 @@ void confidence(const op::confidence& args) {
   const head_kernels& kernels = kernels_of(packed_for(args.head));
   const layout cut = layout_of(args.head);
   const std::int64_t vocabulary = args.head.out_features, width = args.head.in_features;
-  head_wish wish;
-  wish.inverse_temperature = 1.0F / args.params.temperature;
-  wish.entropy = args.out.negative_entropy != nullptr;
-  wish.sums = wish.entropy || args.out.probability != nullptr || args.out.margin != nullptr ||
-              args.out.residual != nullptr;
-  wish.in_double = args.params.accumulate_double;
+  const head_wish wish = wish_of(args);
   const float noise = args.params.gumbel_temperature;
 
   const std::int64_t tile = std::min<std::int64_t>(args.candidates.count, tile_rows);

@@ -62,11 +62,10 @@ UNMASK_DEVICE float route_score(const route_params& p, float logit) {
   return p.sigmoid ? 1.0F / (1.0F + expf(-logit)) : logit;
 }
 
-// As reference::moe_route from room.score on: the best groups, then the best experts; ties go to
-// the lowest index. The work of one warp.
-UNMASK_DEVICE void route_row(const route_params& p, std::int64_t r, const route_room& room) {
+// Scores as softmax has them, and with the bias what experts are chosen by. The work of one warp, as
+// what follows.
+UNMASK_DEVICE void finish_scores(const route_params& p, const route_room& room) {
   const shared_array<float> score = room.score, selection = room.selection;
-  const shared_array<float> group_score = room.group;
   const int lane = lane_index();
   if (!p.sigmoid) {
     float top = -INFINITY, total = 0;
@@ -83,33 +82,46 @@ UNMASK_DEVICE void route_row(const route_params& p, std::int64_t r, const route_
     selection[e] = score[e] + (p.bias != nullptr ? p.bias[e] : 0.0F);
   }
   sync_warp();
-  if (p.groups > 1) {
-    const int size = p.experts / p.groups;
-    for (int g = lane; g < p.groups; g += warp_size) {
-      float first = -INFINITY, second = -INFINITY;
-      for (int e = g * size; e < (g + 1) * size; ++e) {
-        const float v = selection[e];
-        if (v > first) {
-          second = first;
-          first = v;
-        } else if (v > second) {
-          second = v;
-        }
+}
+
+// Leaves only the experts of the best groups, by the sum of their two best.
+UNMASK_DEVICE void keep_best_groups(const route_params& p, const route_room& room) {
+  const shared_array<float> selection = room.selection, group_score = room.group;
+  const int lane = lane_index();
+  const int size = p.experts / p.groups;
+  for (int g = lane; g < p.groups; g += warp_size) {
+    float first = -INFINITY, second = -INFINITY;
+    for (int e = g * size; e < (g + 1) * size; ++e) {
+      const float v = selection[e];
+      if (v > first) {
+        second = first;
+        first = v;
+      } else if (v > second) {
+        second = v;
       }
-      group_score[g] = first + (size > 1 ? second : 0.0F);
     }
-    sync_warp();
-    for (int g = lane; g < p.groups; g += warp_size) {
-      int better = 0;
-      for (int other = 0; other < p.groups; ++other) {
-        better += group_score[other] > group_score[g] ||
-                  (group_score[other] == group_score[g] && other < g);
-      }
-      if (better < p.groups_kept) continue;
-      for (int e = g * size; e < (g + 1) * size; ++e) selection[e] = -INFINITY;
-    }
-    sync_warp();
+    group_score[g] = first + (size > 1 ? second : 0.0F);
   }
+  sync_warp();
+  for (int g = lane; g < p.groups; g += warp_size) {
+    int better = 0;
+    for (int other = 0; other < p.groups; ++other) {
+      better += group_score[other] > group_score[g] ||
+                (group_score[other] == group_score[g] && other < g);
+    }
+    if (better < p.groups_kept) continue;
+    for (int e = g * size; e < (g + 1) * size; ++e) selection[e] = -INFINITY;
+  }
+  sync_warp();
+}
+
+// As reference::moe_route from room.score on: the best groups, then the best experts; ties go to
+// the lowest index. The work of one warp.
+UNMASK_DEVICE void route_row(const route_params& p, std::int64_t r, const route_room& room) {
+  const shared_array<float> score = room.score, selection = room.selection;
+  const int lane = lane_index();
+  finish_scores(p, room);
+  if (p.groups > 1) keep_best_groups(p, room);
   float total = 1e-20F;
   for (int i = 0; i < p.per_token; ++i) {
     float best = -INFINITY;

@@ -26,6 +26,7 @@ METHOD = re.compile(r"focus|optimus|ada[_-]dlm|sparse[_-]dllm|dkv[_-]?cache|dllm
 OWN_WORDS = re.compile(r"nobody's|somebody's|\bexchanged\b|names_arrays_only|takes_all_in_play|runs_ahead"
                        r"|mark_unsettled|for the eye\b|believable|step_part|work_phase|recorded_work"
                        r"|recorded_rows|\brecordings\b|freeze_two_centroids|frozen batch")
+NO_FUNCTION = re.compile(r"\s*(?:template <.*>\s*)?(?:namespace|struct|class|enum|union|extern)\b")
 OF_THE_OPERATION = re.compile(r"minimal_operation|test_minimal")  # of the worked example
 POLICIES = "pace|row|key|cache|unmask"
 
@@ -73,6 +74,24 @@ def kilobytes(names):
     return sum(os.path.getsize(os.path.join(ROOT, n)) for n in names) // 1024
 
 
+def long_functions(text, most=80):
+    """Functions of more lines than that, from the first line of what is declared to the brace that closes it:
+    files are formatted, so it stands as far right as the declaration."""
+    found, begin = 0, {}
+    for number, line in enumerate(text.split("\n")):
+        indent = len(line) - len(line.lstrip())
+        if indent not in (0, 2) or not line.strip():
+            continue
+        if re.match(r"\s*\}", line):
+            start, first = begin.pop(indent, (number, "struct"))
+            found += number - start + 1 > most and not NO_FUNCTION.match(first)
+        elif not re.match(r"\s*(?:#|//|public:|private:|protected:|template <.*>$)", line):
+            begin.setdefault(indent, (number, line))
+        if re.search(r";$", line) and not re.match(r"\s*\}", line):
+            begin.pop(indent, None)
+    return found
+
+
 def counts():
     everything = files()
     under = lambda folder, endings: [f for f in everything  # noqa: E731
@@ -90,6 +109,10 @@ def counts():
         "files of the harness that ctags sees empty":
             sum(bool(re.search(r"inline namespace|namespace [\w:]*::inline", text_of(f)))
                 for f in under("harness/", CPP)),
+        "functions over 80 lines in harness/ and methods/":
+            sum(long_functions(text_of(f)) for f in under("harness/", CPP) + under("methods/", CPP)),
+        "functions over 80 lines in kernels/":
+            sum(long_functions(text_of(f)) for f in under("kernels/", CPP)),
         "lines with words of our own":
             sum(bool(OWN_WORDS.search(line)) for f in everything
                 if f.endswith(CPP) and not f.startswith("tests/")

@@ -17,6 +17,48 @@ confidence_out results(const device_backend& device, const confidence_out& out) 
           device.out(out.top2_logit_gap), device.out(out.residual)};
 }
 
+// All but the places of a chunk.
+head_params params_of(const device_backend& device, const op::confidence& args, float* logits,
+                      std::int64_t slices) {
+  const std::int64_t count = args.candidates.count;
+  head_params p{};
+  p.logit = logits;
+  p.slices = static_cast<int>(slices);
+  p.partial = device.work().scratch<head_state>(scratch_slot::head_state, count * (slices + 1));
+  p.state = p.partial + count * slices;
+  p.candidates = device.in(args.candidates);
+  p.noise = device.in(args.params.noise);
+  p.banned = device.in(args.params.banned);
+  p.banned_count = args.params.banned_count;
+  p.inverse_temperature = 1.0 / double{args.params.temperature};
+  p.gumbel_temperature = double{args.params.gumbel_temperature};
+  // Only float32 weights give logits that are worth more than float32 sums.
+  p.wide = as_device(args.head).format == weight_format::f32 &&
+           (args.params.accumulate_double || args.out.residual != nullptr);
+  p.out = results(device, args.out);
+  return p;
+}
+
+// The rows of the candidates are gathered and rounded once, not for every chunk.
+device_backend::product candidate_rows(const device_backend& device, const op::confidence& args,
+                                       const std::int32_t* row, bool library,
+                                       std::int64_t columns) {
+  const device_matrix& w = as_device(args.head);
+  const std::int64_t count = args.candidates.count, width = args.x.columns();
+  device_backend::product chunk{
+      device.in(args.x).data, args.x.type, args.x.row_stride, row, count, &w};
+  if (library) {
+    chunk.x = device.as_bf16(chunk.x, args.x.type, args.x.row_stride, row, count, width);
+    chunk.x_type = dtype::bf16;
+    chunk.x_stride = width;
+    chunk.index = nullptr;
+  } else if (w.format == weight_format::int8) {
+    chunk.quantized =
+        device.as_int8(chunk.x, args.x.type, args.x.row_stride, row, count, width, columns);
+  }
+  return chunk;
+}
+
 void confidence(const device_backend& device, const op::confidence& args) {
   if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
   const device_matrix& w = as_device(args.head);
@@ -31,34 +73,9 @@ void confidence(const device_backend& device, const op::confidence& args) {
   const head_chunk group = chunk_from(0), last = chunk_from((count - 1) / group.rows * group.rows);
   auto* logits = device.work().scratch<float>(
       scratch_slot::head_logits, std::max(group.rows * group.columns, last.rows * last.columns));
-  head_params p{};
-  p.logit = logits;
-  p.slices = static_cast<int>(slices);
-  p.partial = device.work().scratch<head_state>(scratch_slot::head_state, count * (slices + 1));
-  p.state = p.partial + count * slices;
-  p.candidates = device.in(args.candidates);
-  p.noise = device.in(args.params.noise);
-  p.banned = device.in(args.params.banned);
-  p.banned_count = args.params.banned_count;
-  p.inverse_temperature = 1.0 / double{args.params.temperature};
-  p.gumbel_temperature = double{args.params.gumbel_temperature};
-  // Only float32 weights give logits that are worth more than float32 sums.
-  p.wide = w.format == weight_format::f32 &&
-           (args.params.accumulate_double || args.out.residual != nullptr);
-  p.out = results(device, args.out);
-  // The rows of the candidates are gathered and rounded once, not for every chunk.
-  device_backend::product chunk{device.in(args.x).data, args.x.type, args.x.row_stride,
-                                p.candidates.row,       count,       &w};
-  if (library) {
-    chunk.x = device.as_bf16(chunk.x, args.x.type, args.x.row_stride, p.candidates.row, count,
-                             args.x.columns());
-    chunk.x_type = dtype::bf16;
-    chunk.x_stride = args.x.columns();
-    chunk.index = nullptr;
-  } else if (w.format == weight_format::int8) {
-    chunk.quantized = device.as_int8(chunk.x, args.x.type, args.x.row_stride, p.candidates.row,
-                                     count, args.x.columns(), group.columns);
-  }
+  head_params p = params_of(device, args, logits, slices);
+  device_backend::product chunk =
+      candidate_rows(device, args, p.candidates.row, library, group.columns);
   chunk.y = logits;
   constexpr int warps = head_threads / warp_size;
   const auto for_each_chunk = [&](const char* name, void (*kernel)(head_params)) {

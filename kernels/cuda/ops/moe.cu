@@ -84,122 +84,160 @@ const void* const* device_backend::expert_pointers(const moe_experts& experts) c
 
 namespace {
 
-void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& args) {
-  const auto rows = static_cast<int>(args.x.rows()),
-             per_token = static_cast<int>(args.expert.columns());
-  if (rows == 0) return;
-  const auto count = static_cast<int>(args.experts.gate_up.size());
-  const std::int64_t all = std::int64_t{rows} * per_token;
-  const int hidden = args.experts.hidden, width = static_cast<int>(args.x.columns());
-  const weight_format format = as_device(*args.experts.gate_up[0]).format;
+// One call of the experts: whose a row is, in which order, and where what lies between products goes.
+struct routed_call {
+  const op::moe_feed_forward& args;
+  int rows, per_token, count, hidden, width;
+  std::int64_t all;  // assignments
+  weight_format format;
+  const std::int32_t* expert;
+  routed_plan plan;
+  unsigned tiles;
+  unsigned char *gated, *down;
 
   // bfloat16 weights go to tensor cores, with activations rounded as for the library's products,
-  // where rows come in whole pieces of 16 bytes. int8 weights always do, with quantised rows: their
-  // sums are exact.
-  const bool int8 = format == weight_format::int8;
-  const bool tensor =
-      format == weight_format::bf16 && width % 8 == 0 && hidden % 8 == 0 && !own_products_only();
-  static const bool has_wgmma = queue::has_wgmma(grouped_wide_kernel<wide_stages - 3, true>);
-  const bool wide = tensor && has_wgmma && queue::wgmma_wanted() && takes_wide_tiles(all, count);
-  const int tile_rows = wide ? wide_rows : routed_rows;
-
-  const std::int32_t* expert = device.in(args.expert).as<std::int32_t>();
-  auto* words =
-      device.work().scratch<std::int32_t>(scratch_slot::routed_plan, all + 3 * (count + 1));
-  const routed_plan plan{words, words + all, words + all + count + 1, tile_rows};
-  const plan_params planning{expert, args.expert.row_stride,       rows, per_token, count,
-                             plan,   words + all + 2 * (count + 1)};
-  const grid_shape shares{blocks_for(all, plan_share), route_threads, plan_shared_bytes(count)};
-  if (all <= plan_share) {
-    device.work().launch("moe_plan", shares, moe_plan_few_kernel, planning);
-  } else {
-    device.work().fill_zero(planning.next, static_cast<std::size_t>(count) * sizeof(std::int32_t));
-    device.work().launch("moe_plan: count", shares, moe_count_kernel, planning);
-    device.work().launch("moe_plan", {1, route_threads, 64}, moe_plan_kernel, planning);
-    device.work().launch("moe_plan: place", shares, moe_place_kernel, planning);
+  // where rows come in whole pieces of 16 bytes.
+  bool on_tensor_cores() const {
+    return format == weight_format::bf16 && width % 8 == 0 && hidden % 8 == 0 &&
+           !own_products_only();
   }
+  // Of what products make and read.
+  dtype between() const { return on_tensor_cores() ? dtype::bf16 : dtype::f32; }
+};
+
+void plan_assignments(const device_backend& device, const routed_call& c, std::int32_t* next) {
+  const plan_params planning{
+      c.expert, c.args.expert.row_stride, c.rows, c.per_token, c.count, c.plan, next};
+  const grid_shape shares{blocks_for(c.all, plan_share), route_threads, plan_shared_bytes(c.count)};
+  if (c.all <= plan_share) {
+    device.work().launch("moe_plan", shares, moe_plan_few_kernel, planning);
+    return;
+  }
+  device.work().fill_zero(planning.next, static_cast<std::size_t>(c.count) * sizeof(std::int32_t));
+  device.work().launch("moe_plan: count", shares, moe_count_kernel, planning);
+  device.work().launch("moe_plan", {1, route_threads, 64}, moe_plan_kernel, planning);
+  device.work().launch("moe_plan: place", shares, moe_place_kernel, planning);
+}
+
+// out = in W^T for the experts' `matrices`; assignment i takes row i / divide of `in`. int8 weights go to
+// tensor cores with quantised rows: their sums are exact.
+void multiply_experts(const device_backend& device, const routed_call& c,
+                      const void* const* matrices, const void* in, dtype type, std::int64_t stride,
+                      int divide, void* out, int columns, int depth) {
+  const std::int64_t in_rows = c.all / divide;
+  if (c.format == weight_format::int8) {
+    const int8_rows rows_of = device.as_int8(in, type, stride, nullptr, in_rows, depth, 0);
+    device.work().launch(
+        "grouped_tensor",
+        {blocks_for(columns, routed_columns), routed_threads, routed_shared_bytes, c.tiles},
+        grouped_tensor_kernel<routed_stages - 2, std::int32_t>,
+        {c.plan, c.count, matrices, reinterpret_cast<const std::uint16_t*>(rows_of.level), divide,
+         out, c.between(), columns, static_cast<int>(int8_padded(depth) / 2), rows_of.scale});
+    return;
+  }
+  if (type == dtype::bf16) {
+    auto* floats = device.work().scratch<float>(scratch_slot::low_precision, in_rows * depth);
+    device.work().launch("to_f32", {blocks_for(in_rows, 1), gemm_threads}, to_f32_kernel,
+                         {static_cast<const std::uint16_t*>(in), stride, floats, depth});
+    in = floats;
+    stride = depth;
+  }
+  const grouped_params p{c.plan,
+                         c.count,
+                         matrices,
+                         static_cast<const float*>(in),
+                         stride,
+                         divide,
+                         static_cast<float*>(out),
+                         columns,
+                         depth};
+  const grid_shape shape{blocks_for(columns, gemm_columns), gemm_threads, gemm_shared_bytes(4),
+                         c.tiles};
+  device.work().launch("grouped_gemm", shape,
+                       c.format == weight_format::bf16 ? grouped_gemm_kernel<std::uint16_t>
+                                                       : grouped_gemm_kernel<float>,
+                       p);
+}
+
+// Both products of bfloat16 experts; the first writes silu(x W_g^T) (x W_u^T) at once.
+void feed_on_tensor_cores(const device_backend& device, const routed_call& c,
+                          const void* const* pointers, bool wide) {
+  const auto multiply = [&](void (*kernel)(grouped_tensor_params), unsigned across,
+                            const grouped_tensor_params& p) {
+    const auto blocks = static_cast<unsigned>(device.work().multiprocessors());
+    device.work().launch(
+        "grouped_tensor",
+        wide ? grid_shape{std::min(blocks, across * c.tiles), routed_threads, wide_shared_bytes}
+             : grid_shape{across, routed_threads, routed_shared_bytes, c.tiles},
+        kernel, p);
+  };
+  const tensor_view& given = c.args.x;
+  const std::uint16_t* x =
+      device.as_bf16(device.in(given).data, given.type, given.row_stride, nullptr, c.rows, c.width);
+  multiply(wide ? grouped_wide_kernel<wide_stages - 3, true>
+                : grouped_tensor_kernel<routed_stages - 2, float, true>,
+           blocks_for(c.hidden, routed_columns / 2),
+           {c.plan, c.count, pointers, x, c.per_token, c.gated, c.between(), c.hidden, c.width});
+  multiply(
+      wide ? grouped_wide_kernel<wide_stages - 3, false> : grouped_tensor_kernel<routed_stages - 2>,
+      blocks_for(c.width, routed_columns),
+      {c.plan, c.count, pointers + c.count, reinterpret_cast<const std::uint16_t*>(c.gated), 1,
+       c.down, c.between(), c.width, c.hidden});
+}
+
+void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& args) {
+  const auto rows = static_cast<int>(args.x.rows());
+  if (rows == 0) return;
+  routed_call c{args,
+                rows,
+                static_cast<int>(args.expert.columns()),
+                static_cast<int>(args.experts.gate_up.size()),
+                args.experts.hidden,
+                static_cast<int>(args.x.columns()),
+                std::int64_t{rows} * args.expert.columns(),
+                as_device(*args.experts.gate_up[0]).format,
+                nullptr,
+                {},
+                0,
+                nullptr,
+                nullptr};
+  const std::int64_t all = c.all;
+  const bool tensor = c.on_tensor_cores();
+  static const bool has_wgmma = queue::has_wgmma(grouped_wide_kernel<wide_stages - 3, true>);
+  const bool wide = tensor && has_wgmma && queue::wgmma_wanted() && takes_wide_tiles(all, c.count);
+  const int tile_rows = wide ? wide_rows : routed_rows;
+  c.expert = device.in(args.expert).as<std::int32_t>();
+  auto* words =
+      device.work().scratch<std::int32_t>(scratch_slot::routed_plan, all + 3 * (c.count + 1));
+  c.plan = {words, words + all, words + all + c.count + 1, tile_rows};
+  plan_assignments(device, c, words + all + 2 * (c.count + 1));
 
   const void* const* pointers = device.expert_pointers(args.experts);
-  const auto tiles = static_cast<unsigned>(
-      std::min<std::int64_t>(all, all / tile_rows + count));  // at least as many as there are
-  const dtype between = tensor ? dtype::bf16 : dtype::f32;    // of what products make and read
-  const auto multiply_experts = [&](const void* const* matrices, const void* in, dtype type,
-                                    std::int64_t stride, int divide, void* out, int columns,
-                                    int depth) {
-    const std::int64_t in_rows = all / divide;
-    if (int8) {
-      const int8_rows rows_of = device.as_int8(in, type, stride, nullptr, in_rows, depth, 0);
-      device.work().launch(
-          "grouped_tensor",
-          {blocks_for(columns, routed_columns), routed_threads, routed_shared_bytes, tiles},
-          grouped_tensor_kernel<routed_stages - 2, std::int32_t>,
-          {plan, count, matrices, reinterpret_cast<const std::uint16_t*>(rows_of.level), divide,
-           out, between, columns, static_cast<int>(int8_padded(depth) / 2), rows_of.scale});
-      return;
-    }
-    if (type == dtype::bf16) {
-      auto* floats = device.work().scratch<float>(scratch_slot::low_precision, in_rows * depth);
-      device.work().launch("to_f32", {blocks_for(in_rows, 1), gemm_threads}, to_f32_kernel,
-                           {static_cast<const std::uint16_t*>(in), stride, floats, depth});
-      in = floats;
-      stride = depth;
-    }
-    const grouped_params p{plan,
-                           count,
-                           matrices,
-                           static_cast<const float*>(in),
-                           stride,
-                           divide,
-                           static_cast<float*>(out),
-                           columns,
-                           depth};
-    const grid_shape shape{blocks_for(columns, gemm_columns), gemm_threads, gemm_shared_bytes(4),
-                           tiles};
-    if (format == weight_format::bf16) {
-      device.work().launch("grouped_gemm", shape, grouped_gemm_kernel<std::uint16_t>, p);
-    } else {
-      device.work().launch("grouped_gemm", shape, grouped_gemm_kernel<float>, p);
-    }
-  };
+  // At least as many as there are.
+  c.tiles = static_cast<unsigned>(std::min<std::int64_t>(all, all / tile_rows + c.count));
+  const dtype between = c.between();
   const auto element = static_cast<std::int64_t>(size_of(between));
-  auto* gated = device.work().scratch<unsigned char>(scratch_slot::routed_hidden,
-                                                     all * (tensor ? 1 : 3) * hidden * element);
-  auto* down =
-      device.work().scratch<unsigned char>(scratch_slot::routed_output, all * width * element);
+  c.gated = device.work().scratch<unsigned char>(scratch_slot::routed_hidden,
+                                                 all * (tensor ? 1 : 3) * c.hidden * element);
+  c.down =
+      device.work().scratch<unsigned char>(scratch_slot::routed_output, all * c.width * element);
   if (tensor) {
-    const auto multiply = [&](void (*kernel)(grouped_tensor_params), unsigned across,
-                              const grouped_tensor_params& p) {
-      const auto blocks = static_cast<unsigned>(device.work().multiprocessors());
-      device.work().launch(
-          "grouped_tensor",
-          wide ? grid_shape{std::min(blocks, across * tiles), routed_threads, wide_shared_bytes}
-               : grid_shape{across, routed_threads, routed_shared_bytes, tiles},
-          kernel, p);
-    };
-    const std::uint16_t* x = device.as_bf16(device.in(args.x).data, args.x.type, args.x.row_stride,
-                                            nullptr, rows, width);
-    multiply(wide ? grouped_wide_kernel<wide_stages - 3, true>
-                  : grouped_tensor_kernel<routed_stages - 2, float, true>,
-             blocks_for(hidden, routed_columns / 2),
-             {plan, count, pointers, x, per_token, gated, between, hidden, width});
-    multiply(wide ? grouped_wide_kernel<wide_stages - 3, false>
-                  : grouped_tensor_kernel<routed_stages - 2>,
-             blocks_for(width, routed_columns),
-             {plan, count, pointers + count, reinterpret_cast<const std::uint16_t*>(gated), 1, down,
-              between, width, hidden});
+    feed_on_tensor_cores(device, c, pointers, wide);
   } else {
-    unsigned char* pair = gated + all * hidden * element;
-    multiply_experts(pointers, device.in(args.x).data, args.x.type, args.x.row_stride, per_token,
-                     pair, 2 * hidden, width);
-    device.run(op::silu_mul{make_view(pair, between, {all, 2 * hidden}),
-                            make_view(gated, between, {all, hidden})});
-    multiply_experts(pointers + count, gated, between, hidden, 1, down, width, hidden);
+    unsigned char* pair = c.gated + all * c.hidden * element;
+    multiply_experts(device, c, pointers, device.in(args.x).data, args.x.type, args.x.row_stride,
+                     c.per_token, pair, 2 * c.hidden, c.width);
+    device.run(op::silu_mul{make_view(pair, between, {all, 2 * c.hidden}),
+                            make_view(c.gated, between, {all, c.hidden})});
+    multiply_experts(device, c, pointers + c.count, c.gated, between, c.hidden, 1, c.down, c.width,
+                     c.hidden);
   }
-  device.work().launch(
-      "moe_combine", {blocks_for(rows, 1), row_threads}, moe_combine_kernel,
-      {down, between, expert, args.expert.row_stride, device.in(args.weight).as<float>(),
-       args.weight.row_stride, per_token, width, device.out(args.y).as<float>(), args.y.row_stride,
-       in_groups(4, args.y, width) && in_groups(4, make_view(down, between, {all, width}), width)});
+  device.work().launch("moe_combine", {blocks_for(rows, 1), row_threads}, moe_combine_kernel,
+                       {c.down, between, c.expert, args.expert.row_stride,
+                        device.in(args.weight).as<float>(), args.weight.row_stride, c.per_token,
+                        c.width, device.out(args.y).as<float>(), args.y.row_stride,
+                        in_groups(4, args.y, c.width) &&
+                            in_groups(4, make_view(c.down, between, {all, c.width}), c.width)});
 }
 
 }  // namespace

@@ -114,103 +114,140 @@ UNMASK_DEVICE bool closer_to_high(const float* v, const centroids& c, int m,
   return side > 0;
 }
 
+// The candidates of one sequence, and what of them is ranked.
+struct freeze_scope {
+  const freeze_kernel_params& p;
+  int sequence, first, candidates;
+  int low, high;  // positions of the scope
+
+  UNMASK_DEVICE explicit freeze_scope(const freeze_kernel_params& given)
+      : p(given),
+        sequence(static_cast<int>(block_index())),
+        first(p.candidates.begin[sequence]),
+        candidates(p.candidates.begin[sequence + 1] - first),
+        low(p.rule.first != nullptr ? p.rule.first[sequence] : 0),
+        high(p.rule.last != nullptr ? p.rule.last[sequence] : 0x7FFFFFFF) {}
+  UNMASK_DEVICE int position(int i) const { return p.candidates.position[first + i]; }
+  UNMASK_DEVICE const float* row(int at) const {
+    return p.history + sequence * p.stride + static_cast<std::int64_t>(at) * p.depth;
+  }
+  UNMASK_DEVICE static std::uint32_t eligible(float newest) {
+    const std::uint32_t key = order_key(newest);
+    return key > lowest_key ? key : 0U;
+  }
+  // Keys of the candidates in scope; 0: not active.
+  UNMASK_DEVICE std::uint32_t active(int i) const {
+    const int at = position(i);
+    return at >= low && at < high ? eligible(row(at)[0]) : 0U;
+  }
+  // What is ranked: the active candidates, or every position of the scope.
+  UNMASK_DEVICE int places() const { return p.rule.rank_all ? high - low : candidates; }
+  UNMASK_DEVICE int place(int i) const { return p.rule.rank_all ? low + i : position(i); }
+  UNMASK_DEVICE std::uint32_t ranked(int i) const {
+    return p.rule.rank_all ? eligible(row(low + i)[0]) : active(i);
+  }
+};
+
+// Centroids as means of k ranks, from the best and from `boundary` on, of `count`. Means are summed in
+// the order of the ranks, as the definition does.
+UNMASK_DEVICE void find_tier_means(const block_group& group, const freeze_scope& scope, int k,
+                                   int boundary, int count, const centroids& c) {
+  const int places = scope.places(), m = scope.p.depth;
+  std::int32_t* order = scope.p.order + static_cast<std::int64_t>(scope.sequence) * scope.p.length;
+  for (int i = group.rank(); i < places; i += group.size()) {
+    const std::uint32_t mine = scope.ranked(i);
+    if (mine == 0) continue;
+    int rank = 0;
+    for (int j = 0; j < places; ++j) {
+      const std::uint32_t other = scope.ranked(j);
+      rank += other > mine || (other == mine && j < i) ? 1 : 0;
+    }
+    order[rank] = scope.place(i);
+  }
+  group.sync();
+  for (int i = group.rank(); i < 2 * m; i += group.size()) {
+    const int d = i % m;
+    const int from = i < m ? 0 : boundary;
+    const int to = from + k < count ? from + k : count;
+    double sum = 0;
+    for (int r = from; r < to; ++r) sum += static_cast<double>(scope.row(order[r])[d]);
+    (i < m ? c.high : c.boundary)[d] = sum / (to - from);
+  }
+}
+
+// Centroids as the histories of the best and of the one at rank `boundary`.
+UNMASK_DEVICE void find_single_ranks(const block_group& group, const freeze_scope& scope,
+                                     int boundary, const centroids& c) {
+  const auto ranked = [&](int i) { return scope.ranked(i); };
+  const int best = nth_index(group, scope.places(), 0, ranked);
+  const int next = nth_index(group, scope.places(), boundary, ranked);
+  for (int d = group.rank(); d < scope.p.depth; d += group.size()) {
+    c.high[d] = static_cast<double>(scope.row(scope.place(best))[d]);
+    c.boundary[d] = static_cast<double>(scope.row(scope.place(next))[d]);
+  }
+}
+
+// Accepts what lies on the side of the high centroid.
+UNMASK_DEVICE void accept_high(const block_group& group, const freeze_scope& scope,
+                               const centroids& c, std::uint8_t* accept) {
+  const freeze_kernel_params& p = scope.p;
+  for (int i = group.rank(); i < scope.candidates; i += group.size()) {
+    const float* v = scope.row(scope.position(i));
+    const bool settled = scope.active(i) != 0 &&
+                         !(static_cast<double>(v[0]) < static_cast<double>(p.rule.floor)) &&
+                         closer_to_high(v, c, p.depth, p.rule);
+    accept[i] = settled ? 1 : 0;
+  }
+}
+
+// Applies the limit and always_best. The flags are read by the threads that wrote them.
+UNMASK_DEVICE void limit_accepted(const block_group& group, const freeze_scope& scope,
+                                  std::uint8_t* accept) {
+  const freeze_params& rule = scope.p.rule;
+  const int n = scope.candidates;
+  const auto frozen = [&](int i) { return accept[i] != 0 ? scope.active(i) : 0U; };
+  int total = group.count(n, [&](int i) { return accept[i] != 0; });
+  if (rule.limit != nullptr && total > rule.limit[scope.sequence]) {
+    total = rule.limit[scope.sequence] > 0 ? rule.limit[scope.sequence] : 0;
+    const cut few = top_cut(group, n, total, frozen);
+    for_each_taken(group, n, frozen, few, [&](int i, bool taken) { accept[i] = taken ? 1 : 0; });
+  }
+  if (total == 0 && rule.always_best) {
+    const int best = nth_index(group, n, 0, [&](int i) { return scope.active(i); });
+    if (group.rank() == 0) accept[best] = 1;
+  }
+}
+
 // One block for each sequence: rank the scope, find the centroids, compare, then apply the limit
 // and always_best.
 UNMASK_KERNEL void accept_two_centroids_kernel(freeze_kernel_params p) {
   shared_allocator shared;
   const block_group group = take_group(shared);
   const centroids c{shared.take<double>(p.depth), shared.take<double>(p.depth)};
-  const int s = static_cast<int>(block_index());
-  const int m = p.depth;
-  const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
-  const int low = p.rule.first != nullptr ? p.rule.first[s] : 0;
-  const int high = p.rule.last != nullptr ? p.rule.last[s] : 0x7FFFFFFF;
-  const std::int32_t* position = p.candidates.position + first;
-  std::uint8_t* accept = p.accept + first;
-  const auto row = [&](int at) {
-    return p.history + s * p.stride + static_cast<std::int64_t>(at) * m;
-  };
-  const auto eligible = [&](float newest) {
-    const std::uint32_t key = order_key(newest);
-    return key > lowest_key ? key : 0U;
-  };
-  // Keys of the candidates in scope; 0: not active.
-  const auto active = [&](int i) {
-    const int at = position[i];
-    return at >= low && at < high ? eligible(row(at)[0]) : 0U;
-  };
-  const int actives = group.count(n, [&](int i) { return active(i) != 0; });
-  const int wanted = p.rank[s];
+  const freeze_scope scope(p);
+  const int n = scope.candidates, wanted = p.rank[scope.sequence];
+  std::uint8_t* accept = p.accept + scope.first;
+  const int actives = group.count(n, [&](int i) { return scope.active(i) != 0; });
   if (wanted < 0 || actives == 0 || (p.rule.all_when_short && actives <= wanted)) {
-    for (int i = group.rank(); i < n; i += group.size()) accept[i] = active(i) != 0 ? 1 : 0;
+    for (int i = group.rank(); i < n; i += group.size()) accept[i] = scope.active(i) != 0 ? 1 : 0;
     return;
   }
-  // What is ranked: the active candidates, or every position of the scope.
-  const int places = p.rule.rank_all ? high - low : n;
-  const auto place = [&](int i) { return p.rule.rank_all ? low + i : position[i]; };
-  const auto ranked = [&](int i) {
-    return p.rule.rank_all ? eligible(row(low + i)[0]) : active(i);
-  };
-  const int count = group.count(places, [&](int i) { return ranked(i) != 0; });
+  const int count = group.count(scope.places(), [&](int i) { return scope.ranked(i) != 0; });
   const int most = count - 1 > 1 ? count - 1 : 1;
   const int k = wanted < 1 ? 1 : wanted > most ? most : wanted;
-
   if (count > 1 || p.rule.rule == freeze_rule::threshold || p.rule.threshold > 0) {
     const int boundary = k < count - 1 ? k : count - 1;
     if (p.rule.tier_mean) {
-      // Means are summed in the order of the ranks, as the definition does.
-      std::int32_t* order = p.order + static_cast<std::int64_t>(s) * p.length;
-      for (int i = group.rank(); i < places; i += group.size()) {
-        const std::uint32_t mine = ranked(i);
-        if (mine == 0) continue;
-        int rank = 0;
-        for (int j = 0; j < places; ++j) {
-          const std::uint32_t other = ranked(j);
-          rank += other > mine || (other == mine && j < i) ? 1 : 0;
-        }
-        order[rank] = place(i);
-      }
-      group.sync();
-      for (int i = group.rank(); i < 2 * m; i += group.size()) {
-        const int d = i % m;
-        const int from = i < m ? 0 : boundary;
-        const int to = from + k < count ? from + k : count;
-        double sum = 0;
-        for (int r = from; r < to; ++r) sum += static_cast<double>(row(order[r])[d]);
-        (i < m ? c.high : c.boundary)[d] = sum / (to - from);
-      }
+      find_tier_means(group, scope, k, boundary, count, c);
     } else {
-      const int best = nth_index(group, places, 0, ranked);
-      const int next = nth_index(group, places, boundary, ranked);
-      for (int d = group.rank(); d < m; d += group.size()) {
-        c.high[d] = static_cast<double>(row(place(best))[d]);
-        c.boundary[d] = static_cast<double>(row(place(next))[d]);
-      }
+      find_single_ranks(group, scope, boundary, c);
     }
     group.sync();
-    for (int i = group.rank(); i < n; i += group.size()) {
-      const float* v = row(position[i]);
-      const bool settled = active(i) != 0 &&
-                           !(static_cast<double>(v[0]) < static_cast<double>(p.rule.floor)) &&
-                           closer_to_high(v, c, m, p.rule);
-      accept[i] = settled ? 1 : 0;
-    }
+    accept_high(group, scope, c, accept);
   } else {
     for (int i = group.rank(); i < n; i += group.size()) accept[i] = 0;
   }
-
-  // The flags are read by the threads that wrote them.
-  const auto frozen = [&](int i) { return accept[i] != 0 ? active(i) : 0U; };
-  int total = group.count(n, [&](int i) { return accept[i] != 0; });
-  if (p.rule.limit != nullptr && total > p.rule.limit[s]) {
-    total = p.rule.limit[s] > 0 ? p.rule.limit[s] : 0;
-    const cut few = top_cut(group, n, total, frozen);
-    for_each_taken(group, n, frozen, few, [&](int i, bool taken) { accept[i] = taken ? 1 : 0; });
-  }
-  if (total == 0 && p.rule.always_best) {
-    const int best = nth_index(group, n, 0, active);
-    if (group.rank() == 0) accept[best] = 1;
-  }
+  limit_accepted(group, scope, accept);
 }
 
 namespace {

@@ -107,6 +107,41 @@ UNMASK_KERNEL void block_mass_kernel(block_mass_params p) {
   }
 }
 
+// Raises each row's largest score and rescales its sum of weights, for a tile of scores.
+UNMASK_DEVICE void add_weights(float (&top)[2], float (&sum)[2], const float (&score)[8][4],
+                               float scale_log2) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float m = top[r];
+#pragma unroll
+    for (int n = 0; n < 8; ++n) m = fmaxf(m, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
+    m = fmaxf(m, shuffle_xor(m, 1));
+    m = fmaxf(m, shuffle_xor(m, 2));
+    sum[r] *= exp2_fast((top[r] - m) * scale_log2);
+    top[r] = m;
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      sum[r] += exp2_fast((score[n][2 * r] - m) * scale_log2) +
+                exp2_fast((score[n][2 * r + 1] - m) * scale_log2);
+    }
+  }
+}
+
+// Weights of a tile's columns, summed over a lane's two rows.
+UNMASK_DEVICE void weigh_columns(float (&columns)[8][2], const float (&score)[8][4],
+                                 const float (&top)[2], const float (&factor)[2],
+                                 float scale_log2) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const float other = exp2_fast((score[n][2 + e] - top[1]) * scale_log2) * factor[1];
+      columns[n][e] =
+          fused_multiply_add(exp2_fast((score[n][e] - top[0]) * scale_log2), factor[0], other);
+    }
+  }
+}
+
 // The same with bfloat16 keys, on tensor cores: the warps of a block share the keys, and have 16 rows
 // of the query block each. A first walk over the keys finds every row's largest score and sum, a
 // second adds up the weights of the columns and of the key blocks.
@@ -155,23 +190,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(score_threads, 2)
       }
     };
     float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
-    walk([&](int) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float m = top[r];
-#pragma unroll
-        for (int n = 0; n < 8; ++n) m = fmaxf(m, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
-        m = fmaxf(m, shuffle_xor(m, 1));
-        m = fmaxf(m, shuffle_xor(m, 2));
-        sum[r] *= exp2_fast((top[r] - m) * scale_log2);
-        top[r] = m;
-#pragma unroll
-        for (int n = 0; n < 8; ++n) {
-          sum[r] += exp2_fast((score[n][2 * r] - m) * scale_log2) +
-                    exp2_fast((score[n][2 * r + 1] - m) * scale_log2);
-        }
-      }
-    });
+    walk([&](int) { add_weights(top, sum, score, scale_log2); });
     float factor[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -181,15 +200,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(score_threads, 2)
     }
     walk([&](int base) {
       float columns[8][2];
-#pragma unroll
-      for (int n = 0; n < 8; ++n) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const float other = exp2_fast((score[n][2 + e] - top[1]) * scale_log2) * factor[1];
-          columns[n][e] =
-              fused_multiply_add(exp2_fast((score[n][e] - top[0]) * scale_log2), factor[0], other);
-        }
-      }
+      weigh_columns(columns, score, top, factor, scale_log2);
       sum_columns(columns, of_warps);
       const int behind = base + tensor_keys < length ? base + tensor_keys : length;
       const int j = base / p.size + t;
