@@ -12,6 +12,7 @@
 
 #include "harness/analysis/json_of.h"
 #include "harness/base/digest.h"
+#include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/output.h"
 #include "harness/decode/registry.h"
@@ -89,17 +90,16 @@ class replay final : public step_observer {
  private:
   void compare_rows(std::size_t i, const json& want, const step_view& step) {
     const std::int32_t rows = step.entered.rows;
-    if (want.at("rows").get<std::int32_t>() != rows) {
-      difference_ = fmt::format("forward {}: {} rows, golden {}", i, rows,
-                                want.at("rows").get<std::int32_t>());
+    if (recorded_number(want.at("rows")) != rows) {
+      difference_ = fmt::format("forward {}: {} rows, golden {}", i, rows, want.at("rows").dump());
       return;
     }
     std::vector<std::int32_t> position;
-    for (int branch = 0; branch < want.value("branches", 1); ++branch) {
+    const int branches = want.contains("branches") ? recorded_number(want.at("branches")) : 1;
+    for (int branch = 0; branch < std::min(branches, 1 << 10); ++branch) {
       for (const json& range : want.at("pos")) {
-        for (auto p = range[0].get<std::int32_t>(); p < range[1].get<std::int32_t>(); ++p) {
-          position.push_back(p);
-        }
+        const std::int32_t last = std::min(recorded_number(range.at(1)), 1 << 24);
+        for (std::int32_t p = recorded_number(range.at(0)); p < last; ++p) position.push_back(p);
       }
     }
     if (!std::equal(position.begin(), position.end(), step.entered.position,
@@ -109,9 +109,12 @@ class replay final : public step_observer {
     }
     const std::vector<std::int32_t> ids(step.tokens, step.tokens + rows);
     if (want.contains("ids")) {
-      const auto golden = want.at("ids").get<std::vector<std::int32_t>>();
+      const std::vector<std::int32_t> golden = recorded_numbers(want.at("ids"));
       const auto at = std::mismatch(ids.begin(), ids.end(), golden.begin(), golden.end());
-      if (at.first != ids.end() || at.second != golden.end()) {
+      if (golden.size() != ids.size()) {
+        difference_ =
+            fmt::format("forward {}: {} input ids, golden {}", i, ids.size(), golden.size());
+      } else if (at.first != ids.end()) {
         const auto k = static_cast<std::size_t>(at.first - ids.begin());
         difference_ = fmt::format("forward {}: input id at position {} is {}, golden {}", i,
                                   position[k], ids[k], golden[k]);
@@ -166,7 +169,11 @@ class replay final : public step_observer {
       return;
     }
     const json& want = trace[trace_++];
-    const std::int32_t begin = want.value("block_start", 0);  // absent: absolute positions
+    // Absent: absolute positions.
+    const std::int32_t begin =
+        want.contains("block_start") ? recorded_number(want.at("block_start")) : 0;
+    if (begin < 0 || begin > plan.last)
+      throw environment_error("`block_start` is outside the canvas");
     json ours = {{"committed", json::array()}, {"P", json::array()}, {"S", json::array()}};
     for (std::int32_t c = 0; c < step.candidates.count; ++c) {
       if (!decides_mask(step.candidates.accept.as<std::uint8_t>()[c])) continue;
@@ -237,10 +244,11 @@ class replay final : public step_observer {
   json seen_twice(std::size_t i, json events) const {
     const json& forwards = golden_.at("forwards");
     const auto misses = [&](std::size_t forward, const json& event) {
-      const json& at = event.is_array() ? event[0] : event;
+      const json& at = event.is_array() ? event.at(0) : event;
       return std::ranges::none_of(forwards[std::min(forward, forwards.size() - 1)].at("pos"),
-                                  [&](const json& r) { return r[0] <= at && at < r[1]; });
+                                  [&](const json& r) { return r.at(0) <= at && at < r.at(1); });
     };
+    if (forwards.empty()) throw environment_error("`forwards` is empty");
     std::erase_if(events.get_ref<json::array_t&>(),
                   [&](const json& event) { return misses(i, event) || misses(i + 1, event); });
     return events;
@@ -278,7 +286,7 @@ class replay final : public step_observer {
   void add_eviction(const json& want, json& ours) {
     const eviction_view view = views_.eviction(0);
     const bool engine = golden_.at("params").at("preset") == "engine";
-    const auto masked = want.at("masked").get<std::int32_t>();
+    const auto masked = recorded_number(want.at("masked"));
     ours["evict"] = view.evicting;
     ours["target"] = engine ? std::min(view.budget, masked) : view.budget;
     const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-5; };
@@ -286,7 +294,7 @@ class replay final : public step_observer {
     const double golden = want.at("avg").is_null() ? -1.0 : want.at("avg").get<double>();
     ours["avg"] = near(average, golden) ? want.at("avg") : json(average);
     if (want.contains("rightmost_after")) {
-      ours["rightmost_after"] = view.processed_end - 1 - want.at("block_start").get<int>();
+      ours["rightmost_after"] = view.processed_end - 1 - recorded_number(want.at("block_start"));
     }
     if (!want.contains("delta")) return;
     // Sums over heads and queries in float32 on both sides.
@@ -319,9 +327,13 @@ std::vector<std::vector<float>> draws_that_keep(const json& golden, std::size_t 
   auto first = golden.at("prompt_ids").size();
   for (const json& ranges : golden.at("suffix_kept")) {
     first += golden.at("params").at("block_length").get<std::size_t>();
+    if (first > length) throw environment_error("`suffix_kept` goes beyond the canvas");
     draws.emplace_back(length - first, 1.0F);
     for (const json& range : ranges) {
-      for (std::size_t p = range[0]; p < range[1]; ++p) draws.back()[p - first] = 0;
+      const std::int32_t last = std::min(recorded_number(range.at(1)), 1 << 24);
+      for (std::int32_t p = recorded_number(range.at(0)); p < last; ++p) {
+        draws.back().at(static_cast<std::size_t>(p) - first) = 0;
+      }
     }
   }
   return draws;
@@ -330,10 +342,8 @@ std::vector<std::vector<float>> draws_that_keep(const json& golden, std::size_t 
 std::string run_case(const json& golden, const method_info& how, official_settings settings,
                      const transformer& model) {
   const json& params = golden.at("params");
-  sequence_request request{golden.at("prompt_ids").get<std::vector<std::int32_t>>(),
-                           params.at("gen_length").get<std::int32_t>(),
-                           0,
-                           {}};
+  sequence_request request{
+      recorded_numbers(golden.at("prompt_ids")), recorded_number(params.at("gen_length")), 0, {}};
   for (const char* draws : {"random_uniforms", "suffix_uniforms"}) {
     if (golden.contains(draws)) golden.at(draws).get_to(request.recorded_uniforms);
   }
@@ -351,7 +361,7 @@ std::string run_case(const json& golden, const method_info& how, official_settin
   while (loop.step()) {
   }
   if (!watcher.difference().empty()) return watcher.difference();
-  const auto want = golden.at("output_ids").get<std::vector<std::int32_t>>();
+  const auto want = recorded_numbers(golden.at("output_ids"));
   // What these loops return holds more than was decided: the end token, or masks, behind the answer.
   const bool fills = params.contains("early_stop") || params.contains("early_termination") ||
                      params.contains("confidence_alpha");
@@ -362,7 +372,7 @@ std::string run_case(const json& golden, const method_info& how, official_settin
                        got.size(), want.size());
   }
   if (golden.contains("canvas_ids")) {
-    const auto canvas = golden.at("canvas_ids").get<std::vector<std::int32_t>>();
+    const auto canvas = recorded_numbers(golden.at("canvas_ids"));
     std::vector<std::int32_t> ours = loop.canvas(0);
     ours.resize(std::min(ours.size(), canvas.size()));  // a stopped run leaves later blocks closed
     if (ours != canvas) return "canvas differs";
@@ -388,53 +398,90 @@ bool wanted(const golden_options& options, const std::string& golden, const std:
   return has(golden) || has(method);
 }
 
+// The recorded runs of one file after another.
+class recordings {
+ public:
+  explicit recordings(const golden_options& options) : options_(options) {}
+
+  // A line that is no recorded run fails, and the others are replayed.
+  void replay_file(const std::filesystem::path& file) {
+    const std::string name = file.stem().string();
+    const method_info* how = method_registry::instance().replaying(name);
+    if (!wanted(options_, name, how == nullptr ? name : how->name)) return;
+    std::istringstream in(read_file(file, std::size_t{1} << 30));
+    int number = 0, taken = 0;
+    for (std::string line; std::getline(in, line);) {
+      ++number;
+      if (line.empty()) continue;
+      try {
+        replay_line(json::parse(line), name, how, taken);
+      } catch (const std::exception& problem) {
+        say(file, number, problem);
+      }
+    }
+  }
+
+  golden_summary sum;
+
+ private:
+  void say(const std::filesystem::path& file, int number, const std::exception& problem) {
+    ++sum.failed;
+    print("FAIL {}:{}  not a run that can be replayed: {}\n", file.string(), number,
+          recording_problem(problem));
+  }
+
+  void replay_line(const json& golden, const std::string& name, const method_info* how,
+                   int& taken) {
+    const std::string id = golden.at("id").get<std::string>();
+    if ((options_.limit > 0 && taken == options_.limit) ||
+        (options_.max_rows > 0 && total_rows(golden) > options_.max_rows)) {
+      ++sum.left_out;
+      return;
+    }
+    ++taken;
+    if (how == nullptr) {
+      ++sum.skipped;
+      if (!options_.quiet) print("SKIP {}  no method '{}' is registered\n", id, name);
+      return;
+    }
+    const std::string difference =
+        run_case(golden, *how, how->official.at(name), model_of(golden.at("model")));
+    (difference.empty() ? sum.passed : sum.failed)++;
+    if (!options_.quiet || !difference.empty()) {
+      print("{} {}{}\n", difference.empty() ? "PASS" : "FAIL", id,
+            difference.empty() ? "" : "  " + difference);
+    }
+  }
+
+  const transformer& model_of(const json& model) {
+    const auto name = model.get<std::string>();
+    if (std::filesystem::path(name).filename() != name) {
+      throw environment_error("`model` names no folder of models/");
+    }
+    std::unique_ptr<transformer>& there = models_[name];
+    if (!there) {
+      const std::filesystem::path directory = options_.directory / "models" / name;
+      const model_config config = read_model_config(directory);
+      there = std::make_unique<transformer>(config, load_weights(config, directory),
+                                            *options_.backend, weight_format::f32, 256);
+    }
+    return *there;
+  }
+
+  const golden_options& options_;
+  std::map<std::string, std::unique_ptr<transformer>> models_;
+};
+
 }  // namespace
 
 golden_summary replay_decode(const golden_options& options) {
-  golden_summary sum;
   const std::filesystem::path folder = options.directory / "decode";
   if (!std::filesystem::is_directory(folder)) {
     throw environment_error("no golden runs: " + folder.string() + " is not a directory");
   }
-  std::map<std::string, std::unique_ptr<transformer>> models;
-  for (const std::filesystem::path& file : entries_of(folder)) {
-    const std::string name = file.stem().string();
-    const method_info* how = method_registry::instance().replaying(name);
-    if (!wanted(options, name, how == nullptr ? name : how->name)) continue;
-    std::istringstream in(read_file(file, std::size_t{1} << 30));
-    int taken = 0;
-    for (std::string line; std::getline(in, line);) {
-      if (line.empty()) continue;
-      const json golden = json::parse(line);
-      const std::string id = golden.at("id").get<std::string>();
-      if ((options.limit > 0 && taken == options.limit) ||
-          (options.max_rows > 0 && total_rows(golden) > options.max_rows)) {
-        ++sum.left_out;
-        continue;
-      }
-      ++taken;
-      if (how == nullptr) {
-        ++sum.skipped;
-        if (!options.quiet) print("SKIP {}  no method '{}' is registered\n", id, name);
-        continue;
-      }
-      const auto model_name = golden.at("model").get<std::string>();
-      std::unique_ptr<transformer>& model = models[model_name];
-      if (!model) {
-        const std::filesystem::path directory = options.directory / "models" / model_name;
-        const model_config config = read_model_config(directory);
-        model = std::make_unique<transformer>(config, load_weights(config, directory),
-                                              *options.backend, weight_format::f32, 256);
-      }
-      const std::string difference = run_case(golden, *how, how->official.at(name), *model);
-      (difference.empty() ? sum.passed : sum.failed)++;
-      if (!options.quiet || !difference.empty()) {
-        print("{} {}{}\n", difference.empty() ? "PASS" : "FAIL", id,
-              difference.empty() ? "" : "  " + difference);
-      }
-    }
-  }
-  return sum;
+  recordings all(options);
+  for (const std::filesystem::path& file : entries_of(folder)) all.replay_file(file);
+  return all.sum;
 }
 
 }  // namespace unmask

@@ -21,18 +21,33 @@ constexpr std::size_t largest_file = std::size_t{1} << 28;
 constexpr double tolerance = 1e-5;
 constexpr std::int32_t most_rows = 4096;
 
+const json_value::array& list_of(const json_value& value) {
+  const json_value::array* list = value.items();
+  if (!list) throw usage_error("something that should be a list is none");
+  return *list;
+}
+
+std::int64_t integer_of(const json_value& value) {
+  const auto number = value.integer();
+  if (!number || *number < INT32_MIN || *number > INT32_MAX) {
+    throw usage_error("something that should be a whole number of 32 bits is none");
+  }
+  return *number;
+}
+
 std::vector<std::int32_t> ids_of(const json_value& list) {
   std::vector<std::int32_t> ids;
-  for (const json_value& id : *list.items())
-    ids.push_back(static_cast<std::int32_t>(*id.integer()));
+  for (const json_value& id : list_of(list)) {
+    ids.push_back(static_cast<std::int32_t>(integer_of(id)));
+  }
   return ids;
 }
 
 std::vector<double> numbers_of(const json_value& list) {
   std::vector<double> numbers;
-  for (const json_value& n : *list.items()) {
+  for (const json_value& n : list_of(list)) {
     const auto* real = std::get_if<double>(&n.data);
-    numbers.push_back(real ? *real : static_cast<double>(*n.integer()));
+    numbers.push_back(real ? *real : static_cast<double>(integer_of(n)));
   }
   return numbers;
 }
@@ -63,10 +78,10 @@ class replayer {
     const auto length = static_cast<std::int32_t>(continuation.size());
     double sum = 0;
     std::int32_t rounds = 0, forwards = 0;
-    for (const json_value& entry : *c.at("iterations").items()) {
+    for (const json_value& entry : list_of(c.at("iterations"))) {
       const json_reader iteration(entry, c.file());
       const auto& rows =
-          *iteration.at(dream ? "masked_target_positions" : "masked_answer_positions").items();
+          list_of(iteration.at(dream ? "masked_target_positions" : "masked_answer_positions"));
       likelihood_round masks;
       if (!dream) {
         const auto counts = llada_counts(
@@ -151,7 +166,7 @@ golden_results replay_likelihood(const fs::path& directory, std::vector<fs::path
     const json_reader file(value, path.string());
     golden_result result{path.filename().string(), 0, 0, {}};
     std::size_t number = 0;
-    for (const json_value& entry : *file.at("cases").items()) {
+    for (const json_value& entry : list_of(file.at("cases"))) {
       const json_reader c(entry, path.string());
       const std::string id = c.text_or("id", "case " + std::to_string(number++));
       try {
@@ -162,8 +177,13 @@ golden_results replay_likelihood(const fs::path& directory, std::vector<fs::path
                                                                : likelihood_rule::dream);
         result.add(reason.empty() ? "" : id + ": " + reason);
       } catch (const error& problem) {
-        if (problem.code() != exit_code::environment) throw;
-        replay.not_run.push_back(id + ": " + problem.what());
+        if (problem.code() == exit_code::environment) {
+          replay.not_run.push_back(id + ": " + problem.what());
+        } else {
+          result.add(id + ": not a case that can be replayed: " + problem.what());
+        }
+      } catch (const std::exception& problem) {
+        result.add(id + ": not a case that can be replayed: " + problem.what());
       }
     }
     replay.files.push_back(std::move(result));

@@ -4,7 +4,9 @@
 // unmask_golden DIR: replays outputs of the official implementations and compares. A tool for whoever
 // ports a method or a backend.
 #include <boost/program_options.hpp>
+#include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -121,6 +123,31 @@ golden_summary replay_all(const golden_options& o, const texts& data) {
   }
   return sum;
 }
+
+}  // namespace
+
+std::int32_t recorded_number(const nlohmann::json& value) {
+  const bool large = value.is_number_unsigned() && value.get<std::uint64_t>() > INT32_MAX;
+  const std::int64_t number = value.is_number_integer() && !large ? value.get<std::int64_t>() : -1;
+  if (!value.is_number_integer() || large || number < INT32_MIN) {
+    throw environment_error("not a whole number of 32 bits: " + value.dump().substr(0, 40));
+  }
+  return static_cast<std::int32_t>(number);
+}
+
+std::vector<std::int32_t> recorded_numbers(const nlohmann::json& values) {
+  if (!values.is_array()) throw environment_error("not a list of whole numbers");
+  std::vector<std::int32_t> numbers;
+  for (const nlohmann::json& value : values) numbers.push_back(recorded_number(value));
+  return numbers;
+}
+
+std::string recording_problem(const std::exception& problem) {
+  const std::string text = problem.what();
+  return text.starts_with("[json.exception") ? text.substr(text.find("] ") + 2) : text;
+}
+
+namespace {
 
 int replay_golden_data(int argc, char** argv) {
   const auto values = read_words(argc, argv);

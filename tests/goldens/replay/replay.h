@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,13 @@
 #include "tests/goldens/replay/result.h"
 
 namespace unmask {
+
+// A whole number that fits, of a recorded file; environment error where it is none, as of every other
+// value in it that is not what a recording holds.
+std::int32_t recorded_number(const nlohmann::json& value);
+std::vector<std::int32_t> recorded_numbers(const nlohmann::json& values);
+// What is wrong with a recorded file: the sentence of a library without its own marks.
+std::string recording_problem(const std::exception& problem);
 
 struct golden_summary {
   int passed = 0, failed = 0, skipped = 0;
