@@ -213,7 +213,8 @@ int show_cost(const command_line& line) {
 int command_show(const texts& arguments) {
   const command_line line(
       "show METHOD|cost|format [options]",
-      {{"gpu", std::string("h200"), "cost: expect it of this GPU: h100, h200 or a100"},
+      {{"gpu", std::string("h200"),
+        "cost: expect it of this GPU: a100, b200, h100, h200, rtx4090 or rtx5090"},
        {"tflops", 0.0,
         "cost: take this as its largest bfloat16 products, TFLOP/s (0: as declared)"},
        {"terabytes", 0.0, "cost: take this as its copy rate, TB/s (0: as declared)"},

@@ -59,7 +59,7 @@ option_table run_command_options() {
               "of a folder: so many artifacts at a time, each on its share of the cores; those "
               "with "
               "claims on speed run alone, on a share of the same size"},
-             {"gpu", std::string("h100"), "whose hours: h100, h200, a100"},
+             {"gpu", std::string("h100"), "whose hours: a100, b200, h100, h200, rtx4090, rtx5090"},
              {"fresh", flag(),
               "measure again what already has a row, and let the new row count (default: resume)"},
              {"samples,s", flag(),
