@@ -3,8 +3,8 @@
 # Holds what `ptxas -v` reported for every kernel and architecture (**/*.ptxas in the folders LOGS,
 # between commas) against the budget: at most so many registers, no spills, no stack frame (an array
 # or struct that is indexed or chosen by address lies in local memory and costs a load for every use,
-# without a spill being reported; sines of large angles need 32 bytes in the rotary kernels). Kernels
-# that the budget does not name fall under "*". Fails with one line per kernel that is over.
+# without a spill being reported). Registers go by kernel, what is allowed of spills and stack by kernel
+# and architecture. Kernels that the budget does not name fall under "*". Fails with one line per kernel that is over.
 file(READ ${BUDGET} budget)
 string(REPLACE "," ";" folders "${LOGS}")
 list(TRANSFORM folders APPEND "/*.ptxas")
@@ -29,11 +29,11 @@ foreach(log IN LISTS logs)
       if(absent)
         string(JSON limit GET "${budget}" registers "*")
       endif()
-      string(JSON spill_limit ERROR_VARIABLE absent GET "${budget}" spill_bytes ${kernel})
+      string(JSON spill_limit ERROR_VARIABLE absent GET "${budget}" spill_bytes "${kernel} ${architecture}")
       if(absent)
         set(spill_limit 0)
       endif()
-      string(JSON stack_limit ERROR_VARIABLE absent GET "${budget}" stack_bytes ${kernel})
+      string(JSON stack_limit ERROR_VARIABLE absent GET "${budget}" stack_bytes "${kernel} ${architecture}")
       if(absent)
         set(stack_limit 0)
       endif()

@@ -16,11 +16,22 @@ if(NOT UNMASK_CUDA STREQUAL "OFF")
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     # A fixed list: `native` fails to configure where no GPU is visible, and a build made on a login
-    # node must run on the compute node. 80 runs on every 8.x, 90a on Hopper.
+    # node must run on the compute node. 80 runs on every 8.x, 90a on Hopper, and PTX of compute_80 on
+    # every card that comes later, which the driver compiles at its first launch.
+    set(unmask_every_gpu OFF)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
-      set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "GPU architectures")
+      set(CMAKE_CUDA_ARCHITECTURES "80;90a-real")
+      set(unmask_every_gpu ON)
     endif()
     enable_language(CUDA)
+    # Kernels have machine code for those too whose driver would compile the PTX, made of the same
+    # PTX: that takes ptxas alone. An nvcc before 12.8 knows neither 100 nor 120.
+    set(UNMASK_CUDA_MORE "")
+    if(unmask_every_gpu AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
+      set(UNMASK_CUDA_MORE 89 100 120)
+    elseif(unmask_every_gpu AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 11.8)
+      set(UNMASK_CUDA_MORE 89)
+    endif()
     # After the compiler is known: its own first test cannot be told a dialect.
     set(CMAKE_CUDA_STANDARD 20)
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know nvcc's spelling
@@ -37,6 +48,9 @@ if(NOT UNMASK_CUDA STREQUAL "OFF")
     set(UNMASK_HAS_CUDA ON)
     set(UNMASK_CUDA_TEXT ${CUDAToolkit_VERSION})
     list(JOIN CMAKE_CUDA_ARCHITECTURES " " UNMASK_CUDA_ARCHITECTURES_TEXT)
+    foreach(more IN LISTS UNMASK_CUDA_MORE)
+      string(APPEND UNMASK_CUDA_ARCHITECTURES_TEXT " ${more}-real")
+    endforeach()
     # 90a alone has wgmma, and no macro tells the host. Beside code for 90 it could not know which of
     # the two the driver takes.
     if(UNMASK_CUDA_ARCHITECTURES_TEXT MATCHES "90a" AND

@@ -85,8 +85,9 @@ int command_doctor(const texts& arguments) {
   print("nsys     {}\n", machine.nsys.empty() ? "not on PATH" : machine.nsys);
   print("ncu      {}\n", machine.ncu.empty() ? "not on PATH" : machine.ncu);
   for (const cuda::device_properties& d : machine.cuda.devices) {
-    print("gpu {}    {}, compute {}.{}, {:.1f} GiB\n", d.index, d.name, d.compute_major,
-          d.compute_minor, static_cast<double>(d.memory_bytes) / (1 << 30));
+    print("gpu {}    {}, compute {}.{}, {:.1f} GiB, tensor cores by {}\n", d.index, d.name,
+          d.compute_major, d.compute_minor, static_cast<double>(d.memory_bytes) / (1 << 30),
+          tensor_products(machine.build.cuda_architectures, d.compute_major, d.compute_minor));
     if (!line.given("measure")) continue;
     const cuda::copy_roof roof = cuda::measure_copy_roof(d.index);
     print("         copies {:.0f} GB/s, read plus written, best of {}\n",

@@ -58,7 +58,8 @@ option_table run_command_options() {
              {"lanes", std::int64_t{1},
               "run up to N artifacts in parallel, each pinned to 1/N of the cores; artifacts with "
               "claims on speed still run one at a time; folders only"},
-             {"gpu", std::string("h100"), "expect the hours of this GPU: h100, h200, a100"},
+             {"gpu", std::string("h100"),
+              "expect the hours of this GPU: a100, b200, h100, h200, rtx4090, rtx5090"},
              {"fresh", flag(),
               "measure again what already has a row, and let the new row count (default: resume)"},
              {"samples,s", flag(),

@@ -28,7 +28,7 @@ const std::map<std::string, texts>& values_of_options() {
       {"tool", {"phases", "nvtx", "cupti", "nsys", "ncu"}},
       {"scale", {"tiny", "shapes", "full"}},
       {"view", {"rows", "paired", "paper", "phases", "figures"}},
-      {"gpu", {"h100", "h200", "a100"}},
+      {"gpu", {"a100", "b200", "h100", "h200", "rtx4090", "rtx5090"}},
       {"color", {"auto", "always", "never"}},
       {"scheduler", {"slurm"}},
       {"weights", {"checkpoint", "random:"}}};

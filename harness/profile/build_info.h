@@ -13,7 +13,7 @@ struct build_info {
   const char* flags;               // of every C++ file
   const char* build_type;          // CMake's name
   const char* cuda_toolkit;        // "13.0.88", "" in a CPU-only build
-  const char* cuda_architectures;  // "80-real 90a-real", "" in a CPU-only build
+  const char* cuda_architectures;  // "80 90a-real 89-real", "" in a CPU-only build
 };
 
 const build_info& this_build();

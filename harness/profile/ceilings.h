@@ -21,8 +21,10 @@ struct device_ceilings {
   double memory_bytes = 0;
   int multiprocessors = 0;
   double clock = 0;  // Hz, under load
-  // Tensor cores by mma.sync, over what the library reaches with wgmma; 1 where there is no wgmma.
+  bool wgmma = false;
+  // Tensor cores by mma.sync, over what the library reaches; 1 where it has nothing faster.
   double mma_share = 1;
+  double shared = 227e3;  // bytes of shared memory that the blocks of a multiprocessor have
   // Seconds in which a kernel that depends on the one before does nothing: its start and drain.
   double gap = 0;
   double shortest = 0;     // of a kernel: its start, one trip to memory, its end
@@ -34,7 +36,7 @@ struct device_ceilings {
   std::string source;
 };
 
-// h100, h200 or a100; usage error for another name.
+// a100, b200, h100, h200, rtx4090 or rtx5090; usage error for another name.
 const device_ceilings& ceilings_of(const std::string& name);
 std::vector<std::string> known_ceilings();
 

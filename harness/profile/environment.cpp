@@ -145,6 +145,8 @@ json gpu_json(const cuda::device_properties& device, const gpu_telemetry& now) {
           {"pci_bus_id", device.pci_bus_id},
           {"compute_capability",
            std::to_string(device.compute_major) + "." + std::to_string(device.compute_minor)},
+          {"tensor_products", tensor_products(this_build().cuda_architectures, device.compute_major,
+                                              device.compute_minor)},
           {"multiprocessors", device.multiprocessors},
           {"memory_bytes", device.memory_bytes},
           {"l2_bytes", device.l2_bytes},
@@ -163,6 +165,16 @@ json gpu_json(const cuda::device_properties& device, const gpu_telemetry& now) {
 }
 
 }  // namespace
+
+std::string tensor_products(const std::string& architectures, int major, int minor) {
+  const auto is = [](const char* variable, const std::string& value) {
+    const char* text = std::getenv(variable);
+    return text != nullptr && text == value;
+  };
+  const bool hopper = major == 9 && minor == 0 && architectures.find("90a") != std::string::npos;
+  return hopper && !is("UNMASK_CUDA_WGMMA", "off") && !is("CUDA_FORCE_PTX_JIT", "1") ? "wgmma"
+                                                                                     : "mma.sync";
+}
 
 environment capture_environment(const std::string& cpu_backend) {
   environment machine;

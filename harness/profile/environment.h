@@ -55,6 +55,12 @@ struct environment {
 // is backend::name() of the kernels in use. Never throws for something the machine lacks.
 environment capture_environment(const std::string& cpu_backend);
 
+// What multiplies bfloat16 on tensor cores in the own kernels, on a device of this compute capability:
+// "wgmma" where machine code for sm_90a runs, on 9.0 alone, else "mma.sync". architectures as in
+// build_info. UNMASK_CUDA_WGMMA=off, and CUDA_FORCE_PTX_JIT=1, by which the driver leaves machine
+// code aside, choose mma.sync (kernels/cuda/queue.h asks the loaded kernel itself).
+std::string tensor_products(const std::string& architectures, int major, int minor);
+
 // One JSON object on one line, keys in a fixed order, units in the names.
 std::string environment_json(const environment& machine);
 

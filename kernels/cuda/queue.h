@@ -145,15 +145,16 @@ class queue {
   static bool wgmma_wanted() {
     return chosen_by_environment("UNMASK_CUDA_WGMMA", "on", "off", true);
   }
-  // Whether what runs of a kernel is machine code for sm_90a, which alone has wgmma; the emulator
-  // does.
+  // Whether what runs of a kernel is made of sm_90a's PTX, which alone has wgmma; the emulator does.
+  // The compute capability does not say: cards above 9.0 run compute_80's, as does one of 9.0 where
+  // the driver is told to compile PTX (CUDA_FORCE_PTX_JIT).
   template <class P>
   static bool has_wgmma([[maybe_unused]] void (*kernel)(P)) {
 #if defined(UNMASK_HAS_SM90A)
     cudaFuncAttributes found{};
     check(cudaFuncGetAttributes(&found, reinterpret_cast<const void*>(kernel)),
           "cudaFuncGetAttributes", __FILE__, __LINE__);
-    return found.binaryVersion == 90;
+    return found.binaryVersion == 90 && found.ptxVersion == 90;
 #elif defined(__CUDACC__)
     return false;
 #else

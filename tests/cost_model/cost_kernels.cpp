@@ -109,7 +109,7 @@ launch library_product(double rows, double columns, double depth, double out_byt
   const double memory = l.bytes / d.copy;
   const double l2 = l2_rate(d);
   l.busy = 1e30;
-  for (const library_tile& t : d.mma_share < 1 ? hopper : older) {
+  for (const library_tile& t : d.wgmma ? hopper : older) {
     const auto [a, b] = t;
     const double blocks = std::min(std::ceil(rows / a) * std::ceil(columns / b),
                                    std::ceil(rows / b) * std::ceil(columns / a));
@@ -145,7 +145,7 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   constexpr double tile_keys = 64, least_tiles = 8;
   const double group = double(heads) / kv_heads, packed = rows * group;
   const double tile_rows = packed <= 16 ? 16 : packed <= 32 ? 32 : packed <= 64 ? 64 : 128;
-  const bool groups = tile_rows == 128 && head_dim == 128 && d.mma_share < 1;
+  const bool groups = tile_rows == 128 && head_dim == 128 && d.wgmma;
   const double row_tiles = tile_rows == 128 && !groups ? 2 : 1,
                warps = tile_rows / (16 * row_tiles);
   const double items = sequences * kv_heads * std::ceil(packed / tile_rows);
@@ -163,13 +163,13 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   l.bytes = kv + queries * bf16 + (partial > 0 ? partial : queries * bf16);
   l.limit = std::max(l.operations / d.products, kv / d.copy);
 
-  // Blocks of a multiprocessor: 228 KB of shared memory, 65536 registers of which a thread has 255, by
+  // Blocks of a multiprocessor: its shared memory, 65536 registers of which a thread has 255, by
   // wgmma 128.
   const double shared = (tile_rows + 2 * 2 * tile_keys) * head_dim * bf16;
-  const double resident = std::max(
-      1.0,
-      std::min({std::floor(227e3 / shared), std::floor(65536 / ((groups ? 128 : 255) * 32 * warps)),
-                std::ceil(blocks / d.multiprocessors)}));
+  const double resident =
+      std::max(1.0, std::min({std::floor(d.shared / shared),
+                              std::floor(65536 / ((groups ? 128 : 255) * 32 * warps)),
+                              std::ceil(blocks / d.multiprocessors)}));
   // Clocks of a tile of keys for all resident warps: fragments are read again by every warp; sums of
   // scores, exponentials and addresses do not overlap with products inside a warp. Per lane and
   // tile and 16 rows: 32 scores and head_dim / 2 sums to rescale, 36 exponentials. Of a lane's copies
@@ -245,8 +245,8 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
   const double weights = hit * columns * in * bf16;
   l.bytes = weights + ((gated ? rows : assignments) * in + assignments * out) * bf16;
   l.limit = std::max(l.operations / d.products, weights / d.copy);
-  const bool wide = d.mma_share < 1 && cuda::takes_wide_tiles(std::llround(assignments),
-                                                              std::llround(experts + shared));
+  const bool wide =
+      d.wgmma && cuda::takes_wide_tiles(std::llround(assignments), std::llround(experts + shared));
   const double tile_rows = wide ? cuda::wide_rows : cuda::routed_rows, resident = wide ? 1 : 2;
   const auto tiles_of = [&](double high) {
     return chosen * expected_tiles(routed / chosen, high) + shared * std::ceil(rows / high);

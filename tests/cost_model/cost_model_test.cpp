@@ -162,6 +162,21 @@ TEST(cost_model, attention_by_warpgroups_takes_what_was_published) {
   EXPECT_NEAR(k.operations / k.seconds, 570e12, 0.07 * 570e12);
 }
 
+// A step of few rows reads the weights and little else: cards stand in the order of their memory.
+TEST(cost_model, cards_stand_in_the_order_of_their_memory) {
+  cost_step step;
+  step.sequences = 1;
+  double before = 1e9;
+  for (const char* name : {"rtx4090", "rtx5090", "h100", "h200", "b200"}) {
+    const device_ceilings& card = ceilings_of(name);
+    const step_cost cost = cost_of_step(shape("sdar-8b"), step, card);
+    EXPECT_LT(cost.seconds, before) << name;
+    EXPECT_GT(cost.seconds, cost.limit) << name;
+    EXPECT_EQ(card.wgmma, card.name[0] == 'h') << name;
+    before = cost.seconds;
+  }
+}
+
 TEST(cost_model, measured_ceilings_replace_declared_ones) {
   const device_ceilings slow = measured_ceilings(h200(), 394e12, 2.15e12);
   cost_step step;

@@ -4,7 +4,7 @@
 // What the cost model expects of the cases that unmask_bench measures, for the page that holds one
 // against the other:
 //
-//   unmask_predict h100|h200|a100 [PRODUCTS COPY] < NAMES        FLOP/s and bytes/s as measured
+//   unmask_predict CARD [PRODUCTS COPY] < NAMES        h100, h200, a100, ...; FLOP/s and bytes/s as measured
 //
 // NAMES: one case a line, as --benchmark_list_tests prints them. One JSON object a line: name,
 // seconds, held_by. Cases that the model has no kernel for are left out.
@@ -78,7 +78,7 @@ bool expect(const bench_case& c, const device_ceilings& d, double& seconds, std:
 
 int run(int argc, char** argv) {
   if (argc != 2 && argc != 4) {
-    throw usage_error("usage: unmask_predict h100|h200|a100 [PRODUCTS COPY] < NAMES");
+    throw usage_error("usage: unmask_predict CARD [PRODUCTS COPY] < NAMES");
   }
   device_ceilings d = ceilings_of(argv[1]);
   if (argc == 4)

@@ -16,7 +16,7 @@ images& images::all() {
   return *one;
 }
 
-images::images() : arch_(options().arch == 90 ? 90 : 80) {
+images::images() : arch_(device().images()) {
   const char* named = std::getenv("UNMASK_SOFTGPU_IMAGES");
   const std::string list = named != nullptr ? named : UNMASK_SOFTGPU_IMAGES_FILE;
   std::ifstream in(list);
@@ -56,7 +56,7 @@ void images::read_module(const std::string& path) {
 
 void images::read_report(const std::string& path) {
   std::ifstream in(path);
-  const std::string wanted = "'sm_" + std::to_string(arch_);
+  const std::string wanted = "'sm_" + std::to_string(options().arch);  // 90: sm_90a
   const std::string compiling = "Compiling entry function '", used = "Used ";
   std::string line, name;
   while (std::getline(in, line)) {

@@ -48,7 +48,7 @@ class memory {
   bool release(std::uintptr_t address);
   allocation* find(std::uintptr_t address);
   std::size_t used() const { return used_; }
-  std::size_t capacity = std::size_t{80} << 30;
+  std::size_t capacity = static_cast<std::size_t>(device().memory_gib) << 30;
 
  private:
   std::map<std::uintptr_t, std::unique_ptr<allocation>> owned_;

@@ -73,7 +73,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->l2CacheSize = own.l2_bytes;
   p->warpSize = 32;
   p->maxThreadsPerBlock = 1024;
-  p->maxThreadsPerMultiProcessor = 2048;
+  p->maxThreadsPerMultiProcessor = own.threads_of_processor;
   p->regsPerBlock = p->regsPerMultiprocessor = 65536;
   p->sharedMemPerBlock = 49152;
   p->sharedMemPerBlockOptin = static_cast<std::size_t>(own.shared_of_block);
@@ -83,8 +83,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->maxGridSize[1] = p->maxGridSize[2] = 65535;
   p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
   p->maxThreadsDim[2] = 64;
-  p->memoryBusWidth = 5120;
-  p->ECCEnabled = 1;
+  p->memoryBusWidth = own.bus_bits;
+  p->ECCEnabled = own.ecc ? 1 : 0;
   p->unifiedAddressing = p->managedMemory = p->concurrentManagedAccess = 1;
   p->pageableMemoryAccess = options().pageable ? 1 : 0;
   return cudaSuccess;
@@ -105,10 +105,10 @@ cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr which, int) {
       *v = own.memory_clock_khz;
       break;
     case cudaDevAttrGlobalMemoryBusWidth:
-      *v = 5120;
+      *v = own.bus_bits;
       break;
     case cudaDevAttrEccEnabled:
-      *v = 1;
+      *v = own.ecc ? 1 : 0;
       break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       *v = own.shared_of_block;
@@ -141,7 +141,9 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* host) {
   a->maxThreadsPerBlock = f.code->entry->max_threads[0] > 0 ? f.code->entry->max_threads[0] : 1024;
   const int registers = images::all().registers_of(f.name);
   a->numRegs = registers == 0 ? 32 : registers;
-  a->ptxVersion = a->binaryVersion = f.code->arch;
+  // compute_80's PTX, compiled for this very card, is what a card above 8.0 runs of it.
+  a->ptxVersion = f.code->arch;
+  a->binaryVersion = options().arch;
   a->maxDynamicSharedSizeBytes = f.shared_limit;
   return cudaSuccess;
 }

@@ -90,8 +90,12 @@ cudaError_t check_registers(const request& r) {
   }
   const int asked = r.k().entry->min_blocks;
   const std::uint64_t by_registers = 65536 / (r.warps() * per_warp);
-  const std::uint64_t by_shared = static_cast<std::uint64_t>(device().shared_of_processor) /
-                                  (r.k().static_shared + r.shared + 1024);
+  // How many blocks are worth having is said for data-centre cards: the 100 KiB of the others hold
+  // one of the largest, and it runs alone.
+  const bool small = device().shared_of_processor < 128 * 1024;
+  const std::uint64_t by_shared = small ? 1U << 31
+                                        : static_cast<std::uint64_t>(device().shared_of_processor) /
+                                              (r.k().static_shared + r.shared + 1024);
   if (asked > 1 && std::min(by_registers, by_shared) < static_cast<std::uint64_t>(asked)) {
     note_host("fewer blocks per multiprocessor than __launch_bounds__ asks",
               r.k().shown + ": " + std::to_string(by_registers) + " by " +

@@ -9,6 +9,21 @@
 namespace unmask::softgpu {
 namespace {
 
+constexpr int kib = 1024, mib = 1024 * kib;
+// In the order of the words of UNMASK_SOFTGPU_ARCH; the first where it is not set.
+constexpr card cards[] = {
+    {90, "softgpu H100", 132, 1980000, 2619000, 5120, 50 * mib, 227 * kib, 228 * kib, 2048, 80,
+     true},
+    {80, "softgpu A100", 108, 1410000, 1593000, 5120, 40 * mib, 163 * kib, 164 * kib, 2048, 80,
+     true},
+    {89, "softgpu RTX 4090", 128, 2520000, 10501000, 384, 72 * mib, 99 * kib, 100 * kib, 1536, 24,
+     false},
+    {100, "softgpu B200", 148, 1965000, 3996000, 7680, 126 * mib, 227 * kib, 228 * kib, 2048, 178,
+     true},
+    {120, "softgpu RTX 5090", 170, 2407000, 14001000, 512, 96 * mib, 99 * kib, 100 * kib, 1536, 32,
+     false},
+};
+
 std::string text_of(const char* name) {
   const char* text = std::getenv((std::string("UNMASK_SOFTGPU_") + name).c_str());
   return text == nullptr ? "" : text;
@@ -44,7 +59,7 @@ int number(const char* name, int otherwise) {
 
 settings from_environment() {
   settings s;
-  s.arch = choice("ARCH", {"90", "80"}) == 0 ? 90 : 80;
+  s.arch = cards[choice("ARCH", {"90", "80", "89", "100", "120"})].arch;
   s.late = choice("ASYNC", {"late", "early"}) == 0;
   s.races = choice("RACES", {"on", "off"}) == 0;
   s.global_races = choice("GLOBAL_RACES", {"off", "on"}) == 1;
@@ -69,9 +84,10 @@ const settings& options() {
 }
 
 const card& device() {
-  static constexpr card a100 = {"softgpu A100", 108, 1410000, 1593000, 41943040, 166912, 167936};
-  static constexpr card h100 = {"softgpu H100", 132, 1980000, 2619000, 52428800, 232448, 233472};
-  return options().arch == 90 ? h100 : a100;
+  for (const card& c : cards) {
+    if (c.arch == options().arch) return c;
+  }
+  return cards[0];
 }
 
 }  // namespace unmask::softgpu

@@ -10,7 +10,7 @@
 namespace unmask::softgpu {
 
 struct settings {
-  int arch = 90;              // ARCH: 90 an H100, 80 an A100
+  int arch = 90;              // ARCH: 90 an H100, 80 an A100, 89, 100, 120: see card
   bool late = true;           // ASYNC=late|early: when cp.async and wgmma happen
   bool races = true;          // RACES=on|off: races in shared memory
   bool global_races = false;  // GLOBAL_RACES=on|off: races in global memory
@@ -29,12 +29,21 @@ struct settings {
 // Read once.
 const settings& options();
 
-// Device memory of the card, as its data sheet says; bytes of shared memory that one block may take
-// and that a multiprocessor has (CUDA C++ Programming Guide, "Technical Specifications per Compute
-// Capability": 227 and 228 KiB for 9.0, 163 and 164 KiB for 8.0).
+// A card: what the runtime tells of it, and what a launch may take.
+//
+// Shared memory of a block and of a multiprocessor and threads of a multiprocessor: CUDA C++
+// Programming Guide, "Technical Specifications per Compute Capability". Multiprocessors, memory,
+// its bus and clock, L2: NVIDIA's data sheets and architecture papers of A100 SXM 80 GB, RTX 4090,
+// H100 SXM, RTX 5090; of B200 what its driver reports (github.com/pytorch/ao, pull request 4002).
 struct card {
+  int arch;
   const char* name;
-  int multiprocessors, clock_khz, memory_clock_khz, l2_bytes, shared_of_block, shared_of_processor;
+  int multiprocessors, clock_khz, memory_clock_khz, bus_bits;
+  int l2_bytes, shared_of_block, shared_of_processor, threads_of_processor;
+  int memory_gib;
+  bool ecc;
+  // The PTX that it runs: sm_90a's on 9.0 alone, compute_80's on all others.
+  int images() const { return arch == 90 ? 90 : 80; }
 };
 const card& device();
 

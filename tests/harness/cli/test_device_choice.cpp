@@ -31,12 +31,17 @@ cuda::report machine_without() {
 // CUDA C++ Programming Guide, "Application Compatibility": a cubin of X.y runs on X.z with z >= y;
 // 90a on 9.0 alone; PTX on what is as new or newer.
 TEST(device_choice, code_runs_where_nvidia_says_that_it_does) {
-  const std::string shipped = "80-real 90a-real";
-  EXPECT_TRUE(runs_code_of(shipped, 8, 0));
-  EXPECT_TRUE(runs_code_of(shipped, 8, 9));
-  EXPECT_TRUE(runs_code_of(shipped, 9, 0));
+  const std::string machine_code = "80-real 90a-real";
+  EXPECT_TRUE(runs_code_of(machine_code, 8, 0));
+  EXPECT_TRUE(runs_code_of(machine_code, 8, 9));
+  EXPECT_TRUE(runs_code_of(machine_code, 9, 0));
+  EXPECT_FALSE(runs_code_of(machine_code, 7, 5));
+  EXPECT_FALSE(runs_code_of(machine_code, 10, 0));
+  const std::string shipped = "80 90a-real 89-real 100-real 120-real";
+  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 9}, {9, 0}, {10, 0}, {12, 0}, {13, 1}}) {
+    EXPECT_TRUE(runs_code_of(shipped, major, minor)) << major << "." << minor;
+  }
   EXPECT_FALSE(runs_code_of(shipped, 7, 5));
-  EXPECT_FALSE(runs_code_of(shipped, 10, 0));
   EXPECT_FALSE(runs_code_of("86-real", 8, 0));
   EXPECT_TRUE(runs_code_of("80", 12, 0));
   EXPECT_TRUE(runs_code_of("80-virtual", 9, 0));

@@ -119,6 +119,7 @@ TEST(environment, json_keeps_values_and_says_null_for_unknown) {
   ASSERT_EQ(parsed["gpus"].size(), 1U);
   const json& gpu = parsed["gpus"][0];
   EXPECT_EQ(gpu["compute_capability"], "9.0");
+  EXPECT_EQ(gpu["tensor_products"], tensor_products(this_build().cuda_architectures, 9, 0));
   EXPECT_EQ(gpu["memory_bytes"], 5000000000);
   EXPECT_EQ(gpu["sm_clock_mhz"], 1755);
   EXPECT_EQ(gpu["mig"], false);
@@ -146,6 +147,16 @@ TEST(cuda_device, copy_roof_is_plausible) {
   EXPECT_GT(roof.median_bytes_per_second, 1e10);
   EXPECT_LT(roof.bytes_per_second, 5e13);
   EXPECT_LE(roof.median_bytes_per_second, roof.bytes_per_second);
+}
+
+// PTX ISA, "wgmma": sm_90a has it, and code for sm_90a runs on 9.0 alone.
+TEST(environment, wgmma_is_of_compute_capability_9_0_alone) {
+  const std::string shipped = "80 90a-real 89-real 100-real 120-real";
+  EXPECT_EQ(tensor_products(shipped, 9, 0), "wgmma");
+  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 9}, {10, 0}, {10, 3}, {12, 0}}) {
+    EXPECT_EQ(tensor_products(shipped, major, minor), "mma.sync") << major << "." << minor;
+  }
+  EXPECT_EQ(tensor_products("80", 9, 0), "mma.sync") << "without code for sm_90a";
 }
 
 }  // namespace
