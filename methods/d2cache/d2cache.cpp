@@ -38,6 +38,7 @@ struct d2_progress {
 struct d2_state {
   d2_settings settings;
   per_sequence<d2_progress> of;
+  const candidate_lists* judged = nullptr;  // of the last step; the loop's own
   tensor importance;  // [S, length] float32, of the last forward of each sequence
 };
 
@@ -72,6 +73,7 @@ class d2_pace final : public pace_policy {
   void observe(batch& b, std::int32_t s, const sequence_step& step,
                const step_outcome& outcome) override {
     d2_progress& p = state_->of.at(s);
+    note_decisions(s, step, p.evidence);
     const std::uint8_t* states = b.state().row<std::uint8_t>(s) + p.evidence.prompt;
     for (std::size_t j = 0; j < p.evidence.masked.size(); ++j) {
       if (p.evidence.masked[j] == 0 || states[j] == state_masked) continue;
@@ -84,6 +86,20 @@ class d2_pace final : public pace_policy {
   }
 
  private:
+  // What was decided, also as the mask id, and which masks of the block there were.
+  void note_decisions(std::int32_t s, const sequence_step& step, row_evidence& e) const {
+    e.decided.assign(e.masked.size(), 0);
+    e.open.assign(e.masked.size(), 0);
+    const candidate_lists& c = *state_->judged;
+    const std::int32_t* begin = c.begin.as<std::int32_t>();
+    for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
+      const std::int32_t position = c.position.as<std::int32_t>()[i];
+      const auto j = static_cast<std::size_t>(position - e.prompt);
+      e.decided[j] = c.accept.as<std::uint8_t>()[i];
+      e.open[j] = position < step.block_last ? 1 : 0;
+    }
+  }
+
   block_schedule blocks_;
   std::shared_ptr<d2_state> state_;
 };
@@ -219,23 +235,9 @@ class density_unmask final : public unmask_policy {
     learn(b, plan, c);
   }
 
-  // What was decided, also as the mask id, and which masks of the block there were.
-  void learn(const batch& b, const step_plan& plan, const candidate_lists& c) override {
-    b.backend().synchronize();
-    const std::int32_t* begin = c.begin.as<std::int32_t>();
-    const std::int32_t* position = c.position.as<std::int32_t>();
-    for (std::int32_t s = 0; s < b.capacity(); ++s) {
-      const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
-      if (!step.active || step.recompute) continue;
-      row_evidence& e = state_->of.at(s).evidence;
-      e.decided.assign(e.masked.size(), 0);
-      e.open.assign(e.masked.size(), 0);
-      for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
-        const auto j = static_cast<std::size_t>(position[i] - e.prompt);
-        e.decided[j] = c.accept.as<std::uint8_t>()[i];
-        e.open[j] = position[i] < step.block_last ? 1 : 0;
-      }
-    }
+  // The pace reads the decisions, once the loop has waited for them.
+  void learn(const batch&, const step_plan&, const candidate_lists& c) override {
+    state_->judged = &c;
   }
 
  private:

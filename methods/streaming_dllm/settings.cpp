@@ -15,12 +15,13 @@ parameter_map in_window(std::int64_t window, double alpha, bool exits) {
           {"early_exit", exits}};
 }
 
-const register_settings streaming_dllm({.method = "streaming_dllm",
-                                        .refused = {dream, sdar, qwen3},
-                                        .settings = {
-                                            {"streaming_window", llada, in_window(5, 0.4, false)},
-                                            {"streaming_last", llada, in_window(0, 0.8, false)},
-                                            {"streaming_exit", llada, in_window(9, 0.3, true)}}});
+const register_settings streaming_dllm(
+    {.method = "streaming_dllm",
+     .refused = {dream, sdar, qwen3},
+     .settings = {
+         {"streaming_window", llada, in_window(5, 0.4, false), "", layer_recording::seldom},
+         {"streaming_last", llada, in_window(0, 0.8, false), "", layer_recording::seldom},
+         {"streaming_exit", llada, in_window(9, 0.3, true)}}});
 
 }  // namespace
 }  // namespace unmask
