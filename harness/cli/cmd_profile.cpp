@@ -10,6 +10,7 @@
 
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/nearest.h"
 #include "harness/base/output.h"
 #include "harness/base/process.h"
@@ -262,8 +263,10 @@ int command_profile(const std::vector<std::string>& arguments) {
     tell("{} {}: {} {}\n", row.model.name, row.label, name_of(row.verdict), row.reason);
   }
   tell("rows: {}\n", summary.file.string());
-  if (line.given("trace")) {
-    tell("trace: {} (open it in ui.perfetto.dev or chrome://tracing)\n", line.text("trace"));
+  for (std::size_t i = 0; line.given("trace") && i < summary.rows.size(); ++i) {
+    const fs::path trace = trace_of_point(line.text("trace"), i);
+    if (!is_file(trace)) continue;
+    tell("trace: {} (open it in ui.perfetto.dev or chrome://tracing)\n", trace.string());
   }
   return summary.exit_status();
 }

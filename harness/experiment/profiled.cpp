@@ -18,13 +18,6 @@
 namespace unmask {
 namespace {
 
-// FILE, then FILE stem-2, -3, ... for the points that follow.
-std::filesystem::path numbered(const std::filesystem::path& file, std::size_t index) {
-  if (index == 0) return file;
-  return file.parent_path() /
-         (file.stem().string() + fmt::format("-{}", index + 1) + file.extension().string());
-}
-
 // Shared by the points of one run.
 class profiler {
  public:
@@ -138,7 +131,7 @@ class profiler {
   void write_trace(const experiment_point& point, const phase_clock& clock,
                    const std::vector<device_slice>& slices,
                    const std::vector<trace_samples>& samples) {
-    const std::filesystem::path file = numbered(settings_.trace, traces_++);
+    const std::filesystem::path file = trace_of_point(settings_.trace, traces_++);
     if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
     std::ofstream out(file);
     write_chrome_trace(out, title_of(point), clock.events(), slices, clock.steps(), samples);
@@ -152,6 +145,12 @@ class profiler {
 };
 
 }  // namespace
+
+std::filesystem::path trace_of_point(const std::filesystem::path& file, std::size_t index) {
+  if (index == 0) return file;
+  return file.parent_path() /
+         (file.stem().string() + fmt::format("-{}", index + 1) + file.extension().string());
+}
 
 point_watcher make_profiler(profile_settings settings) {
   if (settings.tool == profile_tool::nvtx) return {};

@@ -42,6 +42,9 @@ struct profile_settings {
   std::function<machine_roofs(const std::string& device, const std::string& format)> roofs;
 };
 
+// Where the trace of a point goes: FILE, then FILE stem-2, -3, ... for the points that follow.
+std::filesystem::path trace_of_point(const std::filesystem::path& file, std::size_t index);
+
 // For run_options::watch.
 point_watcher make_profiler(profile_settings settings);
 

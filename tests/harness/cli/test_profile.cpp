@@ -53,6 +53,13 @@ TEST_F(profile, phases_gives_a_table_a_row_and_a_trace) {
   EXPECT_EQ(first.rfind("{\"displayTimeUnit\"", 0), 0U) << first;
 }
 
+TEST_F(profile, every_trace_that_was_written_is_named) {
+  const fs::path trace = folder_ / "trace.json", second = folder_ / "trace-2.json";
+  tells(small_ + " -m block_diffusion,focus --trace '" + trace.string() + "'",
+        {"trace: " + trace.string() + " ", "trace: " + second.string() + " "});
+  EXPECT_TRUE(fs::exists(trace) && fs::exists(second));
+}
+
 TEST_F(profile, random_prompts_need_no_task) {
   tells(small_ + " --weights random:3 --prompt-tokens 20 --layers 2",
         {"20 + 32 random tokens", "2 of "});
