@@ -183,10 +183,10 @@ void refuse_revising(const recipe& method) {
   const row_traits& rows = method.rows->traits();
   const bool copies = rows.views > 0 && !rows.carries;
   if (!method.unmask->traits().revises() && !copies) return;
-  throw usage_error((method.method.empty() ? "this method" : method.method) +
-                    (copies ? " computes several rows at one position"
-                            : " replaces or reopens tokens") +
-                    ": a recorded or drawn order of decisions cannot be imposed on it");
+  throw usage_error(
+      (method.method.empty() ? "this method" : method.method) +
+      (copies ? " computes several rows at one position" : " replaces or reopens tokens") +
+      ": a recorded or drawn order of decisions cannot be imposed on it");
 }
 
 }  // namespace
