@@ -100,7 +100,7 @@ def survey(objects, tool):
     """Per kernel the largest of every count over its instances, for the GPUs that the targets are about."""
     found = {}
     for path in objects:
-        text = subprocess.run([tool, "--dump-sass", path], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run([tool, "--dump-sass", "--gpu-architecture", ARCHITECTURE, path], capture_output=True, text=True, check=True).stdout
         for name, architecture, code in functions(text):
             kernel = NAME.search(name)
             if not kernel or not code or architecture != ARCHITECTURE:

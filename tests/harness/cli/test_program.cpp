@@ -59,7 +59,7 @@ TEST(program, a_dry_run_prints_the_plan_and_touches_nothing) {
   const scratch_folder scratch;
   const std::string out = scratch.path().string() + "/rows";
   ends("run experiments/quickstart.toml --dry-run -o '" + out + "'", 0,
-       {"| vanilla |", "| optimus |", "12 points", "forwards at most"});
+       {"| vanilla |", "| optimus |", "28 points", "forwards at most"});
   EXPECT_FALSE(std::filesystem::exists(out));
   ends("run experiments --only fokus --dry-run", 2, {"unknown paper or artifact", "'focus'"});
   ends("claims results --only focus/no_such", 2, {"unknown paper or claim"});
