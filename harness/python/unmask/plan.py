@@ -12,6 +12,8 @@ from unmask.errors import EnvironmentFault, UserError
 from unmask.files import replace_file, shown
 from unmask.program import answer_of, program
 
+MOST_SHARDS = 1 << 20
+
 SCHEDULERS = ("slurm",)
 
 
@@ -103,6 +105,8 @@ def parsed(arguments):
         raise UserError("plan needs experiment files")
     if given.shards < 1:
         raise UserError("--shards is at least 1")
+    if given.shards > MOST_SHARDS:
+        raise UserError(f"--shards is {given.shards} but must be at most {MOST_SHARDS}")
     if given.scheduler is not None and given.scheduler not in SCHEDULERS:
         raise UserError(f"unknown scheduler '{given.scheduler}'; there is {SCHEDULERS[0]}")
     return given

@@ -61,7 +61,8 @@ class Evidence:
         self.is_archive = os.path.isfile(os.path.join(results, archive))
         found = places_below(results, lambda place: place.count("/") <= 2, archive)
         self.places = {place: latest(rows) for place, rows in found.items() if rows}
-        if not self.places:
+        # A campaign of which nothing could run is judged all the same: NOT RUN, with what it needs.
+        if not self.places and not os.path.isfile(os.path.join(results, "campaign.jsonl")):
             raise EnvironmentFault(f"{results} holds no result rows (PAPER/ARTIFACT/SCALE/rows.jsonl)")
 
 
