@@ -313,7 +313,8 @@ const std::vector<ratio_spec>& ratio_list() {
       {"redundancy", "decode_rows", "committed", "rows",
        "rows that entered layer 0 outside prefill, per token decided: rows evicted later in the "
        "forward count, and it is below 1 where a prefill forward decides tokens"},
-      {"token_utilisation", "committed", "decode_rows", "tokens", "its inverse (Optimus)"},
+      {"token_utilisation", "committed", "decode_rows", "ratio",
+       "its inverse (Optimus); above 1 where a prefill forward decides tokens"},
       {"processed_rows_per_committed", "processed_rows", "committed", "rows",
        "the redundancy of FOCUS, Table 5, which counts layers 2 and up"},
       {"processed_rows_per_output", "processed_rows", "output_tokens", "rows",

@@ -256,7 +256,7 @@ TEST(weights, golden_checkpoints_load) {
     expect_loads(item.path());
     ++count;
   }
-  EXPECT_EQ(count, 7U);
+  EXPECT_EQ(count, 9U);
 }
 
 TEST(weights, embedded_models_load) {
