@@ -15,6 +15,7 @@
 #include "harness/cli/training_tasks.h"
 #include "harness/cli/watch.h"
 #include "harness/engine/closed_loop.h"
+#include "harness/engine/loop_runner.h"
 #include "harness/experiment/device.h"
 #include "harness/experiment/execute_parts.h"
 #include "harness/model/chat_template.h"
@@ -111,7 +112,7 @@ int command_generate(const texts& arguments) {
     throw usage_error(fmt::format("prompt and canvas take {} positions, but {} was made for {}",
                                   length, config.name, config.max_positions));
   }
-  model->make_room(length);
+  model->make_room(engine_rows(config, *made.pace, {request}, 1, 0, 0, true));
   step_loop loop(*model->packed, std::move(made), {1, length, 0});
   std::optional<watch_canvas> watcher;
   if (line.given("watch")) {

@@ -21,13 +21,13 @@ enum class forced_by : std::uint8_t { probability, margin, negative_entropy };
 class in_blocks_unmask final : public unmask_policy {
  public:
   in_blocks_unmask(shared_flight shared, float threshold, forced_by rank, std::int32_t banned)
-      : shared_(std::move(shared)), threshold_(threshold), rank_(rank) {
-    if (banned >= 0) banned_.push_back(banned);
-  }
+      : shared_(std::move(shared)), threshold_(threshold), rank_(rank), banned_token_(banned) {}
 
   void judge(const batch& b, const step_plan&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     confidence_params params;
+    // Not before: memory is shared with the device that decodes once its backend is known.
+    if (banned_.empty() && banned_token_ >= 0) banned_.push_back(banned_token_);
     params.banned = banned_.data();
     params.banned_count = static_cast<std::int32_t>(banned_.size());
     confidence_out out = c.judged();
@@ -56,6 +56,7 @@ class in_blocks_unmask final : public unmask_policy {
   shared_flight shared_;
   float threshold_;
   forced_by rank_;
+  std::int32_t banned_token_;  // -1: none
   shared_vector<std::int32_t> banned_;
 };
 
