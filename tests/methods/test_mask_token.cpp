@@ -84,7 +84,13 @@ TEST_P(mask_token, predicted_for_ever_ends) {
       masks += a.counters.mask_decided;
       decided += a.counters.committed;
     }
-    EXPECT_GE(masks, decided);
+    // Diffulex never predicts the mask token: an answer holds none.
+    const bool bans = std::string(p.method) == "multi_block" && p.family == model_family::sdar;
+    if (bans) {
+      EXPECT_EQ(masks, 0);
+    } else {
+      EXPECT_GE(masks, decided);
+    }
   } catch (const error& stuck) {
     EXPECT_EQ(stuck.code(), exit_code::run_failed);
     EXPECT_NE(std::string(stuck.what()).find("predicts the mask token"), std::string::npos)
