@@ -58,7 +58,9 @@ def add_to_rows(folder):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="unmask probes", description=__doc__.split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(
+        prog="unmask probes", allow_abbrev=False, description=__doc__.split("\n", maxsplit=1)[0],
+        epilog="example: unmask probes runs/probes")
     parser.add_argument("place", metavar="DIR", help="folder of a run, or one trace file")
     parser.add_argument("--output", "-o", help="of a trace file: write the JSON object here")
     given = parser.parse_args(arguments)
