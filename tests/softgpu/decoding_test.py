@@ -62,6 +62,7 @@ CASES = {
 }
 # Cards with a decode as short as can be, in which not every method replays a graph.
 BRIEF = os.environ.get("UNMASK_SOFTGPU_ARCH") in ("89", "100", "120")
+WHOLE_BLOCKS = {"fast_dllm_v2"}  # whose answers take one of the model's own blocks at least
 FEWER = {"8": "2", "16": "4", "params.block_length=8": "params.block_length=2"}
 # Their layers are not captured, or not in a decode this short (kernels/cuda/README.md).
 WITHOUT_GRAPHS = {"ada_dlm", "d2cache", "dllm_cache", "focus_dllm", "sparse_blocks", "sparse_d"}
@@ -85,7 +86,7 @@ def shifted_blocks(folder):
 def decode(program, method, device, made):
     """The answer and what was said on standard error. made: folders of models that are not embedded."""
     model, settings = CASES[method]
-    if BRIEF:
+    if BRIEF and method not in WHOLE_BLOCKS:
         settings = [FEWER.get(s, s) for s in settings]
     command = [program, "generate", "--device", device, "--model", made.get(model, f"experiments/models/{model}"),
                "-m", method, *settings, PROMPT]
