@@ -324,18 +324,18 @@ std::unique_ptr<range_counters> count_ranges(const std::vector<std::string>& met
 namespace unmask {
 
 namespace {
-constexpr const char* absent = "this program was built without CUPTI headers";
+constexpr const char* counters_absent = "this program was built without CUPTI headers";
 }
 
 std::vector<std::string> counter_chips() {
-  throw environment_error(absent);
+  throw environment_error(counters_absent);
 }
 metric_plan plan_metrics(const std::string&, const std::vector<std::string>&,
                          const std::vector<std::uint8_t>&) {
-  throw environment_error(absent);
+  throw environment_error(counters_absent);
 }
 std::unique_ptr<range_counters> count_ranges(const std::vector<std::string>&, std::size_t) {
-  throw environment_error(absent);
+  throw environment_error(counters_absent);
 }
 
 }  // namespace unmask

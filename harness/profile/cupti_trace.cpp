@@ -257,15 +257,15 @@ std::unique_ptr<kernel_trace> trace_kernels(phase_listener* next) {
 namespace unmask {
 
 namespace {
-constexpr const char* absent = "this program was built without CUPTI headers";
+constexpr const char* traces_absent = "this program was built without CUPTI headers";
 }
 
 std::string why_no_cupti() {
-  return absent;
+  return traces_absent;
 }
 
 std::unique_ptr<kernel_trace> trace_kernels(phase_listener*) {
-  throw environment_error(absent);
+  throw environment_error(traces_absent);
 }
 
 }  // namespace unmask
