@@ -47,13 +47,15 @@ def _scored(row):
 
 
 def curves(rows):
-    """Of every model and task, and of all tasks together where there are several, the methods' curves:
-    {model, task (None: all), method, points, area}. The settings that an experiment sweeps are the points
+    """Of every model and task, and of all tasks with an answer together where there are several, the
+    methods' curves: {model, task (None: all), method, points, area}. The likelihood of judged text is never
+    averaged with scores of answers. The settings that an experiment sweeps are the points
     of a curve; one setting alone is a curve of one point."""
     found = []
     for of_model in grouped([row for row in rows if _scored(row)], lambda row: row["model"]["name"]):
         by_task = grouped(of_model, lambda row: row["workload"]["family"])
-        parts = [(None, of_model)] if len(by_task) > 1 else []
+        answered = [row for row in of_model if not row["workload"].get("judge")]
+        parts = [(None, answered)] if len({row["workload"]["family"] for row in answered}) > 1 else []
         parts += [(part[0]["workload"]["family"], part) for part in by_task]
         for task, part in parts:
             found += _curves_of(task, part)

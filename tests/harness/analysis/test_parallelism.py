@@ -49,6 +49,15 @@ class Curves(unittest.TestCase):
         # A method that lacks a task is not among all tasks together.
         self.assertNotIn((None, "other"), found)
 
+    def test_judged_text_is_not_averaged_with_answers(self):
+        judged = counted("one", 100, 2, "", "story")
+        judged["workload"]["judge"] = "tiny-ar"
+        rows = [counted("one", 100, 8), counted("one", 100, 4, "", "sort"), judged]
+        found = {c["task"]: c["points"] for c in parallelism.curves(rows)}
+        self.assertEqual(found[None], [(1.0, 60.0)])
+        self.assertEqual(found["story"], [(1.0, 20.0)])
+        self.assertNotIn(None, {c["task"] for c in parallelism.curves([rows[0], judged])})
+
     def test_the_best_area_is_first_and_rows_without_score_are_an_error(self):
         text = parallelism.report([counted("slow", 100, 8), counted("fast", 50, 8)], "md")
         self.assertLess(text.index("| fast |"), text.index("| slow |"))
