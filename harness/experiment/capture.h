@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // What a probed pass writes down. Each capture writes JSON lines; the package computes the probes from
-// them (harness/python/unmask/probes.py, which describes the lines). Private to the experiment room.
+// them (harness/python/unmask/probes/trace.py describes the lines). Private to the experiment room.
 #pragma once
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 //
 // Probes: the papers' motivation figures on the trajectory of any method. They watch a pass of their
 // own, one request after the other, so that no measured time contains it. The pass is written down
-// here (capture.h) and computed on in the package (harness/python/unmask/probes.py).
+// here (capture.h) and computed on in the package (harness/python/unmask/probes).
 //
 //   confidence   Focus-dLLM Fig. 1: confidence now against one step before; recall of decided tokens
 //   attention    Focus-dLLM Figs. 2, 8, Sparse-dLLM Figs. 2, 7: maps, sinks, their overlap
