@@ -21,7 +21,9 @@ CPP = (".cpp", ".h", ".cu", ".cuh")
 CODE = CPP + (".py", ".sh", ".cmake", ".js", ".css", ".html")
 # A method's name as papers and code spell it. "vanilla" and "block diffusion" are everyday words of the field.
 METHOD = re.compile(r"focus|optimus|ada[_-]dlm|sparse[_-]dllm|dkv[_-]?cache|dllm[_-]cache|fast[_-]dllm"
-                    r"|sparse_d\b|sparsed\b|lmdeploy|sglang|delayed_cache", re.IGNORECASE)
+                    r"|sparse_d\b|sparsed\b|lmdeploy|sglang|delayed_cache|eb_sampler|\bwino\b|freedave|d2cache"
+                    r"|streaming_dllm|multi_block|\bklass\b|credit_decoding|adablock|\bdpad\b|\bdsb\b|pc_sampler",
+                    re.IGNORECASE)
 # Words of our own where the field has one: padding row, host_visible, captured graph, held batch, human-readable.
 OWN_WORDS = re.compile(r"nobody's|somebody's|\bexchanged\b|names_arrays_only|takes_all_in_play|runs_ahead"
                        r"|mark_unsettled|for the eye\b|believable|step_part|work_phase|recorded_work"
