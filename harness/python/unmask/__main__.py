@@ -27,8 +27,18 @@ COMMANDS = {
 }
 
 
+def help_of_all():
+    """Prints the help of every command behind a line "== NAME", for the program's completion and manual."""
+    for name in COMMANDS:
+        print(f"== {name}")
+        call([name, "--help"])
+    return 0
+
+
 def call(arguments):
     """Runs a command: its exit code. Raises what the command raises."""
+    if arguments == ["help", "--all"]:
+        return help_of_all()
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print("usage: python -m unmask COMMAND ...\n")
         for name, (_, words) in COMMANDS.items():

@@ -98,11 +98,14 @@ TEST(help, every_command_stands_in_the_readme_and_every_exit_code) {
 }
 
 TEST(completion, bash_completes_commands_options_and_values) {
-  const auto completed = [](const std::string& words, int at) {
-    const test::outcome o = test::run_shell(
-        UNMASK_SOURCE_DIR,
-        "bash -c 'source <(\"" + std::string(UNMASK_PROGRAM) + "\" completion bash); COMP_WORDS=(" +
-            words + "); COMP_CWORD=" + std::to_string(at) + "; _unmask; echo \"${COMPREPLY[*]}\"'");
+  const scratch_folder scratch;
+  const std::string script = (scratch.path() / "completion").string();
+  EXPECT_EQ(run("completion bash > '" + script + "'").code, 0);
+  const auto completed = [&](const std::string& words, int at) {
+    const test::outcome o =
+        test::run_shell(UNMASK_SOURCE_DIR, "bash -c 'source \"" + script + "\"; COMP_WORDS=(" +
+                                               words + "); COMP_CWORD=" + std::to_string(at) +
+                                               "; _unmask; echo \"${COMPREPLY[*]}\"'");
     EXPECT_EQ(o.code, 0) << o.text;
     return o.text;
   };
