@@ -42,18 +42,31 @@ std::uint16_t to_f16(float value) {
   return sign | static_cast<std::uint16_t>((rounded >> 13) - (112U << 10));
 }
 
+// Returns the lower half of the quantiles; the upper half are their negatives. Computed once in a
+// process: it takes longer than filling the small models of the tests.
+const std::vector<float>& lower_quantiles() {
+  static const std::vector<float> lower = [] {
+    std::vector<float> x(levels / 2);
+    for_each_parallel(x.size(), [&](std::size_t i) {
+      x[i] = static_cast<float>(deviation * normal_quantile((static_cast<double>(i) + 0.5) /
+                                                            static_cast<double>(levels)));
+    });
+    return x;
+  }();
+  return lower;
+}
+
 // A draw is one of 65,536 equally likely quantiles, already in the type of the weights. One table
 // look-up per value: an 8B model fills in seconds instead of minutes, and no value depends on how
 // the machine computes a logarithm.
 template <class Element>
 std::vector<Element> quantile_table(Element (*convert)(float)) {
+  const std::vector<float>& lower = lower_quantiles();
   std::vector<Element> table(levels);
-  for_each_parallel(levels / 2, [&](std::size_t i) {
-    const double x =
-        deviation * normal_quantile((static_cast<double>(i) + 0.5) / static_cast<double>(levels));
-    table[i] = convert(static_cast<float>(x));
-    table[levels - 1 - i] = convert(static_cast<float>(-x));
-  });
+  for (std::size_t i = 0; i < lower.size(); ++i) {
+    table[i] = convert(lower[i]);
+    table[levels - 1 - i] = convert(-lower[i]);
+  }
   return table;
 }
 
