@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <exception>
 #include <vector>
 
@@ -50,7 +49,9 @@ unmask_switch_fiber:
 
 namespace {
 
-constexpr std::size_t stack_bytes = std::size_t{64} << 10;
+// Nine cache lines more than 64 kB: the tops of stacks that lay a power of two apart would share a
+// few sets of the cache, and every switch would wait for memory.
+constexpr std::size_t stack_bytes = (std::size_t{64} << 10) + std::size_t{9} * 64;
 constexpr std::size_t guard_bytes = 256;
 constexpr std::size_t shared_alignment = 1024;
 constexpr unsigned char guard_value = 0xA5;
@@ -87,9 +88,9 @@ struct fiber {
   unsigned seen = 0;
   bool at_barrier = false;
   std::vector<async_copy> open;
-  std::deque<std::vector<async_copy>> groups;
-  bool unfenced = false;  // copies have landed that wgmma may not see yet
-  bool begun = false;     // wgmma_begin() since the last commit
+  std::vector<std::vector<async_copy>> groups;  // the oldest first; an empty one costs no memory
+  bool unfenced = false;                        // copies have landed that wgmma may not see yet
+  bool begun = false;                           // wgmma_begin() since the last commit
 };
 
 // A warp's part of a product by its warpgroup.
@@ -108,7 +109,7 @@ struct warp_meeting {
   unsigned line = 0;
   std::array<void*, 32> argument{};
   std::vector<group_product> open;
-  std::deque<std::vector<group_product>> groups;
+  std::vector<std::vector<group_product>> groups;
   std::vector<std::array<const void*, 2>> issued;  // operands of all its products
 };
 
@@ -444,7 +445,7 @@ void copy_wait(std::size_t groups_left) {
   while (groups.size() > groups_left) {
     for (const async_copy& c : groups.front()) land(c);
     running->unfenced = running->unfenced || !groups.front().empty();
-    groups.pop_front();
+    groups.erase(groups.begin());
   }
 }
 
@@ -555,7 +556,7 @@ void wait_for_products(void** all) {
   warp_meeting& w = block->warps[running->thread / 32];
   while (w.groups.size() > *static_cast<const std::size_t*>(all[0])) {
     for (const group_product& p : w.groups.front()) multiply(p, running->thread / 32);
-    w.groups.pop_front();
+    w.groups.erase(w.groups.begin());
   }
 }
 

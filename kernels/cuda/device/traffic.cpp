@@ -137,15 +137,17 @@ class counter {
   target target_of(address at) {
     if (shared_.holds(at)) return target::shared;
     if (stacks_.holds(at) || arguments_.holds(at)) return target::own;
-    if (!recent_.holds(at)) {
-      auto after = homes().upper_bound(at);
-      if (after == homes().begin()) return target::elsewhere;
-      --after;
-      if (at >= after->first + after->second.bytes) return target::elsewhere;
-      recent_ = {after->first, after->first + after->second.bytes};
-      recent_home_ = after->second.where;
+    for (const allocation& a : recent_) {
+      if (a.at.holds(at)) return a.to;
     }
-    return recent_home_ == memory_home::device ? target::device : target::host;
+    auto after = homes().upper_bound(at);
+    if (after == homes().begin()) return target::elsewhere;
+    --after;
+    if (at >= after->first + after->second.bytes) return target::elsewhere;
+    allocation& found = recent_[oldest_++ % recent_.size()];
+    found.at = {after->first, after->first + after->second.bytes};
+    found.to = after->second.where == memory_home::device ? target::device : target::host;
+    return found.to;
   }
 
   // Parts of one struct, which the host compiler loads one after the other: different instructions,
@@ -214,18 +216,24 @@ class counter {
 
   kernel_traffic* kernel_ = nullptr;
   bool in_block_ = false;
-  range arguments_, shared_, stacks_, recent_;
-  memory_home recent_home_ = memory_home::device;
+  range arguments_, shared_, stacks_;
+  struct allocation {
+    range at;
+    target to = target::device;
+  };
+  std::array<allocation, 8> recent_;  // more than the operands of most kernels
+  std::size_t oldest_ = 0;
   std::array<std::vector<access>, 32> warps_;
   std::unordered_set<address> read_, written_;
 
  public:
-  void forget_recent() { recent_ = {}; }
+  void forget_recent() { recent_.fill({}); }
 };
 
 // Looked at by every load of every kernel: a pointer, not an object with a constructor.
 thread_local counter* current = nullptr;
-thread_local bool accesses_count = false;
+// Host code of the kernels' files, such as the library's stand-in, loads and stores too.
+thread_local bool in_counted_block = false;
 
 address number(const void* p) {
   return reinterpret_cast<address>(p);
@@ -277,11 +285,8 @@ void begin_counting(bool accesses) {
 device_traffic end_counting() {
   const std::unique_ptr<counter> done(current);
   current = nullptr;
-  accesses_count = false;
+  accesses_count = in_counted_block = false;
   return done ? std::move(done->total) : device_traffic{};
-}
-bool counting() {
-  return accesses_count;
 }
 
 void note_memory(const void* start, std::size_t bytes, memory_home where) {
@@ -329,7 +334,6 @@ void note_fill(std::size_t) {
 }
 
 void note_access(const void* at, std::size_t bytes, bool write, const void* site) {
-  // Host code of the kernels' files calls this too.
   if (current == nullptr || !current->in_block() || bytes == 0) return;
   current->see(number(at), bytes, write, number(site), thread_index());
 }
@@ -338,6 +342,7 @@ void note_block(const unsigned char* shared, std::size_t bytes, const unsigned c
   if (current == nullptr || !current->in_launch()) return;
   current->block({number(shared), number(shared) + bytes},
                  {number(stacks), number(stacks) + stack_bytes});
+  in_counted_block = accesses_count;
 }
 void meet(unsigned warp) {
   if (current == nullptr || !current->in_block()) return;
@@ -350,6 +355,7 @@ void meet_all() {
   current->meet_all();
 }
 void note_block_end() {
+  in_counted_block = false;
   if (current != nullptr && current->in_block()) current->end_block();
 }
 void note_matrix_load(const void* const* rows) {
@@ -373,7 +379,7 @@ void note_product(double operations) {
 namespace emu = unmask::cuda::emulator;
 #define UNMASK_SEEN(name, bytes, write)                                \
   void name(void* at) {                                                \
-    if (emu::counting()) {                                             \
+    if (emu::in_counted_block) {                                       \
       emu::note_access(at, bytes, write, __builtin_return_address(0)); \
     }                                                                  \
   }
@@ -405,10 +411,10 @@ UNMASK_SEEN(__tsan_unaligned_write4, 4, true)
 UNMASK_SEEN(__tsan_unaligned_write8, 8, true)
 UNMASK_SEEN(__tsan_unaligned_write16, 16, true)
 void __tsan_read_range(void* at, std::size_t bytes) {
-  if (emu::counting()) emu::note_access(at, bytes, false, __builtin_return_address(0));
+  if (emu::in_counted_block) emu::note_access(at, bytes, false, __builtin_return_address(0));
 }
 void __tsan_write_range(void* at, std::size_t bytes) {
-  if (emu::counting()) emu::note_access(at, bytes, true, __builtin_return_address(0));
+  if (emu::in_counted_block) emu::note_access(at, bytes, true, __builtin_return_address(0));
 }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}

@@ -64,7 +64,11 @@ struct device_traffic {
 // accesses, launches, copies, fills and waits alone are counted, which costs no time.
 void begin_counting(bool accesses = true);
 device_traffic end_counting();
-bool counting();  // accesses
+// Whether accesses are counted. Every load of every kernel asks.
+inline constinit thread_local bool accesses_count = false;
+inline bool counting() {
+  return accesses_count;
+}
 
 // -- called by the queue --
 enum class memory_home : std::uint8_t { device, host };
