@@ -176,16 +176,21 @@ TEST(loop, tokens_of_a_request_do_not_depend_on_scheduling) {
 
 // The same on the CUDA backend's kernels, emulated: launches wait until the host does, kernels
 // reach the backend's memory only, and layers are recorded and repeated while requests come and go.
+// A kernel does not know the policy, which the CPU runs with every setting above: here every setting
+// runs under two policies, and every policy with six settings.
 TEST(loop, a_device_serves_the_same_tokens) {
   if (thread_sanitized) GTEST_SKIP() << "the emulator's fibers";
   const cuda::emulation before = cuda::current_emulation();
+  const std::vector<std::string>& policies = batching_names();
   std::int64_t repeated = 0;
-  for (const tried_setting& c : settings()) {
+  for (std::size_t i = 0; i < settings().size(); ++i) {
+    const tried_setting& c = settings()[i];
     const auto requests = tiny_requests(3, sanitized ? 8 : 16);
     const tokens alone = testing::outputs(testing::decode_closed(
         *tiny_model(c.family, cpu_backend()), c.method, c.given, requests, 1));
     const auto model = tiny_model(c.family, cuda_emulated_backend(), 256);
-    for (const std::string& policy : batching_names()) {
+    for (const std::size_t turn : {i, i + 2}) {
+      const std::string& policy = policies[turn % policies.size()];
       engine_settings s;
       s.policy = parse_batching(policy);
       s.prefill_tokens = 40;
