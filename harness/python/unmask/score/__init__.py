@@ -14,6 +14,7 @@ from unmask import options as option_names
 from unmask.ending import tell
 from unmask.errors import UserError
 from unmask.files import opened_text
+from unmask.intervals import wilson
 from unmask.score import joined, official, scorers, workers
 
 
@@ -137,29 +138,15 @@ def score_items(items, options):
             | {"libraries": libraries.get(item["scorer"], {})} for item in items]
 
 
-def interval(values):
-    """95 %: Wilson's for right and wrong, else Student's; None of fewer than two items."""
-    from scipy import stats
-    if set(values) <= {0.0, 1.0}:
-        ci = stats.binomtest(int(sum(values)), len(values)).proportion_ci(method="wilson")
-        return ci.low, ci.high
-    if len(values) < 2:
-        return None
-    mean, error = sum(values) / len(values), stats.sem(values)
-    return (mean, mean) if error == 0 else stats.t.interval(0.95, len(values) - 1, mean, error)
-
-
 def summarize(results, out):
-    """One line for each file: score, interval, items, undecided, libraries."""
+    """Prints one line for each file: score, interval (Wilson's, as a row's), items, undecided, libraries."""
     for path in dict.fromkeys(r["file"] for r in results):
         of_file = [r for r in results if r["file"] == path]
         values = [r["value"] for r in of_file if r["status"] == "scored"]
         words = [path, "by " + ", ".join(dict.fromkeys(r["scorer"] for r in of_file)) + ":"]
         if values:
             words.append(f"{100 * sum(values) / len(values):.2f} %")
-            between = interval(values)
-            if between:
-                words.append("[{:.2f}, {:.2f}]".format(*(100 * max(0, min(1, x)) for x in between)))
+            words.append("[{:.2f}, {:.2f}]".format(*(100 * x for x in wilson(sum(values), len(values)))))
         words.append(f"of {len(values)} items")
         for status in ("undecided", "not_run"):
             number = sum(r["status"] == status for r in of_file)

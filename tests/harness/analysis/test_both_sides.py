@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the program and the package both compute, because the program's own table needs no Python, is the same
+on measured rows: order and names of rows, speeds, speed-ups with their intervals, scores with theirs."""
+
+import glob
+import os
+import re
+import subprocess
+import unittest
+
+import made  # noqa: F401  (puts the package on the path)
+
+from unmask import intervals, rows
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
+MEASURED = os.path.join(ROOT, "results", "epyc-2core")
+QUICKSTART = os.path.join(MEASURED, "quickstart.jsonl")
+
+
+def table_of(*arguments):
+    """The lines of the first Markdown table that `unmask table` prints, by the words of its header."""
+    done = subprocess.run([os.environ["UNMASK_PROGRAM"], "table", QUICKSTART, *arguments], capture_output=True,
+                          text=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    header, _, *body = [[cell.strip().replace("*", "") for cell in line.strip("|").split("|")] for line in lines]
+    return [dict(zip(header, cells)) for cells in body]
+
+
+class BothSides(unittest.TestCase):
+    def test_the_plain_table_shows_what_the_package_computes(self):
+        plain = table_of()
+        arranged = table_of("--columns", "score,tokens_per_second,speedup")
+        self.assertGreater(len(plain), 10)
+        self.assertEqual(len(plain), len(arranged))
+        for ours, theirs in zip(plain, arranged):
+            with self.subTest(ours["method"]):
+                self.assertEqual(theirs["Method"], f"{ours['model']}, {ours['task']} {ours['method']}")
+                self.assertEqual(theirs["speed-up, measured"], ours["speed-up"].replace("base", "1.00"))
+                self.assertEqual(theirs["tok/s, measured"].split()[0], ours["tok/s ±"].split()[0])
+                percent = [float(number) for number in re.findall(r"[\d.]+", ours["score"])]
+                for shown, exact in zip(percent, re.findall(r"[\d.]+", theirs["score, %, measured"])):
+                    self.assertLessEqual(abs(shown - float(exact)), 0.55)  # whole percents of tenths
+        self.assertGreater(sum("[" in line["speed-up"] for line in plain), 5)
+
+    def test_the_interval_of_a_rows_score_is_the_packages(self):
+        compared = 0
+        for path in glob.glob(os.path.join(MEASURED, "*.jsonl")):
+            for row in rows.read_latest(path):
+                score = row.get("score") or {}
+                if "ci95" not in score:
+                    continue
+                for ours, theirs in zip(intervals.wilson(score["mean"] * score["n"], score["n"]), score["ci95"]):
+                    self.assertAlmostEqual(ours, theirs, places=9)
+                compared += 1
+        self.assertGreater(compared, 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
