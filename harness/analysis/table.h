@@ -22,7 +22,7 @@ text_table decode_table(const row_list& rows);
 // Rows of kind serve: requests, arrivals, clock, TTFB, TPOT by the definition of the row's objective,
 // goodput, capacity.
 text_table serve_table(const row_list& rows);
-// Of each kind that is there.
+// Returns a table of each kind of row that is there.
 std::vector<text_table> tables_of(const frame& rows);
 // Every row with all of its metrics, a column each, numbers unrounded.
 text_table flat_table(const frame& rows);

@@ -61,17 +61,18 @@ int command_table(const texts& arguments) {
       output_option("file; of paper tables of several runs a folder"),
       format_option("md, csv, latex or json; rows as json: the rows themselves"),
       {"view", std::string("rows"),
-       "rows; paired: each setting against its base, with verdicts; paper: as [layout] of the "
-       "artifact arranges it, beside the published numbers; parallelism: the area under score "
-       "against tokens a forward of each method; phases: of unmask profile"},
+       "show rows: a line each; paired: each setting against its base, with verdicts; paper: what "
+       "[layout] of the artifact arranges, beside the published numbers; parallelism: the area "
+       "under score against tokens a forward of each method; phases: those of unmask profile"},
       {"columns", no_default,
-       "score,tokens_per_second,...: these columns, a group of lines for each task, the best of it "
-       "in bold; of --view paper: these of its columns"},
-      {"caption", no_default, "of a LaTeX table"},
-      {"label", no_default, "of a LaTeX table"},
+       "show the columns score,tokens_per_second,..., a group of lines for each task, its best in "
+       "bold; with --view paper: only these of its columns"},
+      {"caption", no_default, "give a LaTeX table this caption"},
+      {"label", no_default, "give a LaTeX table this label"},
       {"artifact", no_default,
-       "experiment file, for the view paper of rows without a run.json beside them"},
-      {"scale", no_default, "of --artifact; default tiny"}};
+       "with --view paper: arrange rows without a run.json beside them as this experiment file "
+       "says"},
+      {"scale", no_default, "take this scale of --artifact; default tiny"}};
   const command_line line(
       "table ROWS.jsonl|RUN... [options]",
       options + paired_options() + option_table{experiments_option()}, {"rows..."}, arguments,

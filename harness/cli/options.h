@@ -97,7 +97,7 @@ class command_line {
   std::unique_ptr<parsed> parsed_;
 };
 
-// Of --experiments-dir, else those that come with the program.
+// Returns the folder that --experiments-dir names, else the one that comes with the program.
 std::filesystem::path experiments_folder(const command_line& line);
 
 }  // namespace unmask

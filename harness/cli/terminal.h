@@ -16,7 +16,7 @@ struct terminal_size {
 
 // Whether standard output is a terminal that can be drawn on.
 bool output_is_terminal();
-// Of the terminal on standard output; 80 x 24 where it does not say.
+// Returns the size of the terminal on standard output; 80 x 24 where it does not say.
 terminal_size size_of_terminal();
 
 option color_option();

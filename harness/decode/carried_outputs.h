@@ -24,10 +24,10 @@ class carried_outputs {
 
   void forget(std::int32_t place);
 
-  // Behind a forward. final [rows + room(), hidden] float32 holds the outputs of `rows`, which are
-  // kept; outputs of earlier forwards that candidates are read from are appended. Returns the rows
-  // that can predict: those computed now, and earlier ones of positions that are decided. dry: no
-  // output is computed, so none is copied.
+  // Reads the outputs of a forward. final [rows + room(), hidden] float32 holds the outputs of
+  // `rows`, which are kept; outputs of earlier forwards that candidates are read from are appended.
+  // Returns the rows that can predict: those computed now, and earlier ones of positions that are
+  // decided. dry: no output is computed, so none is copied.
   row_set read(const batch& b, const step_plan& plan, const row_lists& rows, const tensor& final,
                bool dry);
   // Where row r of that set stands in `final`.

@@ -41,7 +41,7 @@ struct layer_view {
   paged_kv cache;
   const key_set& keys;
   float scale = 1;  // of the scores
-  // Of the only sequence: position of each slot that the method moved there (recipe_views::
+  // The position of each slot of the only sequence that the method moved there (recipe_views::
   // slot_positions); slots beyond its end, or all, are as their rows wrote them.
   std::vector<std::int32_t> slot_position;
 };

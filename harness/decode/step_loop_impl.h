@@ -74,7 +74,7 @@ struct step_loop::impl {
   tensor updated_index;
   transformer::activations part;
   candidate_lists found;
-  // Of a rule that replaces: the tokens that each generated position of a place has had.
+  // The tokens that each generated position of a place has had; kept for rules that replace.
   std::vector<std::map<std::int32_t, std::vector<std::int32_t>>> tokens_had;
   std::optional<carried_outputs> carried;  // of a block-causal model with shifted logits
   step_plan plan;
@@ -101,7 +101,7 @@ struct step_loop::impl {
   impl(const transformer& m, recipe r, const loop_limits& l);
 
   void refuse_dry() const;
-  // Of the first `length` positions of a sequence, a chunk of its prompt or more.
+  // Returns what the first `length` positions of a sequence store, a chunk of its prompt or more.
   kv_storage storage(std::int32_t prompt, std::int32_t length) const {
     return method.cache->storage(std::min(prompt, length), length);
   }

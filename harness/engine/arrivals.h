@@ -19,9 +19,9 @@ std::vector<double> gamma_arrivals(double rate, double cv, std::size_t count, st
 
 // Draw `index` of a gamma distribution with this shape and mean 1.
 double gamma_draw(double shape, std::uint64_t key, std::uint64_t index);
-// Of a normal distribution with mean 0 and deviation 1.
+// Draws from the normal distribution with mean 0 and deviation 1.
 double normal_draw(std::uint64_t key, std::uint64_t index);
-// Of a log-normal distribution with this mean and deviation.
+// Draws from the log-normal distribution with this mean and deviation.
 double lognormal_draw(double mean, double deviation, std::uint64_t key, std::uint64_t index);
 
 }  // namespace unmask

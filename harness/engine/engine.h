@@ -70,7 +70,7 @@ struct request_record {
   double first_decided;  // end of the forward that decided its first token
   std::vector<emission> emissions;
   std::int32_t preemptions = 0;
-  // Of finished requests; of cancelled ones, what was computed for them and is thrown away.
+  // The answer of a finished request; of a cancelled one, what was computed and is thrown away.
   finished_answer answer;
   request_record();
 };

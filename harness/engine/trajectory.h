@@ -56,7 +56,7 @@ recipe with_imposed(recipe method, trajectory_source source, const model_config&
 class trajectory_recorder final : public step_observer {
  public:
   void on_step(const step_view& step) override;
-  // Of the request with this id; empty when it was not seen.
+  // Returns the trajectory of the request with this id; an empty one when it was not seen.
   trajectory of(std::int64_t id) const;
   std::size_t size() const { return seen_.size(); }
   // Text: one line per request, "ID STEP:TOKEN STEP:TOKEN ...".

@@ -26,9 +26,9 @@ struct artifact_entry {
   std::string problem;                 // why the file cannot be read; empty: it can
 };
 
-// Of a folder and those below it, or of one file. Sorted by paper, then id in natural order (table_2 before table_10). The folders models, data,
-// published, claims and peers hold no experiments. Two files with the same paper and id: the second
-// one's problem says so.
+// Lists the artifacts of a folder and those below it, or of one file, sorted by paper, then id in
+// natural order (table_2 before table_10). The folders models, data, published, claims and peers
+// hold no experiments. Two files with the same paper and id: the second one's problem says so.
 std::vector<artifact_entry> find_artifacts(const std::filesystem::path& root,
                                            const machine_view& machine);
 

@@ -25,8 +25,8 @@ struct point_forecast {
   double gpu_hours = 0;  // of all passes; NaN: no configuration is here
 };
 
-// Of a point of `spec`. A benchmark whose files are not here has its declared number of items, and
-// prompts as long as its harness allows, or 1000 tokens.
+// Forecasts the time of a point of `spec`. A benchmark whose files are not here has its declared
+// number of items, and prompts as long as its harness allows, or 1000 tokens.
 point_forecast forecast(const experiment_spec& spec, const experiment_point& point,
                         const device_ceilings& device);
 

@@ -3,11 +3,12 @@
 //
 // Who measures which points of a folder. Shards and whole runs may write into one folder at once as
 // long as their points differ; a point that another run has claimed is refused before anything is
-// measured. A claim is a file FOLDER/.claims/run-HOST-PID-N: the host, process and start of the run,
-// its rows file and its points. It is created exclusively (O_EXCL), held by flock where the file system
-// has that, and goes with the run. The claim of a run that is over is found by its free lock or, where
-// flock is missing, by its process, which is gone or another; it is then removed. Of a run on another
-// host whose file system has no flock nobody can tell: its claim stands, and the error names the file.
+// measured. A claim is a file FOLDER/.claims/run-HOST-PID-N: the host, process and start of the
+// run, its rows file and its points. It is created exclusively (O_EXCL), held by flock where the
+// file system has that, and goes with the run. The claim of a run that is over is found by its free
+// lock or, where flock is missing, by its process, which is gone or another; it is then removed.
+// The end of a run on another host cannot be seen where the file system has no flock: its claim
+// stands, and the error names the file.
 #pragma once
 
 #include <filesystem>

@@ -23,7 +23,7 @@ struct answer_record {
   double seconds = 0;              // admission to finish
   double first_block_seconds = 0;  // admission to first decided token
   std::size_t request = 0;         // of a served pass: which arrival it answers
-  // Of a choice by likelihood: one per continuation, and the largest standard error among them.
+  // The likelihood of each continuation of a choice, and the largest standard error among them.
   std::vector<double> loglikelihoods = {};
   double standard_error = 0;
 };

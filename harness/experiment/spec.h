@@ -87,7 +87,7 @@ struct model_entry {
   double soften = 1;                   // divides the final norm, and with it all logits
   std::int64_t positions = 0;          // more than the checkpoint's own, for times only; 0: its own
   std::int64_t layers = 0;             // of random weights: use only the first N; 0: all
-  std::string hash;                    // of what decides its output; "": nobody looked yet
+  std::string hash;                    // of what decides its output; "": not computed yet
   std::filesystem::path shape;  // a folder with its config.json, to plan with where it is not here
   std::vector<dotted_setting> settings;  // of every point of this model, before the sweep
 };
@@ -98,8 +98,8 @@ struct workload_entry {
   std::string trace_format;     // of a trace; empty: tasks
   std::string lengths;          // name of published lengths; empty: a file
   item_selection items;         // which; 0: all
-  std::int64_t count = 0;       // items that it then takes; 0: nobody looked yet
-  std::string hash;             // of the file; "": nobody looked yet
+  std::int64_t count = 0;       // items that it then takes; 0: not counted yet
+  std::string hash;             // of the file; "": not computed yet
   benchmark_request benchmark;  // as a harness runs it; no name: something else
   std::int64_t gen_length = 0;  // tokens to generate, before [run] and the items; 0: theirs
   // items.limit prompts of so many random tokens; 0: something else.
@@ -108,7 +108,7 @@ struct workload_entry {
   // A causal model: the score of an answer that has no scorer, free text, is its likelihood under
   // that model, per token (the geometric mean). Empty: such an answer has no score.
   std::filesystem::path judge;
-  std::string judge_hash;  // of its weights; "": nobody looked yet
+  std::string judge_hash;  // of its weights; "": not computed yet
 };
 
 struct method_entry {

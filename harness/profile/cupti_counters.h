@@ -60,7 +60,7 @@ struct counter_table {
   std::int64_t ranges = 0;
   std::int64_t dropped = 0;   // the device had no room for them
   std::int64_t left_out = 0;  // phases beyond the number asked for
-  std::string problem;        // why the table must not be believed; empty: it may
+  std::string problem;        // why the table is not valid; empty: it is
 };
 
 // Sums ranges by phase; a range whose name is no phase, or a metric that is missing or not finite,

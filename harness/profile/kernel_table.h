@@ -70,7 +70,7 @@ struct kernel_table {
   std::int64_t launches = 0;
   std::int64_t without_time = 0;  // launches with no or an impossible time; in no sum of seconds
   std::uint64_t dropped = 0;
-  // Why the table must not be believed; empty: it may.
+  // Why the table is not valid; empty: it is.
   std::string problem;
 };
 

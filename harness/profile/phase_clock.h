@@ -55,7 +55,7 @@ class phase_clock final : public phase_listener, public step_listener {
   void work(profile_phase phase, const phase_work& done) override;
   void step(const step_numbers& held) override;
 
-  // Of every phase that ran or had work, in the order of the enumeration.
+  // Returns the total of every phase that ran or had work, in the order of the enumeration.
   std::vector<phase_total> totals() const;
   // Time of the outermost ranges.
   double seconds() const { return outermost_; }

@@ -27,8 +27,9 @@ struct task_item {
   std::size_t doc_id = 0;
   std::string task;
   std::string target;  // the reference as the harness's sample files hold it; empty: the answer
-  // Of a benchmark: turns of a chat (empty: `prompt` is the whole text), the BOS token's text before
-  // it, one continuation per choice and the right one, and where generated text is cut.
+  // What a benchmark adds: turns of a chat (empty: `prompt` is the whole text), whether the BOS
+  // token's text comes before it, one continuation per choice and the right one, and where
+  // generated text is cut.
   std::vector<chat_message> messages;
   bool bos = false;
   std::vector<std::string> continuations, stop;

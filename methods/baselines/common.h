@@ -70,7 +70,7 @@ class per_sequence {
       items_.resize(static_cast<std::size_t>(s) + 1);
     return items_[static_cast<std::size_t>(s)];
   }
-  // Of a sequence that was started.
+  // Returns the item of a sequence that was started.
   const T& at(std::int32_t s) const { return items_[static_cast<std::size_t>(s)]; }
 
  private:

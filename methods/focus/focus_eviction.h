@@ -67,7 +67,8 @@ class focus_eviction {
   // Imposed decisions: a masked row that is decided k steps from now (0: in this one) scores 2^-k, so
   // that what is to be decided stays and the deviation rule keeps about the rows of the next step too.
   void rank_by(decision_order order) { order_ = std::move(order); }
-  // Of the last forward, once the host has waited for it and before its decisions are observed.
+  // Returns what the last forward evicted, once the host has waited for it and before its decisions
+  // are observed.
   eviction_view view(std::int32_t s) const;
 
  private:

@@ -38,7 +38,7 @@ struct focus_dllm_sequence {
 struct focus_dllm_state {
   focus_dllm_settings settings;
   per_sequence<focus_dllm_sequence> of;
-  // Of the last step: its candidates in the loop's lists, which the next decision writes anew.
+  // The candidates of the last step, in the loop's lists, which the next decision writes anew.
   candidate_set judged;
   const float* score = nullptr;
 };
@@ -79,8 +79,8 @@ class sparse_context final : public key_policy {
   shared_vector<std::int32_t> focus_row_;    // their rows that guide, end to end
   shared_vector<std::int32_t> focus_begin_, top_begin_, block_begin_, blocks_;
   shared_vector<std::int32_t> mass_begin_, sink_begin_, zero_, length_, seen_from_;
-  // Of blocks that are not scored: their numbers as positions and as scores; of each layer [S] the
-  // coordinate of its draws.
+  // The numbers of blocks that are not scored, as positions and as scores; the coordinate of the
+  // draws of each layer [S].
   shared_vector<std::int32_t> block_;
   shared_vector<float> block_order_;
   std::vector<shared_vector<std::int32_t>> draw_;

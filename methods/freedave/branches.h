@@ -41,8 +41,8 @@ struct branch_state {
   settings set;
   tensor guess, turn;  // op::verify_drafts
   tensor chosen, left, left_in_block;
-  // Of the step planned: branches, rows of each, whether it decides its first position alone, and the
-  // end of the block in work.
+  // What the planned step has: branches, rows of each, whether it decides its first position alone,
+  // and the end of the block in work.
   shared_vector<std::int32_t> branches, width, first_only, block_last;
 
   explicit branch_state(const settings& s) : set(s) {}

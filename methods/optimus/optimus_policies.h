@@ -128,7 +128,7 @@ class optimus_unmask final : public block_unmask {
   optimus_unmask(block_unmask_settings u, std::shared_ptr<optimus_state> state)
       : block_unmask(std::move(u)), state_(std::move(state)) {}
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
-  // Of replayed decisions: those that were taken are those that passed.
+  // Learns from a step; of replayed decisions, those that were taken are those that passed.
   void learn(const batch& b, const step_plan& plan, const candidate_lists& c) override;
 
  private:

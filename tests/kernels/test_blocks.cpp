@@ -26,7 +26,7 @@ tensor_view view_of(flags& f, std::int64_t sequences) {
 TEST(blocks, fill_and_scatter_touch_only_what_they_name) {
   for (const backend* backend : backends) {
     SCOPED_TRACE(backend->name());
-    // A row in front of the two of the view, where a row that is nobody's would write.
+    // A row in front of the two of the view, where a padding row would write.
     flags f(15, 7);
     const tensor_view view = make_view(f.data() + 5, dtype::u8, {2, 5});
     const auto expect = [&](const flags& want) {

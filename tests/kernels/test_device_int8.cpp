@@ -265,7 +265,7 @@ TEST(device_int8, routed_experts_are_the_dense_products_of_their_rows) {
         experts->down.push_back(backend->pack(down, int8));
       }
     }
-    // Expert 0 gets every row and more than a tile; expert 4 none; one row is nobody's.
+    // Expert 0 gets every row and more than a tile; expert 4 none; one is a padding row.
     std::vector<std::int32_t> expert;
     std::vector<float> weight;
     for (std::int32_t r = 0; r < rows; ++r) {

@@ -280,7 +280,8 @@ def _add_footnotes(table, layout, rows):
     devices = ", ".join(_distinct(rows, lambda r: r["device"]))
     tiny = any(row["model"]["parameters"] < 100_000_000 for row in rows)
     table.footnotes.append(f"Measured here: {models} on {devices}" + (
-        "; tiny models, not the paper's, so compare directions, not sizes." if tiny else "."))
+        "; tiny models, not the paper's: expect an effect's direction to carry over, not its size."
+        if tiny else "."))
     if any(SHARED_MACHINE in str(row["environment"]) for row in rows):
         table.footnotes.append(f"Read no speed here: {SHARED_MACHINE}.")
     for judge in _distinct(rows, lambda r: r["workload"].get("judge", "")):

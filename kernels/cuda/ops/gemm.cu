@@ -155,7 +155,7 @@ void device_backend::multiply_int8(const product& p) const {
                          static_cast<float*>(p.y) + first * p.y_stride, p.y_stride, p.accumulate};
     library_product call;
     call.rows = rows;
-    call.columns = columns;  // zero rows of the matrix, or features that nobody asked for
+    call.columns = columns;  // zero rows of the matrix, or features that are not wanted
     call.depth = pitch;
     call.x = x_levels;
     call.w = levels;

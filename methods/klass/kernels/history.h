@@ -9,8 +9,8 @@
 
 namespace unmask::op {
 
-// Of each candidate the arg-max of its logits, what the softmax p says of it, and how far p has
-// moved from q, the distribution that its place holds:
+// Finds for each candidate the arg-max of its logits, its probability under the softmax p, and how
+// far p has moved from q, the distribution that its place holds:
 //   moved[c] = sum_v p_v (ln(p_v + epsilon) - ln(q_v + epsilon)), in nats, in float64;
 //   q = 0 where the place holds nothing of this position, or fresh[s];
 // then the place holds p. Its place is (position - origin[s]) mod P. `still` counts how often in a
