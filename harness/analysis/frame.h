@@ -17,9 +17,8 @@
 #include "harness/analysis/row.h"
 
 namespace unmask {
+
 class toml_reader;
-}
-namespace unmask {
 
 using row_list = std::vector<const result_row*>;  // into a frame that outlives it
 

@@ -26,10 +26,6 @@ sweep_axis axis_of(const std::string& key, const std::vector<std::int64_t>& valu
   return {key, {values.begin(), values.end()}, "--" + key};
 }
 
-}  // namespace
-
-namespace {
-
 option_table bench_options() {
   return option_table{
              output_option(

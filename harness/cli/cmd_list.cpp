@@ -135,10 +135,6 @@ const char* type_of(const parameter_value& v) {
   return names[v.index()];
 }
 
-}  // namespace
-
-namespace {
-
 const std::vector<std::string> listings = {"methods",    "models",      "tasks",
                                            "benchmarks", "experiments", "claims"};
 

@@ -79,10 +79,6 @@ texts spelled(texts arguments) {
   return arguments;
 }
 
-}  // namespace
-
-namespace {
-
 // The options in a help text of Python's argparse: "  -o FILE, --output FILE  meaning", the meaning
 // perhaps on the lines below.
 option_table options_in(const std::string& help) {

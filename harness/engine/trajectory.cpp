@@ -173,10 +173,6 @@ double share_for_mean(double mean, double ratio, std::int32_t block) {
   return (gradual + 1 - block / mean) / (gradual - 1);
 }
 
-}  // namespace
-
-namespace {
-
 // Recorded decisions are of the first kind alone: which masks a step takes. Where a position has several
 // rows, one of which proposes what another one verifies, the rule alone knows which of them decides.
 void refuse_revising(const recipe& method) {

@@ -540,10 +540,6 @@ std::set<std::string> to_skip(const std::vector<experiment_point>& points,
   return done;
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<experiment_point> whole_plan(const experiment_spec& spec, executor& with) {
   std::vector<experiment_point> points = make_plan(spec, with.methods());
   for (experiment_point& p : points) with.identify(p);
