@@ -182,7 +182,7 @@ class Answers(unittest.TestCase):
                 time.sleep(60)
             return {"status": "scored", "value": 1.0}
         items = ["right", "dies", "right", "recurses", "eats", "loops", "leaves", "sleeps", "right"]
-        results = workers.judge_all(items, judge, 2, workers.Limits(cpu_seconds=0.5, wall_seconds=5))
+        results = workers.judge_all(items, judge, 2, workers.Limits(cpu_seconds=0.5, wall_seconds=15))
         notes = dict(zip(items, (r.get("note", "") for r in results)))
         self.assertEqual([r["status"] for r in results if r["status"] == "scored"], ["scored"] * 3)
         self.assertIn("ended by SIGSEGV", notes["dies"])
@@ -190,7 +190,7 @@ class Answers(unittest.TestCase):
         self.assertIn("out of memory", notes["eats"])
         self.assertIn("0.5 s of processor time", notes["loops"])
         self.assertIn("ended by itself", notes["leaves"])
-        self.assertIn("more than 5 s", notes["sleeps"])
+        self.assertIn("more than 15 s", notes["sleeps"])
 
 
 if __name__ == "__main__":
