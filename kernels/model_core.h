@@ -4,14 +4,41 @@
 // The operations between the products of a transformer layer, and the products themselves.
 #pragma once
 
+#include <compare>
+#include <vector>
+
 #include "kernels/operation.h"
 
 namespace unmask {
 
+// How the frequencies of a model were stretched for a longer context than it was pretrained on.
+enum class rope_scaling_kind : std::uint8_t { none, linear, llama3, yarn };
+
+struct rope_scaling {
+  rope_scaling_kind kind = rope_scaling_kind::none;
+  double factor = 1;     // >= 1: what slow frequencies are divided by
+  double low = 1;        // turns within the pretrained length: below, a frequency is slow
+  double high = 1;       // above, it stays as it is (YaRN: beta_slow and beta_fast)
+  double positions = 1;  // the pretrained length
+  bool whole = true;     // YaRN: the ramp begins and ends at whole pairs
+  auto operator<=>(const rope_scaling&) const = default;
+};
+
 struct rope_params {
   std::int32_t rotary_dim = 0;  // leading dimensions of each head that rotate; the rest pass
-  float theta = 10000.0F;  // pairs are (i, i + rotary_dim / 2), angle p * theta^(-2i/rotary_dim)
+  float theta = 10000.0F;       // pairs are (i, i + rotary_dim / 2), angle p * frequency i
+  rope_scaling scaling = {};
+  float magnitude = 1;  // of every cosine and sine (YaRN's attention factor)
+  auto operator<=>(const rope_params&) const = default;
 };
+
+// [rotary_dim / 2]: frequency i is theta^(-2i / rotary_dim), scaled, in float64, then rounded.
+// linear (position interpolation, arXiv 2306.15595): divided by the factor.
+// llama3 (Llama 3.1): a frequency that turns t times within the pretrained length keeps its value for
+// t > high, is divided for t < low, and between is w f + (1 - w) f / factor, w = (t - low) / (high - low).
+// yarn (arXiv 2309.00071, equations 20 to 23): the same with w falling linearly in i, from 1 at the pair
+// that turns `high` times to 0 at the one that turns `low` times.
+std::vector<float> rope_frequencies(const rope_params& rope);
 
 namespace op {
 

@@ -12,6 +12,7 @@
 #include "harness/cli/model_spec.h"
 #include "harness/cli/options.h"
 #include "harness/experiment/device.h"
+#include "harness/experiment/published_decoding.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
@@ -35,6 +36,8 @@ bool check_model(const std::filesystem::path& given) {
     print("  ok    {}  {:.2f} M parameters, tokenizer of {} entries\n", directory.string(),
           static_cast<double>(config.parameters()) * 1e-6, tokens.vocabulary_size());
     print("        chat template: {}\n", chat_template::load(directory, config).summary());
+    print("        {}{}: {}\n", decoding_of(config).model,
+          config.release.empty() ? "" : " (" + config.told_by + ")", describe(decoding_of(config)));
     if (!config.caution.empty()) print("  NOTE  {}\n", config.caution);
     return true;
   } catch (const error& failure) {

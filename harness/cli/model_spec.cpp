@@ -10,12 +10,12 @@
 #include "harness/base/text.h"
 #include "harness/decode/registry.h"
 #include "harness/experiment/locate.h"
+#include "harness/experiment/published_decoding.h"
 
 namespace unmask {
 
 std::string usual_method(const model_config& config) {
-  if (config.attention == mask_kind::full) return "vanilla";
-  return config.attention == mask_kind::causal ? "autoregressive" : "block_diffusion";
+  return decoding_of(config).method;
 }
 
 option_table model_options(int repetitions) {

@@ -13,7 +13,7 @@
 
 namespace unmask {
 
-// The method a model was made for.
+// The method a model was made for (published_decoding.h).
 std::string usual_method(const model_config& config);
 
 // --method, --preset, --weights, --layers, --seed, --repetitions, --warmup; --set and --device.

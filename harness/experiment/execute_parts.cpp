@@ -14,6 +14,7 @@
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/official_scores.h"
+#include "harness/experiment/published_decoding.h"
 #include "harness/experiment/settings.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
@@ -226,6 +227,10 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
   m->directory = entry.path;
   m->config = read_model_config(entry.path);
   if (!m->config.caution.empty()) tell("note: {}\n", m->config.caution);
+  if (!m->config.release.empty()) {
+    tell("note: {} is {} ({}), whose own decoding is {}\n", m->config.name, m->config.release,
+         m->config.told_by, describe(decoding_of(m->config)));
+  }
   m->device = run.device;
   m->kv_dtype = stored_kv_dtype(run);
   const bool random = entry.weights != "checkpoint";

@@ -23,6 +23,7 @@
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/imposed_commits.h"
 #include "harness/experiment/probe.h"
+#include "harness/experiment/published_decoding.h"
 #include "harness/experiment/serve_metrics.h"
 #include "harness/experiment/serve_settings.h"
 #include "harness/profile/phases.h"
@@ -133,6 +134,14 @@ class engine_point final : public loadable_point {
       rows = std::max(rows, latency_rows(grid(), made.pace->shape().block));
     }
     return rows;
+  }
+
+  model_record model() const override {
+    model_record record = loadable_point::model();
+    const std::string departure = departure_of(model_->config, method_.name);
+    if (!record.caution.empty() && !departure.empty()) record.caution += "; ";
+    record.caution += departure;
+    return record;
   }
 
   std::vector<active_knob> knobs() const override {

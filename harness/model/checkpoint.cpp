@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <map>
 
 #include "harness/base/digest.h"
@@ -46,26 +47,19 @@ bool holds(const std::filesystem::path& file, const std::string& word) {
   return read_file(file, text_limit).find(word) != std::string::npos;
 }
 
-// "LLaDA2.1" anywhere in a path: of the directory as given, or of where its links lead.
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// "llada2.1" anywhere in a path: of the directory as given, or of where its links lead.
 bool named(const std::filesystem::path& directory, const std::string& name) {
   std::error_code failure;
   const std::filesystem::path real = std::filesystem::weakly_canonical(directory, failure);
-  for (std::string text : {directory.string(), real.string()}) {
-    std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-    if (text.find(name) != std::string::npos) return true;
+  for (const std::string& text : {directory.string(), real.string()}) {
+    if (lower_case(text).find(name) != std::string::npos) return true;
   }
   return false;
-}
-
-std::string marker_of(const std::filesystem::path& directory) {
-  for (const char* version : {"llada2.1", "llada2.2"}) {
-    if (named(directory, version)) return std::string("its directory's name holds ") + version;
-  }
-  const std::string key = "editing_threshold";
-  for (const char* file : {"generation_config.json", "README.md", "modeling_llada2_moe.py"}) {
-    if (holds(directory / file, key)) return std::string(file) + " speaks of " + key;
-  }
-  return {};
 }
 
 constexpr std::size_t checkpoint_limit = 256 << 20;
@@ -104,12 +98,8 @@ std::int64_t added_id(const std::filesystem::path& directory, const json_value& 
 }
 
 std::string mask_contradiction(const model_config& model, const std::filesystem::path& directory) {
-  const json_value config = object_in(directory / "tokenizer_config.json");
-  const json_value* named = config.find("mask_token");
-  if (named != nullptr && named->members() != nullptr) named = named->find("content");
-  if (model.mask_id < 0 || named == nullptr || named->text() == nullptr) return {};
-  const std::int64_t id = added_id(directory, config, *named->text());
-  if (id < 0 || id == model.mask_id) return {};
+  const std::int32_t id = mask_of_tokenizer(directory);
+  if (model.mask_id < 0 || id < 0 || id == model.mask_id) return {};
   return "mask_token_id of config.json is " + std::to_string(model.mask_id) +
          ", but mask_token of tokenizer_config.json has the id " + std::to_string(id) +
          ": the canvas is filled with the first, and answers are nonsense where it is wrong";
@@ -207,15 +197,41 @@ std::string contradictions_of(const model_config& model, const std::filesystem::
   return all;
 }
 
-std::string caution_of(const model_config& model, const std::filesystem::path& directory) {
+std::int32_t mask_of_tokenizer(const std::filesystem::path& directory) {
+  const json_value config = object_in(directory / "tokenizer_config.json");
+  const json_value* named = config.find("mask_token");
+  if (named != nullptr && named->members() != nullptr) named = named->find("content");
+  if (named == nullptr || named->text() == nullptr) return -1;
+  const std::int64_t id = added_id(directory, config, *named->text());
+  return id > std::numeric_limits<std::int32_t>::max() ? -1 : static_cast<std::int32_t>(id);
+}
+
+std::pair<std::string, std::string> release_of(const model_config& model,
+                                               const std::filesystem::path& directory) {
   if (model.family != model_family::llada2_moe || model.attention != mask_kind::block_causal) {
     return {};
   }
-  const std::string marker = marker_of(directory);
-  if (marker.empty()) return {};
-  return model.name + " is published with token editing (LLaDA2.1, LLaDA2.2; " + marker +
-         "), which no method here does: it is decoded as LLaDA2.0, and neither its quality nor its "
-         "speed is the published one";
+  for (const char* version : {"LLaDA2.1", "LLaDA2.2"}) {
+    if (named(directory, lower_case(version))) {
+      return {version, std::string("its directory's name holds ") + version};
+    }
+  }
+  const std::string key = "editing_threshold";
+  for (const char* file : {"generation_config.json", "README.md", "modeling_llada2_moe.py"}) {
+    if (!holds(directory / file, key)) continue;
+    // A card of LLaDA2.2 names LLaDA2.1 too; the other way round it cannot be.
+    const bool later = holds(directory / "README.md", "LLaDA2.2");
+    return {later ? "LLaDA2.2" : "LLaDA2.1", std::string(file) + " speaks of " + key};
+  }
+  return {};
+}
+
+std::string caution_of(const model_config& model, const std::filesystem::path& directory) {
+  const bool two_way = model.family == model_family::qwen3 && model.attention == mask_kind::full;
+  if (!two_way || !named(directory, "bd3lm")) return {};
+  return "its directory's name says bd3lm (block diffusion), but config.json does not: it attends "
+         "in "
+         "both directions unless `attention` is \"block_causal\" there, with its `block_size`";
 }
 
 }  // namespace unmask

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/base/files.h"
@@ -52,13 +53,21 @@ class checkpoint {
 std::string hash_of_checkpoint(const std::filesystem::path& directory,
                                std::vector<std::shared_ptr<const mapped_file>>* opened = nullptr);
 
-// What this program does not do of how a checkpoint's authors decode it.
-// LLaDA2.1 and LLaDA2.2 share architecture name and config.json with LLaDA2.0, key for key, but
-// are decoded with token editing: decided tokens are looked at again and replaced. What tells them
-// is the name of the directory (or of the repository in a Hugging Face cache), `editing_threshold`
-// in generation_config.json, in README.md or in the modelling code beside the weights. A copy that
-// was renamed and stripped of those files cannot be told from LLaDA2.0.
-// One sentence that says what is not done and what gave it away; empty: nothing is known.
+// The id of the mask token that tokenizer_config.json names, looked up among the added tokens; -1:
+// none, or it is not there.
+std::int32_t mask_of_tokenizer(const std::filesystem::path& directory);
+
+// {"LLaDA2.1" or "LLaDA2.2", what told it}. They share architecture name and config.json with
+// LLaDA2.0, key for key, but are decoded with token editing: decided tokens are looked at again and
+// replaced. What tells them is the name of the directory (or of the repository in a Hugging Face
+// cache), or `editing_threshold` in generation_config.json, in README.md or in the modelling code
+// beside the weights. A copy that was renamed and stripped of those files cannot be told from LLaDA2.0:
+// two empty texts, as for every other model.
+std::pair<std::string, std::string> release_of(const model_config& model,
+                                               const std::filesystem::path& directory);
+
+// One sentence where a checkpoint's name says other than its config.json: an A2D model for block
+// diffusion that does not say so. Empty: nothing is known.
 std::string caution_of(const model_config& model, const std::filesystem::path& directory);
 
 // Where the files of a checkpoint contradict each other, and which of them counts: a mask token of

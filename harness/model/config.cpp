@@ -3,7 +3,9 @@
 #include "harness/model/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -46,6 +48,7 @@ constexpr architecture architectures[] = {
     {"SDARMoeForCausalLM", "sdar_moe", model_family::sdar, false, true, 151669, 151643},
     {"Qwen3ForCausalLM", "qwen3", model_family::qwen3, true, false, -1, -1},
     {"Qwen3MoeForCausalLM", "qwen3_moe", model_family::qwen3, true, true, -1, -1},
+    {"A2DQwen3LMHeadModel", "a2d-qwen3", model_family::qwen3, false, false, -1, -1},
     {"LlamaForCausalLM", "llama", model_family::llama, true, false, -1, -1},
     {"Fast_dLLM_QwenForCausalLM", "Fast_dLLM_Qwen", model_family::qwen2, false, false, 151665,
      151645},
@@ -140,17 +143,86 @@ void read_sizes(const json_reader& config, const key_names& keys, model_config& 
   m.tied_embeddings = config.flag_or(keys.tied, false);
 }
 
-// rope_theta and friends, at the top level or inside transformers 5's `rope_parameters`.
-void read_rope(const json_reader& config, model_config& m) {
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!config.given(key)) continue;
-    const json_reader scaling = config.child(key);
-    const char* type_key = scaling.given("rope_type") ? "rope_type" : "type";
-    const std::string type = scaling.text_or(type_key, "default");
-    if (type != "default") {
-      scaling.fail(type_key, "is \"" + type + "\"; only \"default\" (no scaling) is supported");
+// What a kind of scaling is called and which keys it reads; every other key is refused, because it may
+// change the arithmetic.
+struct scaling_name {
+  const char* name;
+  rope_scaling_kind kind;
+  std::vector<std::string_view> keys;
+};
+
+const std::vector<scaling_name>& scaling_names() {
+  static const std::vector<scaling_name> names = {
+      {"linear", rope_scaling_kind::linear, {"factor"}},
+      {"llama3",
+       rope_scaling_kind::llama3,
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}},
+      {"yarn",
+       rope_scaling_kind::yarn,
+       {"factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
+        "truncate", "original_max_position_embeddings"}}};
+  return names;
+}
+
+// 0.1 m ln(factor) + 1 (arXiv 2309.00071, equation 22, with DeepSeek's m).
+double yarn_magnitude(double factor, double m) {
+  return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1;
+}
+
+void read_yarn(const json_reader& scaling, model_config& m) {
+  rope_scaling& s = m.rope.scaling;
+  if (m.rope.theta <= 1) scaling.fail("rope_type", "is \"yarn\", which needs `rope_theta` above 1");
+  s.high = scaling.number_or("beta_fast", 1e-6, 1e6, 32);
+  s.low = scaling.number_or("beta_slow", 1e-6, 1e6, 1);
+  s.whole = scaling.flag_or("truncate", true);
+  const double mscale = scaling.number_or("mscale", 0.0, 1e6, 0),
+               all = scaling.number_or("mscale_all_dim", 0.0, 1e6, 0);
+  const double usual = mscale > 0 && all > 0
+                           ? yarn_magnitude(s.factor, mscale) / yarn_magnitude(s.factor, all)
+                           : yarn_magnitude(s.factor, 1);
+  m.rope.magnitude = static_cast<float>(scaling.number_or("attention_factor", 1e-6, 1e6, usual));
+}
+
+// `rope_scaling`, or the same keys in transformers 5's `rope_parameters`, as ROPE_INIT_FUNCTIONS of
+// transformers 5 reads them. The pretrained length is max_position_embeddings unless given.
+void read_scaling(const json_reader& config, const char* name, model_config& m) {
+  const json_reader scaling = config.child(name);
+  const char* type_key = scaling.given("rope_type") ? "rope_type" : "type";
+  const std::string type = scaling.text_or(type_key, "default");
+  if (type == "default") return;
+  const auto known = std::ranges::find(scaling_names(), type, &scaling_name::name);
+  if (known == scaling_names().end()) {
+    scaling.fail(type_key, "is \"" + type.substr(0, 200) +
+                               "\"; only \"default\" (no scaling), \"linear\", \"llama3\" and " +
+                               "\"yarn\" are supported");
+  }
+  for (const auto& [key, value] : *config.at(name).members()) {
+    constexpr std::string_view always[] = {"rope_type", "type", "rope_theta",
+                                           "partial_rotary_factor"};
+    if (std::ranges::find(always, key) == std::end(always) &&
+        std::ranges::find(known->keys, key) == known->keys.end() && !value.is_null()) {
+      scaling.fail(key, "is not known for the scaling \"" + type + "\"");
     }
   }
+  rope_scaling& s = m.rope.scaling;
+  s.kind = known->kind;
+  const json_reader& where = config.given("original_max_position_embeddings") ? config : scaling;
+  s.positions = static_cast<double>(
+      where.integer_or("original_max_position_embeddings", 1, max_length, m.max_positions));
+  const bool by_length = s.kind == rope_scaling_kind::yarn && !scaling.given("factor");
+  s.factor =
+      by_length ? std::max(1.0, m.max_positions / s.positions) : scaling.number("factor", 1.0, 1e6);
+  if (s.kind == rope_scaling_kind::linear) return;
+  if (s.kind == rope_scaling_kind::yarn) return read_yarn(scaling, m);
+  s.low = scaling.number("low_freq_factor", 1e-6, 1e6);
+  s.high = scaling.number("high_freq_factor", 1e-6, 1e6);
+  if (s.high <= s.low) {
+    scaling.fail("high_freq_factor", "must be larger than `low_freq_factor`");
+  }
+}
+
+// rope_theta and friends, at the top level or inside transformers 5's `rope_parameters`.
+void read_rope(const json_reader& config, model_config& m) {
   const json_reader source = !config.given("rope_theta") && config.given("rope_parameters")
                                  ? config.child("rope_parameters")
                                  : config;
@@ -179,6 +251,9 @@ void read_rope(const json_reader& config, model_config& m) {
                           " dimensions of each head rotate; it must be an even number from 2");
   }
   m.rope.rotary_dim = rotary;
+  for (const char* scaling : {"rope_scaling", "rope_parameters"}) {
+    if (config.given(scaling)) read_scaling(config, scaling, m);
+  }
 }
 
 void refuse_windows(const json_reader& config) {
@@ -308,7 +383,7 @@ void append_ids(const json_reader& config, const char* key, std::int32_t vocabul
 }
 
 void read_ids(const json_reader& config, const json_reader& generation, const architecture& kind,
-              model_config& m) {
+              std::int32_t tokenizer_mask, model_config& m) {
   std::vector<std::int32_t> own;
   append_ids(config, "eos_token_id", m.vocabulary, own);
   append_ids(generation, "eos_token_id", m.vocabulary, m.stop_ids);
@@ -335,8 +410,12 @@ void read_ids(const json_reader& config, const json_reader& generation, const ar
     m.mask_id = static_cast<std::int32_t>(config.integer(key, 0, m.vocabulary - 1));
   } else if (generation.given(key)) {
     m.mask_id = static_cast<std::int32_t>(generation.integer(key, 0, m.vocabulary - 1));
+  } else if (kind.default_mask < 0 && tokenizer_mask >= 0 && tokenizer_mask < m.vocabulary) {
+    m.mask_id = tokenizer_mask;
   } else if (kind.default_mask < 0) {
-    config.fail(key, "is missing, and a model that decodes masks needs it");
+    config.fail(key,
+                "is missing, tokenizer_config.json names no mask_token inside the vocabulary "
+                "either, and a model that decodes masks needs it");
   } else if (kind.default_mask < m.vocabulary) {
     m.mask_id = kind.default_mask;
   } else {
@@ -347,6 +426,21 @@ void read_ids(const json_reader& config, const json_reader& generation, const ar
   if (std::find(m.stop_ids.begin(), m.stop_ids.end(), m.mask_id) != m.stop_ids.end()) {
     config.fail(key, "is " + std::to_string(m.mask_id) + ", which `eos_token_id` names too");
   }
+}
+
+// A2D models (dLLM, "autoregressive to diffusion") have the tensors of the causal model they were trained
+// on from, and attend in both directions; row p predicts token p. Block diffusion is published under the
+// same name, so `attention` and `block_size` must say so where it is meant.
+void read_two_way_attention(const json_reader& config, model_config& m) {
+  const std::string attention = config.text_or("attention", "full");
+  if (attention != "full" && attention != "block_causal") {
+    config.fail("attention",
+                "is \"" + attention + "\"; only \"full\" and \"block_causal\" are supported");
+  }
+  m.shifted_logits = config.flag_or("shifted_logits", false);
+  if (attention == "full") return;
+  m.attention = mask_kind::block_causal;
+  m.block = static_cast<std::int32_t>(config.integer("block_size", 1, m.max_positions));
 }
 
 // Autoregressive families name a causal model. One of them that was trained on into a block
@@ -377,6 +471,8 @@ void read_attention(const json_reader& config, const architecture& kind, model_c
   m.shifted_logits = m.family == model_family::dream || m.family == model_family::qwen2;
   if (kind.autoregressive) {
     read_adapted_attention(config, m);
+  } else if (m.family == model_family::qwen3) {
+    read_two_way_attention(config, m);
   } else if (m.family == model_family::sdar || m.family == model_family::llada2_moe) {
     m.attention = mask_kind::block_causal;
     const std::int64_t usual = m.family == model_family::sdar ? 4 : 32;
@@ -396,7 +492,7 @@ const char* name_of(model_family family) {
 }
 
 model_config parse_model_config(std::string_view config_text, std::string_view generation_text,
-                                const std::string& directory) {
+                                const std::string& directory, std::int32_t tokenizer_mask) {
   const std::string prefix = directory.empty() ? "" : directory + "/";
   const json_value root = parse_python_json(config_text, prefix + "config.json");
   const json_value generation_root =
@@ -429,7 +525,7 @@ model_config parse_model_config(std::string_view config_text, std::string_view g
   if (m.family == model_family::llada2_moe) read_ling(config, m);
   read_rope(config, m);
   read_attention(config, kind, m);
-  read_ids(config, generation, kind, m);
+  read_ids(config, generation, kind, tokenizer_mask, m);
   return m;
 }
 
@@ -453,9 +549,11 @@ model_config read_model_config(const std::filesystem::path& directory) {
     }
   }
   const std::filesystem::path generation = directory / "generation_config.json";
-  model_config m = parse_model_config(
-      read_file(directory / "config.json", config_limit),
-      is_there(generation) ? read_file(generation, config_limit) : "", directory.string());
+  model_config m =
+      parse_model_config(read_file(directory / "config.json", config_limit),
+                         is_there(generation) ? read_file(generation, config_limit) : "",
+                         directory.string(), mask_of_tokenizer(directory));
+  std::tie(m.release, m.told_by) = release_of(m, directory);
   for (const std::string& sentence : {caution_of(m, directory), contradictions_of(m, directory)}) {
     if (!sentence.empty()) m.caution += (m.caution.empty() ? "" : "; ") + sentence;
   }

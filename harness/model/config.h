@@ -41,8 +41,11 @@ struct moe_config {
 struct model_config {
   model_family family = model_family::llada;
   std::string name;  // directory name of the checkpoint
-  // What is not done here of how it is published (caution_of); empty: nothing is known.
+  // What is doubtful about the checkpoint whatever decodes it (caution_of, contradictions_of); empty:
+  // nothing is known.
   std::string caution;
+  // "LLaDA2.1" or "LLaDA2.2" where something beside config.json says so, and what did (release_of).
+  std::string release, told_by;
 
   std::int32_t layers = 0;
   std::int32_t hidden = 0;  // D
@@ -76,8 +79,9 @@ struct model_config {
 model_config read_model_config(const std::filesystem::path& directory);
 
 // read_model_config on texts in memory; generation may be empty (no such file). directory stands
-// before the file names in messages and its last component becomes model_config::name.
+// before the file names in messages and its last component becomes model_config::name. tokenizer_mask:
+// the id of the tokenizer's mask token, for families whose config.json does not give it; -1: none.
 model_config parse_model_config(std::string_view config, std::string_view generation,
-                                const std::string& directory);
+                                const std::string& directory, std::int32_t tokenizer_mask = -1);
 
 }  // namespace unmask

@@ -96,9 +96,9 @@ void rms_norm(const op::rms_norm& args) {
 // The rounding of frequency and angle is the reference's.
 std::shared_ptr<const rope_table> rope_table_for(const rope_params& rope, std::int64_t position) {
   static std::mutex lock;
-  static std::map<std::pair<std::int32_t, float>, std::shared_ptr<const rope_table>> tables;
+  static std::map<rope_params, std::shared_ptr<const rope_table>> tables;
   const std::lock_guard guard(lock);
-  auto& kept = tables[{rope.rotary_dim, rope.theta}];
+  auto& kept = tables[rope];
   if (kept != nullptr && position < kept->positions) return kept;
   auto table = std::make_shared<rope_table>();
   table->positions = 1024;
@@ -107,15 +107,15 @@ std::shared_ptr<const rope_table> rope_table_for(const rope_params& rope, std::i
   const auto size = static_cast<std::size_t>(table->positions * table->half);
   table->cosine.reset(new float[size]);
   table->sine.reset(new float[size]);
+  const std::vector<float> frequencies = rope_frequencies(rope);
   for (std::int64_t i = 0; i < table->half; ++i) {
-    const auto frequency = static_cast<float>(
-        std::pow(double{rope.theta}, -2.0 * static_cast<double>(i) / rope.rotary_dim));
+    const float frequency = frequencies[static_cast<std::size_t>(i)];
     for (std::int64_t p = 0; p < table->positions; ++p) {
       const double angle = double{static_cast<float>(p) * frequency};
       table->cosine[static_cast<std::size_t>(p * table->half + i)] =
-          static_cast<float>(std::cos(angle));
+          rope.magnitude * static_cast<float>(std::cos(angle));
       table->sine[static_cast<std::size_t>(p * table->half + i)] =
-          static_cast<float>(std::sin(angle));
+          rope.magnitude * static_cast<float>(std::sin(angle));
     }
   }
   kept = table;

@@ -23,13 +23,13 @@ class backend : public unmask::backend {
 // Elements of row work below which waking the other threads costs more than it saves.
 inline constexpr team_limit parallel_elements{std::int64_t{1} << 17};
 
-// Cosines and sines of rotary angles, kept for every position below `positions`.
+// Cosines and sines of rotary angles, times the magnitude, kept for every position below `positions`.
 struct rope_table {
   std::int64_t positions = 0;
   std::int64_t half = 0;
   std::unique_ptr<float[]> cosine, sine;  // [positions, half]
 };
-// The table of (theta, rotary_dim), grown to hold `position`. Safe from several threads.
+// The table of these parameters, grown to hold `position`. Safe from several threads.
 std::shared_ptr<const rope_table> rope_table_for(const rope_params& rope, std::int64_t position);
 
 // Runs body(row, place) over the rows, place being that of the row's slot on one side of the cache.

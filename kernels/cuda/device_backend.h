@@ -168,11 +168,10 @@ class device_backend : public backend {
   void check_faults() const;
 
   struct rope_table {
-    std::int32_t rotary_dim;
-    float theta;
+    rope_params rope;
     std::shared_ptr<void> memory;  // [rotary_dim / 2] float
   };
-  const float* rope_frequencies(const rope_params& rope) const;
+  const float* frequencies_of(const rope_params& rope) const;
 
   // The experts' matrices as the kernels want them: an array of pointers in device memory, made
   // once per layer and kept while its matrices live.

@@ -67,12 +67,16 @@ UNMASK_KERNEL void gather_tokens_kernel(gather_tokens_params p) {
   const int r = static_cast<int>(block_index() * block_size() + thread_index());
   if (r >= p.rows.rows) return;
   const int s = p.rows.sequence[r];
-  const std::int32_t own = s >= 0 && p.own != nullptr ? p.own[r] : -1;
-  if (own >= 0) {
-    p.token[r] = own;
-  } else {
-    p.token[r] = s < 0 ? 0 : p.canvas[s * p.stride + p.rows.position[r]];
-  }
+  p.token[r] = s < 0 ? 0 : p.canvas[s * p.stride + p.rows.position[r]];
+}
+
+// The same where rows may have a token of their own.
+UNMASK_KERNEL void gather_own_tokens_kernel(gather_tokens_params p) {
+  const int r = static_cast<int>(block_index() * block_size() + thread_index());
+  if (r >= p.rows.rows) return;
+  const int s = p.rows.sequence[r];
+  const std::int32_t own = s < 0 ? 0 : p.own[r];
+  p.token[r] = own >= 0 ? own : p.canvas[s * p.stride + p.rows.position[r]];
 }
 
 struct list_ranges_params {

@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device/portable.h"
+#include "kernels/cuda/queue.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -29,6 +30,11 @@ constexpr int group_words = 32;
 constexpr int group_bins = 256;
 constexpr std::size_t group_bytes =
     group_words * sizeof(std::uint64_t) + group_bins * sizeof(std::int32_t);
+
+// One block_group for each of n.
+inline grid_shape block_each(std::int64_t n) {
+  return {blocks_for(n, 1), group_threads, group_bytes};
+}
 
 struct warp_group {
   UNMASK_DEVICE int rank() const { return static_cast<int>(thread_index() % warp_size); }
@@ -155,6 +161,26 @@ UNMASK_DEVICE std::uint64_t order_value(std::uint32_t key, int index) {
 }
 UNMASK_DEVICE int index_of(std::uint64_t value) {
   return static_cast<int>(0xFFFFFFFFU - static_cast<std::uint32_t>(value));
+}
+
+// The largest logit of a row of n, the lowest index among equals; known to every thread.
+template <class G>
+UNMASK_DEVICE int best_of_row(const G& group, const float* logit, int n) {
+  std::uint64_t mine = 0;
+  for (int v = group.rank(); v < n; v += group.size()) {
+    const std::uint64_t value = order_value(order_key(logit[v]), v);
+    if (value > mine) mine = value;
+  }
+  return index_of(group_max(group, mine));
+}
+// Sum of exp(logit - top) over a row of n, in float64; known to every thread.
+template <class G>
+UNMASK_DEVICE double sum_of_exponentials(const G& group, const float* logit, int n, double top) {
+  double part = 0;
+  for (int v = group.rank(); v < n; v += group.size()) {
+    part += exp(static_cast<double>(logit[v]) - top);
+  }
+  return group_sum(group, part);
 }
 
 // The keys of at most 64 elements in the registers of a warp; every loop of the groups asks lane l

@@ -94,15 +94,19 @@ struct head_norm_rope_params {
   const std::int32_t* position;  // [R]
   std::int64_t x_stride;
   int heads, dim, half, apart;  // lanes_apart
-  float eps;
+  float eps, magnitude;
 };
 
-// cos and sin of position * frequency_i, rounded to float32 before, for the block's row.
-UNMASK_DEVICE void fill_angles(std::int32_t position, const float* frequency, int half,
-                               const shared_array<float>& cosine, const shared_array<float>& sine) {
+// cos and sin of position * frequency_i, rounded to float32 before, times the magnitude, for the
+// block's row.
+UNMASK_DEVICE void fill_angles(std::int32_t position, const float* frequency, float magnitude,
+                               int half, const shared_array<float>& cosine,
+                               const shared_array<float>& sine) {
   for (int i = static_cast<int>(thread_index()); i < half; i += row_threads) {
-    const float angle = static_cast<float>(position) * frequency[i];
-    sine_and_cosine(angle, &sine[i], &cosine[i]);
+    float c = 0, s = 0;
+    sine_and_cosine(static_cast<float>(position) * frequency[i], &s, &c);
+    cosine[i] = magnitude * c;
+    sine[i] = magnitude * s;
   }
 }
 
@@ -182,7 +186,7 @@ template <dtype type>
 UNMASK_KERNEL void head_norm_rope_kernel(head_norm_rope_params p) {
   shared_allocator shared;
   const shared_array<float> cosine = shared.take<float>(p.half), sine = shared.take<float>(p.half);
-  fill_angles(p.position[block_index()], p.frequency, p.half, cosine, sine);
+  fill_angles(p.position[block_index()], p.frequency, p.magnitude, p.half, cosine, sine);
   sync_block();
   for (int h = warp_index(); h < p.heads; h += row_threads / warp_size) {
     const std::int64_t at = block_index() * p.x_stride + static_cast<std::int64_t>(h) * p.dim;
@@ -274,7 +278,7 @@ struct rotate_and_store_params {
   int heads, kv_heads, dim, half, apart;
   const float* norm_weight[2];  // of q and k: [dim] or null
   const float* frequency;       // [half]
-  float eps;
+  float eps, magnitude;
   const std::int32_t* sequence;  // [R]
   const std::int32_t* position;  // [R]
   const std::int32_t* slot;      // [R]
@@ -289,7 +293,7 @@ UNMASK_KERNEL void rotate_and_store_kernel(rotate_and_store_params p) {
   shared_allocator shared;
   const shared_array<float> cosine = shared.take<float>(p.half), sine = shared.take<float>(p.half);
   const std::int64_t r = block_index();
-  fill_angles(p.position[r], p.frequency, p.half, cosine, sine);
+  fill_angles(p.position[r], p.frequency, p.magnitude, p.half, cosine, sine);
   sync_block();
   const int lane = lane_index(), sequence = p.sequence[r], slot = p.slot[r];
   const int warps = row_threads / warp_size;

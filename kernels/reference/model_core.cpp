@@ -122,12 +122,15 @@ void linear(const op::linear& args) {
 }
 
 // RMSNorm over each head, then for i < rotary_dim / 2, j = i + rotary_dim / 2:
-//   (x_i, x_j) <- (x_i cos a - x_j sin a, x_j cos a + x_i sin a),  a = p theta^(-2i / rotary_dim).
+//   (x_i, x_j) <- m (x_i cos a - x_j sin a, x_j cos a + x_i sin a),  a = p * frequency i,
+// m the magnitude.
 // The frequency and the angle are rounded to float32, as every official implementation does; at
 // position 30000 that moves the angle by up to 1e-3, and the models were trained with it.
 void head_norm_rope(const op::head_norm_rope& args) {
   const std::int64_t heads = args.x.shape[1], dim = args.x.shape[2],
                      half = args.rope.rotary_dim / 2;
+  const std::vector<float> frequency = rope_frequencies(args.rope);
+  const double magnitude = args.rope.magnitude;
   for (std::int64_t r = 0; r < args.x.rows(); ++r) {
     for (std::int64_t h = 0; h < heads; ++h) {
       float* head = args.x.row<float>(r) + h * dim;
@@ -139,10 +142,9 @@ void head_norm_rope(const op::head_norm_rope& args) {
         for (std::int64_t d = 0; d < dim; ++d) value[d] *= factor * args.norm_weight.as<float>()[d];
       }
       for (std::int64_t i = 0; i < half; ++i) {
-        const auto frequency = static_cast<float>(std::pow(
-            double{args.rope.theta}, -2.0 * static_cast<double>(i) / args.rope.rotary_dim));
-        const double angle = double{static_cast<float>(args.position[r]) * frequency};
-        const double a = value[i], b = value[i + half];
+        const double angle =
+            double{static_cast<float>(args.position[r]) * frequency[static_cast<std::size_t>(i)]};
+        const double a = magnitude * value[i], b = magnitude * value[i + half];
         value[i] = a * std::cos(angle) - b * std::sin(angle);
         value[i + half] = b * std::cos(angle) + a * std::sin(angle);
       }

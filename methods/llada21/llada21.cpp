@@ -78,6 +78,9 @@ method_info info() {
        integer_spec("max_post_steps", 16, 0, 1024, "forwards of a clean block at most", code),
        integer_spec("num_to_transfer", 1, 1, 256, "masks that a forward decides at least", code)});
   m.knobs = {{"editing_threshold", "replaced"}};
+  // The two modes of the model cards (inclusionAI/LLaDA2.1-mini, "Best Practices").
+  m.presets["quality"] = {{"threshold", 0.7}, {"editing_threshold", 0.5}};
+  m.presets["speed"] = {{"threshold", 0.5}, {"editing_threshold", 0.0}};
   m.check = [](const model_config& model, const parameters& p) {
     llada2::check("llada21", model, p);
   };

@@ -65,15 +65,20 @@ indices far_positions(const batch& b) {
     return p;
   });
 }
+// YaRN's frequencies and magnitude: they differ from the unscaled ones in every pair but the first.
+rope_params stretched(std::int32_t rotary, float theta) {
+  rope_params rope{rotary, theta};
+  rope.scaling = {rope_scaling_kind::yarn, 4, 1, 32, 2048};
+  rope.magnitude = 1.14F;
+  return rope;
+}
 const auto ropes = for_each_of(head_shapes, [](const head_shape& h) {
   return declared(
       [=](operands& at, const batch& b) {
         const auto x = normal_values(b, few_rows(b), 3 * h.dim, 1);
         return op::head_norm_rope{at.out_rows<float>(few_rows(b), {3, h.dim}, 11, x),
-                                  h.norm ? at.shared({h.dim}, 2) : tensor_view{},
-                                  1e-6F,
-                                  {h.rotary, 500000.0F},
-                                  at.in(far_positions(b))};
+                                  h.norm ? at.shared({h.dim}, 2) : tensor_view{}, 1e-6F,
+                                  stretched(h.rotary, 500000.0F), at.in(far_positions(b))};
       },
       3e-6);
 });
@@ -130,7 +135,7 @@ const auto rotations = for_each_of(head_shapes, [](const head_shape& h) {
                                     norm(4),
                                     norm(5),
                                     1e-6F,
-                                    {h.rotary, 10000.0F},
+                                    stretched(h.rotary, 10000.0F),
                                     at.cache(b, 3, kv_heads, h.dim, 30, dtype::f32, true)};
       },
       3e-6);

@@ -35,6 +35,22 @@ TEST(model_core, reference_rope_by_hand) {
   EXPECT_EQ(x.at(0, 4), 5.0F);
 }
 
+TEST(model_core, reference_scaled_rope_by_hand) {
+  // The same, frequencies divided by 2, every rotated element times 1.5.
+  const std::int32_t position = 2;
+  grid x({1, 1, 5});
+  for (int d = 0; d < 5; ++d) x.at(0, d) = static_cast<float>(d + 1);
+  rope_params rope{4, 100.0F};
+  rope.scaling = {rope_scaling_kind::linear, 2};
+  rope.magnitude = 1.5F;
+  reference_backend().run(op::head_norm_rope{x, tensor_view{}, 0, rope, &position});
+  EXPECT_NEAR(x.at(0, 0), 1.5 * (1 * std::cos(1.0) - 3 * std::sin(1.0)), 1e-6);
+  EXPECT_NEAR(x.at(0, 2), 1.5 * (3 * std::cos(1.0) + 1 * std::sin(1.0)), 1e-6);
+  EXPECT_NEAR(x.at(0, 1), 1.5 * (2 * std::cos(0.1) - 4 * std::sin(0.1)), 1e-6);
+  EXPECT_NEAR(x.at(0, 3), 1.5 * (4 * std::cos(0.1) + 2 * std::sin(0.1)), 1e-6);
+  EXPECT_EQ(x.at(0, 4), 5.0F);
+}
+
 TEST(model_core, reference_silu_and_linear_by_hand) {
   grid gate_up({1, 2}), out({1, 1});
   gate_up.at(0, 0) = std::log(3.0F);  // sigmoid(ln 3) = 3/4

@@ -111,14 +111,14 @@ void kv_read(const device_backend& device, const op::kv_read& args) {
 
 void mark_top(const device_backend& device, const op::mark_top& args) {
   device.work().launch(
-      "mark_top", {blocks_for(args.some.sequences, 1), group_threads, group_bytes}, mark_top_kernel,
+      "mark_top", block_each(args.some.sequences), mark_top_kernel,
       {device.in(args.some.row_begin), device.in(args.some.position), device.in(args.score),
        device.in(args.count), device.out(args.flags).as<std::uint8_t>(), args.flags.row_stride});
 }
 
 void row_distance(const device_backend& device, const op::row_distance& args) {
   device.work().launch(
-      "row_distance", {blocks_for(args.a.rows(), 1), group_threads, group_bytes},
+      "row_distance", block_each(args.a.rows()),
       instance_for(args.a, row_distance_kernel<dtype::f32>, row_distance_kernel<dtype::bf16>),
       {device.in(args.a).data, args.a.row_stride, device.in(args.b).as<float>(), args.b.row_stride,
        args.a.columns(), device.out(args.out)});

@@ -8,9 +8,6 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 namespace {
 
-grid_shape block_each(std::int32_t sequences) {
-  return {blocks_for(sequences, 1), group_threads, group_bytes};
-}
 grid_shape warp_each(std::int32_t sequences) {
   return {blocks_for(sequences, 1), warp_size};
 }

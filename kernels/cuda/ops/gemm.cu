@@ -117,8 +117,7 @@ int8_rows device_backend::as_int8(const void* x, dtype type, std::int64_t stride
   auto* level = queue_.scratch<std::int8_t>(
       scratch_slot::low_precision, levels + scales + sums * std::int64_t{sizeof(std::int32_t)});
   auto* scale = reinterpret_cast<float*>(level + levels);
-  queue_.launch("quantize_rows", {blocks_for(rows, 1), group_threads, group_bytes},
-                quantize_rows_kernel,
+  queue_.launch("quantize_rows", block_each(rows), quantize_rows_kernel,
                 {x, type, stride, index, static_cast<int>(width), static_cast<int>(pitch),
                  reinterpret_cast<std::int32_t*>(level), scale});
   return {level, scale, reinterpret_cast<std::int32_t*>(level + levels + scales)};

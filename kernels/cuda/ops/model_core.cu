@@ -179,21 +179,14 @@ void rms_norm(const device_backend& device, const op::rms_norm& args) {
 
 }  // namespace
 
-// Frequencies are computed as the reference does, in float64 and rounded, once per model.
-const float* device_backend::rope_frequencies(const rope_params& rope) const {
+// Frequencies go to the device once per model.
+const float* device_backend::frequencies_of(const rope_params& rope) const {
   for (const rope_table& known : rope_tables_) {
-    if (known.rotary_dim == rope.rotary_dim && known.theta == rope.theta) {
-      return static_cast<const float*>(known.memory.get());
-    }
+    if (known.rope == rope) return static_cast<const float*>(known.memory.get());
   }
-  std::vector<float> frequency(static_cast<std::size_t>(rope.rotary_dim / 2));
-  for (std::size_t i = 0; i < frequency.size(); ++i) {
-    frequency[i] = static_cast<float>(
-        std::pow(double{rope.theta}, -2.0 * static_cast<double>(i) / rope.rotary_dim));
-  }
+  const std::vector<float> frequency = rope_frequencies(rope);
   const std::size_t bytes = frequency.size() * sizeof(float);
-  rope_tables_.push_back(
-      {rope.rotary_dim, rope.theta, queue_.allocate(bytes, memory_kind::device)});
+  rope_tables_.push_back({rope, queue_.allocate(bytes, memory_kind::device)});
   queue_.copy_to_device(rope_tables_.back().memory.get(), frequency.data(), bytes);
   return static_cast<const float*>(rope_tables_.back().memory.get());
 }
@@ -213,14 +206,15 @@ void head_norm_rope(const device_backend& device, const op::head_norm_rope& args
   const head_norm_rope_params p{
       device.out(args.x).data,
       or_null(device.in(args.norm_weight)),
-      device.rope_frequencies(args.rope),
+      device.frequencies_of(args.rope),
       device.in(args.position),
       args.x.row_stride,
       static_cast<int>(args.x.shape[1]),
       static_cast<int>(args.x.shape[2]),
       half,
       lanes_apart(args.x, args.norm_weight, static_cast<int>(args.x.shape[2]), half),
-      args.eps};
+      args.eps,
+      args.rope.magnitude};
   device.work().launch(
       "head_norm_rope", {blocks_for(args.x.rows(), 1), row_threads, angle_bytes(half)},
       instance_for(args.x, head_norm_rope_kernel<dtype::f32>, head_norm_rope_kernel<dtype::bf16>),
@@ -275,8 +269,9 @@ void rotate_and_store(const device_backend& device, const op::rotate_and_store& 
       half,
       together ? lanes_apart(args.q, args.q_norm, dim, half) : 0,
       {or_null(device.in(args.q_norm)), or_null(device.in(args.k_norm))},
-      device.rope_frequencies(args.rope),
+      device.frequencies_of(args.rope),
       args.eps,
+      args.rope.magnitude,
       rows.sequence,
       rows.position,
       rows.slot != nullptr ? rows.slot : rows.position,

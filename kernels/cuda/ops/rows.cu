@@ -100,14 +100,14 @@ void list_flags(const device_backend& device, const op::list_flags& args) {
                             device.out(args.begin),
                             device.out(args.position),
                             device.out(args.sequence)};
-  const grid_shape shape{blocks_for(args.sequences, 1), group_threads, group_bytes};
+  const grid_shape shape = block_each(args.sequences);
   work.launch("list_flags: count", shape, count_flags_kernel, p);
   work.launch("list_flags: write", shape, write_flags_kernel, p);
 }
 
 void gather_tokens(const device_backend& device, const op::gather_tokens& args) {
   device.work().launch("gather_tokens", {blocks_for(args.rows.rows, group_threads), group_threads},
-                       gather_tokens_kernel,
+                       args.own != nullptr ? gather_own_tokens_kernel : gather_tokens_kernel,
                        {device.in(args.rows), device.in(args.canvas).as<std::int32_t>(),
                         args.canvas.row_stride, device.out(args.token), device.in(args.own)});
 }

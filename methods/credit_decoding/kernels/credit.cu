@@ -84,18 +84,9 @@ UNMASK_KERNEL void credited_confidence_kernel(credit_params p) {
   const block_group block = take_group(shared);
   const int c = static_cast<int>(block_index());
   const float* logit = p.logits + c * p.stride;
-  std::uint64_t mine = 0;
-  for (int v = block.rank(); v < p.vocabulary; v += block.size()) {
-    const std::uint64_t value = order_value(order_key(logit[v]), v);
-    if (value > mine) mine = value;
-  }
-  const std::int32_t favourite = index_of(group_max(block, mine));
+  const std::int32_t favourite = best_of_row(block, logit, p.vocabulary);
   const double best = static_cast<double>(logit[favourite]);
-  double part = 0;
-  for (int v = block.rank(); v < p.vocabulary; v += block.size()) {
-    part += exp(static_cast<double>(logit[v]) - best);
-  }
-  const double sum = group_sum(block, part);
+  const double sum = sum_of_exponentials(block, logit, p.vocabulary, best);
   if (block.rank() == 0) judge_credits(p, c, favourite, best, sum);
 }
 
@@ -150,14 +141,12 @@ void credited_confidence(const device_backend& device, const op::credited_confid
   p.token = device.out(args.token);
   p.probability = device.out(args.probability);
   p.score = device.out(args.score);
-  device.work().launch("credited_confidence",
-                       {blocks_for(args.candidates.count, 1), group_threads, group_bytes},
+  device.work().launch("credited_confidence", block_each(args.candidates.count),
                        credited_confidence_kernel, p);
 }
 
 void accept_near_best(const device_backend& device, const op::accept_near_best& args) {
-  device.work().launch("accept_near_best",
-                       {blocks_for(args.candidates.sequences, 1), group_threads, group_bytes},
+  device.work().launch("accept_near_best", block_each(args.candidates.sequences),
                        accept_near_best_kernel,
                        {device.in(args.candidates), device.in(args.score), args.threshold,
                         args.slack, device.out(args.accept)});

@@ -123,8 +123,7 @@ void mean_attention(const device_backend& device, const op::mean_attention& args
   p.score = device.work().scratch<double>(scratch_slot::selection_a, blocks * p.columns);
   p.weight = device.out(args.weight).as<float>();
   p.weight_stride = args.weight.row_stride;
-  device.work().launch("mean_attention", {blocks_for(blocks, 1), group_threads, group_bytes},
-                       mean_attention_kernel, p);
+  device.work().launch("mean_attention", block_each(blocks), mean_attention_kernel, p);
 }
 
 void roll_out(const device_backend& device, const op::roll_out& args) {

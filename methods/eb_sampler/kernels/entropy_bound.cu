@@ -58,9 +58,7 @@ namespace {
 
 void accept_entropy_bound(const device_backend& device, const op::accept_entropy_bound& args) {
   device.work().launch(
-      "accept_entropy_bound",
-      {blocks_for(args.candidates.sequences, 1), group_threads, group_bytes},
-      accept_entropy_bound_kernel,
+      "accept_entropy_bound", block_each(args.candidates.sequences), accept_entropy_bound_kernel,
       {device.in(args.candidates), device.in(args.score), device.in(args.negative_entropy),
        args.bound, args.without_largest, args.minimum, device.out(args.accept)});
 }

@@ -151,10 +151,6 @@ UNMASK_KERNEL void retain_kernel(retain_kernel_params p) {
 
 namespace {
 
-grid_shape block_each(std::int32_t sequences) {
-  return {blocks_for(sequences, 1), group_threads, group_bytes};
-}
-
 void retain(const device_backend& device, const op::retain& args) {
   retain_params rule = args.params;
   rule.target = device.in(rule.target);

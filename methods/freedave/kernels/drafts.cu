@@ -194,9 +194,8 @@ void verify_drafts(const device_backend& device, const op::verify_drafts& args) 
   p.left = device.out(args.left);
   p.left_in_block = device.out(args.left_in_block);
   p.accept = device.out(args.accept);
-  device.work().launch("verify_drafts",
-                       {blocks_for(args.candidates.sequences, 1), group_threads, group_bytes},
-                       verify_drafts_kernel, p);
+  device.work().launch("verify_drafts", block_each(args.candidates.sequences), verify_drafts_kernel,
+                       p);
 }
 
 }  // namespace

@@ -48,12 +48,7 @@ UNMASK_KERNEL void compare_distributions_kernel(history_params p) {
   const double kept_scale = static_cast<double>(scale[0]) + static_cast<double>(scale[1]);
   const float* logit = p.logits + c * p.stride;
 
-  std::uint64_t mine = 0;
-  for (int v = block.rank(); v < p.vocabulary; v += block.size()) {
-    const std::uint64_t value = order_value(order_key(logit[v]), v);
-    if (value > mine) mine = value;
-  }
-  const int token = index_of(group_max(block, mine));
+  const int token = best_of_row(block, logit, p.vocabulary);
   const double best = static_cast<double>(logit[token]);
   double part = 0;
   for (int v = block.rank(); v < p.vocabulary; v += block.size()) {
@@ -156,14 +151,12 @@ void compare_distributions(const device_backend& device, const op::compare_distr
   p.doubt = device.out(args.doubt);
   p.moved = device.out(args.moved);
   p.settled = device.out(args.settled);
-  device.work().launch("compare_distributions",
-                       {blocks_for(args.candidates.count, 1), group_threads, group_bytes},
+  device.work().launch("compare_distributions", block_each(args.candidates.count),
                        compare_distributions_kernel, p);
 }
 
 void accept_settled(const device_backend& device, const op::accept_settled& args) {
-  device.work().launch("accept_settled",
-                       {blocks_for(args.candidates.sequences, 1), group_threads, group_bytes},
+  device.work().launch("accept_settled", block_each(args.candidates.sequences),
                        accept_settled_kernel,
                        {device.in(args.candidates), device.in(args.last), device.in(args.allowed),
                         device.in(args.probability), device.in(args.doubt), device.in(args.moved),

@@ -26,18 +26,9 @@ UNMASK_KERNEL void confidence_of_present_kernel(present_params p) {
   const block_group block = take_group(shared);
   const int c = static_cast<int>(block_index());
   const float* logit = p.logits + c * p.stride;
-  std::uint64_t mine = 0;
-  for (int v = block.rank(); v < p.vocabulary; v += block.size()) {
-    const std::uint64_t value = order_value(order_key(logit[v]), v);
-    if (value > mine) mine = value;
-  }
-  const std::int32_t best = index_of(group_max(block, mine));
+  const std::int32_t best = best_of_row(block, logit, p.vocabulary);
   const double top = static_cast<double>(logit[best]);
-  double part = 0;
-  for (int v = block.rank(); v < p.vocabulary; v += block.size()) {
-    part += exp(static_cast<double>(logit[v]) - top);
-  }
-  const double sum = group_sum(block, part);
+  const double sum = sum_of_exponentials(block, logit, p.vocabulary, top);
   if (block.rank() != 0) return;
   const int s = sequence_of_candidate(p.candidates, c);
   const std::int64_t position = p.candidates.position[c];
@@ -118,8 +109,7 @@ void confidence_of_present(const device_backend& device, const op::confidence_of
   p.state_stride = args.state.row_stride;
   p.token = device.out(args.token);
   p.probability = device.out(args.probability);
-  device.work().launch("confidence_of_present",
-                       {blocks_for(args.candidates.count, 1), group_threads, group_bytes},
+  device.work().launch("confidence_of_present", block_each(args.candidates.count),
                        confidence_of_present_kernel, p);
 }
 
@@ -141,8 +131,7 @@ void accept_and_reopen(const device_backend& device, const op::accept_and_reopen
   p.restart = device.in(args.restart);
   p.taken = device.out(args.taken);
   p.accept = device.out(args.accept);
-  device.work().launch("accept_and_reopen",
-                       {blocks_for(args.candidates.sequences, 1), group_threads, group_bytes},
+  device.work().launch("accept_and_reopen", block_each(args.candidates.sequences),
                        accept_and_reopen_kernel, p);
 }
 

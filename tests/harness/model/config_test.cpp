@@ -213,25 +213,72 @@ TEST(config, llama_is_causal_unless_its_config_says_otherwise) {
 // LLaDA2.1 has the config.json of LLaDA2.0 and is decoded by other rules.
 TEST(config, token_editing_is_told_by_what_lies_beside_the_config) {
   const scratch_folder directory;
-  const auto caution = [&](const std::string& name, const std::string& file = "",
+  using told = std::pair<std::string, std::string>;
+  const auto release = [&](const std::string& name, const std::string& file = "",
                            const std::string& text = "") {
     const fs::path path = directory.path() / name;
     write_file(path / "config.json", llada2().dump());
     if (!file.empty()) write_file(path / file, text);
-    return read_model_config(path).caution;
+    const model_config m = read_model_config(path);
+    return told(m.release, m.told_by);
   };
-  EXPECT_EQ(caution("LLaDA2.0-mini", "README.md", "See also LLaDA2.1."), "");
-  for (const char* name : {"LLaDA2.1-mini", "llada2.2-flash"}) {
-    EXPECT_NE(caution(name).find("token editing"), std::string::npos) << name;
-  }
-  EXPECT_NE(caution("models--inclusionAI--LLaDA2.1-mini/snapshots/0f"), "");
-  EXPECT_NE(caution("mine", "README.md", "model.generate(editing_threshold=0.5)"), "");
-  EXPECT_NE(caution("his", "modeling_llada2_moe.py", "def generate(self, editing_threshold=0.9):"),
-            "");
+  EXPECT_EQ(release("LLaDA2.0-mini", "README.md", "See also LLaDA2.1."), told());
+  EXPECT_EQ(release("LLaDA2.1-mini"), told("LLaDA2.1", "its directory's name holds LLaDA2.1"));
+  EXPECT_EQ(release("llada2.2-flash").first, "LLaDA2.2");
+  EXPECT_EQ(release("models--inclusionAI--LLaDA2.1-mini/snapshots/0f").first, "LLaDA2.1");
+  EXPECT_EQ(release("mine", "README.md", "model.generate(editing_threshold=0.5)"),
+            told("LLaDA2.1", "README.md speaks of editing_threshold"));
+  EXPECT_EQ(release("yours", "README.md", "# LLaDA2.2\nmodel.generate(editing_threshold=0)").first,
+            "LLaDA2.2");
+  EXPECT_EQ(
+      release("his", "modeling_llada2_moe.py", "def generate(self, editing_threshold=0.9):").first,
+      "LLaDA2.1");
   // Other families have no such rule.
   const fs::path other = directory.path() / "sdar-llada2.1";
   write_file(other / "config.json", sdar().dump());
-  EXPECT_EQ(read_model_config(other).caution, "");
+  EXPECT_EQ(read_model_config(other).release, "");
+}
+
+json a2d() {
+  json config = sdar();
+  config["architectures"] = {"A2DQwen3LMHeadModel"};
+  config["model_type"] = "a2d-qwen3";
+  config.erase("mask_token_id");
+  config.erase("block_size");
+  return config;
+}
+
+TEST(config, a2d_attends_in_both_directions_and_asks_the_tokenizer_for_its_mask) {
+  const scratch_folder folder;
+  const fs::path path = folder.path() / "Qwen3-0.6B-diffusion-bd3lm-v0.1";
+  write_file(path / "config.json", a2d().dump());
+  expect_environment_error([&] { read_model_config(path); },
+                           {"config.json", "`mask_token_id`", "tokenizer_config.json"});
+  write_file(path / "tokenizer_config.json",
+             R"({"mask_token": "<m>", "added_tokens_decoder": {"249": {"content": "<m>"}}})");
+  const model_config m = read_model_config(path);
+  EXPECT_EQ(m.family, model_family::qwen3);
+  EXPECT_EQ(m.attention, mask_kind::full);
+  EXPECT_EQ(m.mask_id, 249);
+  EXPECT_TRUE(m.qk_norm);
+  EXPECT_FALSE(m.shifted_logits);
+  EXPECT_NE(m.caution.find("bd3lm"), std::string::npos) << m.caution;
+
+  json blocks = a2d();
+  blocks["attention"] = "block_causal";
+  expect_refused(blocks, "block_size", absent, {"missing"});
+  blocks["block_size"] = 32;
+  write_file(path / "config.json", blocks.dump());
+  const model_config b = read_model_config(path);
+  EXPECT_EQ(b.attention, mask_kind::block_causal);
+  EXPECT_EQ(b.block, 32);
+  EXPECT_EQ(b.caution, "");
+  expect_refused(blocks, "attention", "causal");
+
+  json by_type = a2d();
+  by_type.erase("architectures");
+  by_type["mask_token_id"] = 250;
+  EXPECT_EQ(parse(by_type).mask_id, 250);
 }
 
 TEST(config, llada2) {
@@ -312,9 +359,6 @@ TEST(config, contradictions_are_refused) {
   expect_refused(llada2(), "score_function", "tanh");
   expect_refused(llada2(), "use_bias", true);
   expect_refused(llada2(), "first_k_dense_replace", 4);
-  json config = sdar();
-  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};
-  expect_environment_error([&] { parse(config); }, {"config.json", "`rope_scaling.type`", "yarn"});
 }
 
 TEST(config, sizes_and_types_are_checked) {
@@ -344,6 +388,53 @@ TEST(config, rope_parameters_of_newer_files) {
   config.erase("rope_theta");
   config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5000.0}};
   EXPECT_FLOAT_EQ(parse(config).rope.theta, 5000.0F);
+}
+
+// fixtures/rope_frequencies.json: what transformers computes for the same keys, in float32.
+TEST(config, scaled_frequencies_are_those_of_transformers) {
+  const json all = json::parse(test::text_of(test::fixtures() / "rope_frequencies.json"));
+  for (const json& c : all.at("cases")) {
+    SCOPED_TRACE(c.at("config").dump());
+    json in_both_places = sdar(), old = sdar();
+    old.update(c.at("config"));
+    in_both_places.update(c.at("config"));
+    in_both_places.erase("rope_scaling");
+    in_both_places["rope_parameters"] = c.at("config").at("rope_scaling");
+    for (const json& config : {old, in_both_places}) {
+      const rope_params rope = parse(config).rope;
+      const std::vector<float> got = rope_frequencies(rope);
+      const auto want = c.at("frequency").get<std::vector<double>>();
+      ASSERT_EQ(got.size(), want.size());
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        EXPECT_NEAR(got[i] / want[i], 1, 3e-6) << i;
+      }
+      EXPECT_NEAR(rope.magnitude / c.at("magnitude").get<double>(), 1, 1e-7);
+    }
+  }
+  EXPECT_EQ(all.at("cases").size(), 12U);
+  EXPECT_EQ(parse(sdar()).rope.magnitude, 1.0F);
+}
+
+TEST(config, unknown_scalings_are_refused_by_name) {
+  const auto refused = [](const json& scaling, const std::vector<std::string>& parts) {
+    json config = sdar();
+    config["rope_scaling"] = scaling;
+    expect_environment_error([&] { parse(config); }, parts);
+  };
+  refused({{"type", "dynamic"}, {"factor", 4.0}},
+          {"config.json", "`rope_scaling.type`", "\"dynamic\"", "\"yarn\""});
+  refused({{"rope_type", "longrope"}, {"factor", 4.0}}, {"`rope_scaling.rope_type`", "longrope"});
+  refused({{"rope_type", "yarn"}, {"factor", 4.0}, {"llama_4_scaling_beta", 0.1}},
+          {"`rope_scaling.llama_4_scaling_beta`", "yarn"});
+  refused({{"rope_type", "linear"}}, {"`rope_scaling.factor`", "missing"});
+  refused({{"rope_type", "linear"}, {"factor", 0.5}}, {"`rope_scaling.factor`"});
+  refused(
+      {{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 4}, {"high_freq_factor", 4}},
+      {"`rope_scaling.high_freq_factor`", "low_freq_factor"});
+  json config = sdar();
+  config["rope_theta"] = 1;
+  config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  expect_environment_error([&] { parse(config); }, {"`rope_theta`", "yarn"});
 }
 
 TEST(config, files_are_named) {

@@ -63,10 +63,6 @@ UNMASK_KERNEL void gumbel_scores_kernel(noise_params p) {
 
 namespace {
 
-grid_shape block_each(std::int32_t sequences) {
-  return {blocks_for(sequences, 1), group_threads, group_bytes};
-}
-
 void accept_factor(const device_backend& device, const op::accept_factor& args) {
   device.work().launch(
       "accept_factor", block_each(args.candidates.sequences), accept_factor_kernel,
