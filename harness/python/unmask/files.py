@@ -7,7 +7,8 @@ import os
 import pathlib
 import stat
 
-from unmask.errors import EnvironmentFault
+from unmask.errors import EnvironmentFault, UserError
+from unmask.text import json_value
 
 
 @contextlib.contextmanager
@@ -44,6 +45,14 @@ def read_bytes(path, limit):
             return file.read(limit)
         except OSError as problem:
             raise EnvironmentFault(f"{path}: cannot read the file ({problem.strerror})") from None
+
+
+def read_json(path, limit=64 << 20):
+    """The value of a JSON file; UserError that names the file where it is none."""
+    try:
+        return json_value(read_bytes(path, limit).decode())
+    except ValueError as problem:
+        raise UserError(f"{path}: not JSON: {problem}") from None
 
 
 def replace_file(path, content):

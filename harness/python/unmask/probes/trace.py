@@ -18,12 +18,16 @@ A trace is JSON lines, each with its `kind`:
 One request, kv_change, importance and attention line a request, in the order of the pass."""
 
 from dataclasses import dataclass
-import json
 import math
 
 import numpy as np
 
 from unmask.errors import UserError
+from unmask.files import opened_text
+from unmask.shapes import TEXT, fit
+from unmask.text import json_value
+
+LONGEST = 1 << 22
 
 
 @dataclass
@@ -33,13 +37,14 @@ class Trace:
 
     @classmethod
     def read(cls, path):
-        with open(path, encoding="utf-8") as file:
+        with opened_text(path) as file:
             try:
-                lines = [json.loads(text) for text in file]
+                lines = fit([json_value(text) for text in file], [{"kind": TEXT}], path, "lines")
             except ValueError as problem:
                 raise UserError(f"{path}: not JSON lines: {problem}") from None
-        if not lines or lines[0].get("kind") != "probes" or lines[0].get("version") != 1:
+        if not lines or lines[0]["kind"] != "probes" or lines[0].get("version") != 1:
             raise UserError(f"{path}: does not begin with the settings of a probed pass (version 1)")
+        fit(lines[0], {"names": [TEXT]}, path, "settings")
         kinds = {}
         for line in lines[1:]:
             kinds.setdefault(line["kind"], []).append(line)
@@ -54,6 +59,13 @@ class Trace:
 
     def again(self, probe):
         return next((line for line in self.all("again") if line["of"] == probe), None)
+
+
+def size(value):
+    """A number of a trace that becomes the length of a list; ValueError where nothing is that long."""
+    if not isinstance(value, int) or not 0 <= value <= LONGEST:
+        raise ValueError(f"{value!r} is no number of tokens or layers")
+    return value
 
 
 def rounded(value):
