@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -31,7 +32,7 @@ from unmask.register.declare import read_register  # noqa: E402
 
 COUNT = int(os.environ.get("UNMASK_DAMAGED", "200"))
 SEED = int(os.environ.get("UNMASK_DAMAGED_SEED", "7"))
-PATIENCE = 20  # seconds for one file
+PATIENCE, MEMORY = 20, 3 << 30  # seconds for one file, bytes for all
 PAUSE = None
 MANIFEST = support.manifest(paper="focus", artifact="table_5", scale="tiny", set=["run.seed=1"],
                             plan=[{"id": "a"}, {"id": "b"}])
@@ -74,6 +75,9 @@ class Damaged(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.draw = random.Random(SEED)
+        before = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, before[1]))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_DATA, before)
         signal.signal(signal.SIGALRM, _late)
 
     def tried(self, name, seeds, change, read):

@@ -32,7 +32,7 @@ def compute(path):
             raise UserError(f"{path}: unknown probe {name!r}")
         try:
             results[name] = plain({"requests": len(trace.requests)} | PROBES[name](trace))
-        except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as problem:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
             raise UserError(f"{path}: not the trace of a probed pass: {name} cannot be computed of it "
                             f"({type(problem).__name__}: {problem})") from None
     return results

@@ -27,7 +27,16 @@ from unmask.files import opened_text
 from unmask.shapes import TEXT, fit
 from unmask.text import json_value
 
-LONGEST = 1 << 22
+MOST_TOKENS, MOST_LAYERS = 1 << 22, 1 << 12
+COLUMNS = {"position": {int}, "token": {int}, "confidence": {int, float, type(None)}, "accepted": {bool}}
+
+
+def _has_columns(steps):
+    """Whether all steps of a request hold the columns of their candidates."""
+    return isinstance(steps, list) and all(
+        isinstance(step, dict) and all(isinstance(step.get(name), list) and set(map(type, step[name])) <= kinds
+                                       for name, kinds in COLUMNS.items())
+        and len({len(step[name]) for name in COLUMNS}) == 1 for step in steps)
 
 
 @dataclass
@@ -45,6 +54,9 @@ class Trace:
         if not lines or lines[0]["kind"] != "probes" or lines[0].get("version") != 1:
             raise UserError(f"{path}: does not begin with the settings of a probed pass (version 1)")
         fit(lines[0], {"names": [TEXT]}, path, "settings")
+        for line in lines[1:]:
+            if line["kind"] == "request" and not _has_columns(line.get("steps")):
+                raise UserError(f"{path}: `steps` of a request hold no columns of numbers of one length")
         kinds = {}
         for line in lines[1:]:
             kinds.setdefault(line["kind"], []).append(line)
@@ -61,9 +73,9 @@ class Trace:
         return next((line for line in self.all("again") if line["of"] == probe), None)
 
 
-def size(value):
+def size(value, most):
     """A number of a trace that becomes the length of a list; ValueError where nothing is that long."""
-    if not isinstance(value, int) or not 0 <= value <= LONGEST:
+    if not isinstance(value, int) or not 0 <= value <= most:
         raise ValueError(f"{value!r} is no number of tokens or layers")
     return value
 
