@@ -42,7 +42,7 @@ def read_bytes(path, limit):
             raise EnvironmentFault(f"{path}: {size} bytes, more than the {limit} such a file may "
                                    "have")
         try:
-            return file.read(limit)
+            return file.read(size)  # of a limit of gigabytes a buffer would be made
         except OSError as problem:
             raise EnvironmentFault(f"{path}: cannot read the file ({problem.strerror})") from None
 

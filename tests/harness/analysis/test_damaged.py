@@ -80,15 +80,16 @@ class Damaged(unittest.TestCase):
         self.addCleanup(resource.setrlimit, resource.RLIMIT_DATA, before)
         signal.signal(signal.SIGALRM, _late)
 
-    def tried(self, name, seeds, change, read):
-        """Gives read(path) the seeds, which are read, then COUNT damaged files of this name."""
+    def tried(self, name, seeds, change, read, count=COUNT, raises=True):
+        """Gives read(path) the seeds, which are read, then so many damaged files of this name; raises: it
+        raises the package's errors, and does not say them itself."""
         faults, refused, place, began = {}, 0, self.folder / name, time.monotonic()
         for seed in seeds:
             place.write_bytes(seed)
             experiments.read_toml.cache_clear()
-            with contextlib.redirect_stdout(io.StringIO()):
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 read(place)
-        for number in range(COUNT):
+        for number in range(count):
             data = change(self.draw.choice(seeds), self.draw)
             place.write_bytes(data)
             experiments.read_toml.cache_clear()
@@ -112,12 +113,12 @@ class Damaged(unittest.TestCase):
                 signal.alarm(0)
             if "\x1b" in said.getvalue():
                 faults["ESC"] = f"file {number} steers the terminal: {said.getvalue()[:200]!r}"
-        print(f"{name}: {COUNT} damaged files, {refused} refused, {len(faults)} kinds of fault, "
+        print(f"{name}: {count} damaged files, {refused} refused, {len(faults)} kinds of fault, "
               f"{time.monotonic() - began:.0f} s", flush=True)
         self.assertEqual(list(faults.values()), [])
-        # Damage that every reader refuses, or none, would test one half alone.
-        self.assertGreater(refused, 0)
-        self.assertLess(refused, COUNT)
+        if raises:  # damage of which all is refused, or none, would test one half alone
+            self.assertGreater(refused, 0)
+            self.assertLess(refused, count)
 
     def kept(self, name, number, data):
         folder = os.environ.get("UNMASK_DAMAGED_KEEP")
@@ -279,8 +280,11 @@ class Damaged(unittest.TestCase):
         self.tried("trace.jsonl", [lines_of(TRACE)], damage.changed_lines, lambda path: probes.compute(str(path)))
 
     def test_rows(self):
-        seeds = [b"\n".join(d.splitlines()[:2]) + b"\n" for name in ("decode", "probes", "serving", "traces")
-                 for d in [(ROOT / "tests/plots/data" / (name + ".jsonl")).read_bytes()] if len(d) < 400000]
+        seeds = []
+        for name in ("decode", "probes", "serving", "traces", "phases", "capacity", "chunks"):
+            lines = [line for line in (ROOT / f"tests/plots/data/{name}.jsonl").read_bytes().splitlines(keepends=True)
+                     if len(line) < 60000]
+            seeds += [b"".join(lines[i:i + 3]) for i in range(0, len(lines), 3)]
         commands = (["table", "FILE", "--view", "paired"], ["table", "FILE", "--view", "columns"],
                     ["crossover", "FILE"], ["compare", "FILE", "FILE"],
                     ["report", "FILE", "--data", "-o", str(self.folder / "data")],
@@ -289,9 +293,7 @@ class Damaged(unittest.TestCase):
         def read(path):
             command = [str(path) if word == "FILE" else word for word in self.draw.choice(commands)]
             self.assertIn(unmask.__main__.main(command), (0, 2, 3, 4))
-            if self.draw.random() < 0.01:
-                raise UserError("the commands say their errors themselves")
-        self.tried("rows.jsonl", seeds, damage.changed_lines, read)
+        self.tried("rows.jsonl", seeds, damage.changed_lines, read, max(COUNT, 1000), raises=False)
 
 
 if __name__ == "__main__":
