@@ -20,9 +20,11 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "harness/python"), str(ROOT / "tests"), str(ROOT / "tests/harness/experiment")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("harness/python", "plots", "tests", "tests/harness/experiment")]
 import damage  # noqa: E402
+import nsight  # noqa: E402
 import support  # noqa: E402
+import trace_compare  # noqa: E402
 import unmask.__main__  # noqa: E402
 import unmask.register.judge  # noqa: E402
 from unmask import (bundle, campaign, claims, experiments, layout, manifest, page, probes,  # noqa: E402
@@ -294,6 +296,29 @@ class Damaged(unittest.TestCase):
             command = [str(path) if word == "FILE" else word for word in self.draw.choice(commands)]
             self.assertIn(unmask.__main__.main(command), (0, 2, 3, 4))
         self.tried("rows.jsonl", seeds, damage.changed_lines, read, max(COUNT, 1000), raises=False)
+
+    def of_a_script(self, main, *words):
+        code = main(list(words))
+        self.assertIn(code, (0, 1, 3))
+        if code:
+            raise UserError("it said so")
+
+    def test_traces_of_events(self):
+        track = {"pid": 1, "tid": 2}
+        events = [track | {"ph": "X", "ts": 1.5, "dur": 4, "name": "run", "cat": "phase"},
+                  track | {"ph": "X", "ts": 2, "dur": 1, "name": "denoise", "cat": "phase"},
+                  track | {"ph": "C", "ts": 2, "name": "step", "args": {"rows": 4}}]
+        self.tried("trace.json", [json.dumps({"traceEvents": events}).encode()], damage.changed_document,
+                   lambda path: self.of_a_script(trace_compare.main, str(path), str(path), "--engine", "sqlite"))
+
+    def test_reports_of_nsight_compute(self):
+        csv = (b'==PROF== done\n"ID","Kernel Name","Metric Name","Metric Unit","Metric Value",'
+               b'"thread Domain:Push/Pop_Range:PL_Type"\n'
+               b'"0","gemm","Duration","us","1,204.5","unmask:denoise:none"\n"1","norm","Duration","ns","12","-"\n')
+        rows = self.folder / "rows.jsonl"
+        rows.write_bytes((ROOT / "tests/plots/data/decode.jsonl").read_bytes().splitlines(keepends=True)[0])
+        self.tried("k.csv", [csv], damage.changed_bytes, lambda path: self.of_a_script(
+            nsight.main, str(rows), "--ncu", str(path), "-o", str(self.folder / "out.jsonl")))
 
 
 if __name__ == "__main__":
