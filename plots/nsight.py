@@ -267,7 +267,8 @@ def main(arguments=None):
     except ModuleNotFoundError as why:
         print(f"NOT RUN: {why}", file=sys.stderr)
         return 3
-    except (Unreadable, UserError, OSError, ValueError) as why:
+    except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, Unreadable,
+            UserError, ValueError, csv.Error) as why:  # values of other kinds than a report's
         print(f"nsight: {shown(why)}", file=sys.stderr)
         return 1
     with open(given.output, "a", encoding="utf-8") as out:

@@ -11,7 +11,6 @@ are there (PERFETTO_BINARY_PATH names it); else by SQLite on the two tables of i
 filled from the trace itself. --engine says which, and fails where it is missing."""
 
 import argparse
-import json
 import os
 import sqlite3
 import sys
@@ -19,9 +18,10 @@ import sys
 import rows  # noqa: F401: the package is found by it
 from unmask.ending import ended
 from unmask.errors import UserError
-from unmask.files import opened_text
+from unmask.files import read_json
 from unmask.text import shown
 
+LARGEST_TRACE = 4 << 30
 QUERIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "queries")
 
 
@@ -34,8 +34,7 @@ class SqliteEngine:
     """`slice`, `counter` and `counter_track` as trace_processor fills them."""
 
     def __init__(self, path):
-        with opened_text(path) as text:
-            events = json.load(text)["traceEvents"]
+        events = read_json(path, LARGEST_TRACE)["traceEvents"]
         self.database = sqlite3.connect(":memory:")
         self.database.executescript(
             "CREATE TABLE slice (id INTEGER, ts INTEGER, dur INTEGER, name TEXT, category TEXT,"
@@ -132,7 +131,8 @@ def main(arguments=None):
     given = parser.parse_args(arguments)
     try:
         traces = [open_trace(p, given.engine) for p in (given.left, given.right)]
-    except (OSError, UserError, ValueError, KeyError, TypeError) as why:
+    except (ArithmeticError, AttributeError, LookupError, OSError, sqlite3.Error, TypeError, UserError,
+            ValueError) as why:  # values of other kinds than a trace's
         print(f"trace_compare: {shown(why)}: no trace of `unmask profile --trace`?", file=sys.stderr)
         return 1
     names = [os.path.splitext(os.path.basename(p))[0] for p in (given.left, given.right)]

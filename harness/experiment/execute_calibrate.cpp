@@ -116,17 +116,23 @@ std::string point_calibration::memory() const {
 
 void point_calibration::remember(const std::string& memory) {
   const nlohmann::json in = nlohmann::json::parse(memory);
-  learnt_ = in.value("learnt", "");
-  if (!in.contains("report")) return;
-  done_ = true;
-  modelled_ = in.at("modelled");
-  found_.emplace();
-  found_->report = in.at("report");
-  parameter_map filled = settings_.values();
-  for (const auto& [name, value] : in.at("settings").items()) {
-    filled[name] = found_->settings[name] = parameter_of(value);
+  const std::string learnt = in.value("learnt", "");
+  if (!learnt.empty() && !nlohmann::json::accept(learnt)) throw std::runtime_error("no JSON");
+  if (in.contains("report")) {  // all or nothing
+    calibration found;
+    const bool modelled = in.at("modelled");
+    found.report = in.at("report");
+    if (!nlohmann::json::parse(found.report).is_object()) throw std::runtime_error("no object");
+    parameter_map filled = settings_.values();
+    for (const auto& [name, value] : in.at("settings").items()) {
+      filled[name] = found.settings[name] = parameter_of(value);
+    }
+    settings_ = parameters(std::move(filled));
+    found_ = std::move(found);
+    modelled_ = modelled;
+    done_ = true;
   }
-  settings_ = parameters(std::move(filled));
+  learnt_ = learnt;
 }
 
 std::string point_calibration::report() const {

@@ -180,12 +180,15 @@ class engine_point final : public loadable_point {
     if (memory.empty()) return;
     const nlohmann::json in = nlohmann::json::parse(memory);
     const std::string learnt = in.at("calibration");
+    std::shared_ptr<table_cost> measured;
+    if (in.contains("cost")) {
+      std::vector<table_cost::sample> samples;
+      for (const auto& s : in.at("cost")) samples.push_back({s.at(0), s.at(1)});
+      measured =
+          std::make_shared<table_cost>(std::move(samples), cost_per_request(), cost_per_key());
+    }
     if (!learnt.empty()) calibration_.remember(learnt);
-    if (!in.contains("cost")) return;
-    std::vector<table_cost::sample> samples;
-    for (const auto& s : in.at("cost")) samples.push_back({s.at(0), s.at(1)});
-    measured_ =
-        std::make_shared<table_cost>(std::move(samples), cost_per_request(), cost_per_key());
+    if (measured) measured_ = std::move(measured);
   }
 
   pass_record pass() override {

@@ -86,8 +86,21 @@ void from_json_value(const json& in, T& into) {
   if constexpr (std::is_same_v<T, double>) {
     into = real(in);
   } else {
+    if (std::is_unsigned_v<T> && !std::is_same_v<T, bool> && !in.is_number_unsigned()) {
+      throw std::out_of_range("a number below zero");
+    }
     into = in.get<T>();
+    if (json(into) != in) throw std::out_of_range("a number outside its type");
   }
+}
+
+origin origin_of(const json& in) {
+  const int from = in.get<int>();
+  for (const origin known :
+       {origin::measured, origin::counted, origin::analytic, origin::synthetic}) {
+    if (from == static_cast<int>(known)) return known;
+  }
+  throw std::out_of_range("no origin of a number");
 }
 
 json json_of_metric(const metric& m) {
@@ -96,7 +109,7 @@ json json_of_metric(const metric& m) {
   return {number(m.value), static_cast<int>(m.from), samples};
 }
 metric metric_of(const json& in) {
-  metric m{real(in.at(0)), static_cast<origin>(in.at(1).get<int>()), {}};
+  metric m{real(in.at(0)), origin_of(in.at(1)), {}};
   for (const json& v : in.at(2)) m.samples.push_back(real(v));
   return m;
 }
@@ -124,22 +137,32 @@ std::string pass_line(const pass_record& pass, const pass_record* first) {
 }
 
 pass_record pass_of_line(const std::string& line, const pass_record* first) {
-  const json in = json::parse(line);
+  const json in = tree_of<json>(line);
   pass_record pass;
-  pass.time = static_cast<origin>(in.at("time").get<int>());
+  pass.time = origin_of(in.at("time"));
   pass.served = in.at("served");
   pass.clients_left = in.at("clients_left");
   each_number(pass, [&](const char* name, auto& value) { from_json_value(in.at(name), value); });
-  if (in.contains("state_bytes")) pass.state_bytes = in.at("state_bytes").get<std::size_t>();
+  if (in.contains("state_bytes")) {
+    from_json_value(in.at("state_bytes"), pass.state_bytes.emplace());
+  }
   if (in.contains("metrics")) {
     for (const auto& [name, value] : in.at("metrics").items()) {
       pass.metrics[name] = metric_of(value);
     }
   }
-  pass.answers.resize(in.at("answers").get<std::size_t>());
+  std::size_t answers = 0;
+  from_json_value(in.at("answers"), answers);
+  if (answers > line.size() && !(first && first->answers.size() == answers)) {
+    throw std::out_of_range("more answers than the line can hold");
+  }
+  pass.answers.resize(answers);
   const json columns = in.value("columns", json::object());
   each_column([&](const char* name, const auto& of) {
     const auto column = columns.find(name);
+    if (column != columns.end() && column->size() != answers) {
+      throw std::out_of_range("a column of another length");
+    }
     for (std::size_t i = 0; i < pass.answers.size(); ++i) {
       if (column != columns.end()) {
         from_json_value(column->at(i), of(pass.answers[i]));

@@ -217,17 +217,28 @@ class experiment_run {
     return flights;
   }
 
+  // Whether the point could take up what it knew after its last pass; if not, its passes are dropped.
+  bool remembers(in_flight& f, const std::string& memory) {
+    try {
+      f.ready->remember(memory);
+      return true;
+    } catch (const std::exception&) {
+      say(title(f) + ": the passes kept of it are damaged; they are measured again");
+      passes_.drop(f.point->id);
+      return false;
+    }
+  }
+
   // What an earlier run measured of this point before it was stopped.
   void take_up(in_flight& f) {
     f.ready->count_in(progress_.meter());
     if (!options_.resume) passes_.drop(f.point->id);
     unfinished_point before = passes_.take_up(f.point->id);
-    if (!before.passes.empty()) {
+    if (!before.passes.empty() && remembers(f, before.memory)) {
       f.measured.passes = std::move(before.passes);
       f.measured.warmup_seconds = std::move(before.warmup_seconds);
       f.measured.taken_up = f.measured.passes.size();
       for (const pass_record& pass : f.measured.passes) f.seconds.push_back(pass.seconds);
-      f.ready->remember(before.memory);
     }
     const auto there = static_cast<std::int64_t>(f.measured.passes.size());
     const std::int64_t left = std::max<std::int64_t>(rule_.minimum - there, 0);

@@ -48,6 +48,7 @@ void reads_or_refuses(const F& read) {
     read();
   } catch (const error& problem) {
     require(problem.what() != nullptr && *problem.what() != '\0');
+    require(std::string_view(problem.what()).find("json.exception") == std::string_view::npos);
     require(problem.code() == exit_code::environment || problem.code() == exit_code::usage);
   }
 }

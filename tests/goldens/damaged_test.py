@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded runs with values of other kinds put in, places left out and bits turned: the replay says what
-is wrong with each and ends with an exit code of its own.
+"""Recordings with values of other kinds put in, places left out and bytes changed: the replay says what is
+wrong with each and ends with an exit code of its own. $UNMASK_DAMAGED says how many of each kind (default 120),
+$UNMASK_DAMAGED_SEED what they are drawn from.
 
-    damaged_test.py UNMASK_GOLDEN FOLDER_OF_GOLDENS"""
+    damaged_test.py UNMASK_GOLDEN FOLDER_OF_GOLDENS FOLDER_OF_EVALUATIONS"""
 
-import copy
+import gzip
 import json
 import os
 import random
@@ -14,61 +15,114 @@ import sys
 import tempfile
 import unittest
 
-PROGRAM, GOLDENS = sys.argv.pop(1), sys.argv.pop(1)
-ODD = (None, True, -1, 0, 1.5, 2 ** 31, 2 ** 32 + 32, 2 ** 63, 1e300, "", "x", "\x1b[2J", [], {}, [None],
-       [[]], [2 ** 40], {"a": 1})
-FILES = ("delayed_cache", "vanilla_llada", "focus", "dpad", "pc_sampler", "llada21")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import damage  # noqa: E402
+
+PROGRAM, GOLDENS, EVALS = (sys.argv.pop(1) for _ in range(3))
+COUNT = int(os.environ.get("UNMASK_DAMAGED", "120"))
+SEED = int(os.environ.get("UNMASK_DAMAGED_SEED", "15"))
+MOST = 50  # damaged lines or cases of one file
+LONGEST = 60000  # bytes of a line that is damaged
 
 
-def places(value, place=()):
-    if isinstance(value, (dict, list)):
-        for key in value if isinstance(value, dict) else range(min(len(value), 4)):
-            yield place + (key,)
-            yield from places(value[key], place + (key,))
+def changed_line(line, draw):
+    data = damage.changed_document(line, draw).replace(b"\n", b" ")
+    return data if data.strip() else b"x"
 
 
-def damaged(line, draw):
-    if draw.random() < 0.3:
-        data = bytearray(line.encode())
-        for _ in range(draw.randint(1, 4)):
-            data[draw.randrange(len(data))] ^= 1 << draw.randrange(7)
-        return data.decode("utf-8", "replace").replace("\n", " ")
-    run = json.loads(line)
-    for _ in range(draw.randint(1, 2)):
-        *above, last = draw.choice(list(places(run)))
-        at = run
-        for key in above:
-            at = at[key]
-        if draw.random() < 0.2:
-            del at[last]
-        else:
-            at[last] = copy.deepcopy(draw.choice(ODD))
-    return json.dumps(run)
+def shortened(case):
+    """A case of a likelihood with one round of a few masks, which its result does not fit."""
+    rounds = [{k: v[:2] if isinstance(v, list) else v for k, v in r.items()} for r in case["iterations"][:1]] \
+        if "iterations" in case else []
+    return case | {"iterations": rounds}
 
 
 class Damaged(unittest.TestCase):
+    def setUp(self):
+        self.draw = random.Random(SEED)
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        os.symlink(os.path.join(GOLDENS, "models"), os.path.join(self.folder, "models"))
+
+    def write(self, name, data):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as out:
+            out.write(data)
+
+    def replayed(self, name, data, *words):
+        """What the replay says of a file, and its exit code."""
+        self.write(name, data)
+        done = subprocess.run([PROGRAM, self.folder, "--device", "cpu", *words], capture_output=True, timeout=600,
+                              check=False)
+        text = (done.stdout + done.stderr).decode()
+        try:
+            self.assertIn(done.returncode, (0, 1, 2, 3), text[-3000:])
+            for mark in ("internal error", "json.exception", "\x1b", "AddressSanitizer", "runtime error"):
+                self.assertNotIn(mark, text)
+        except AssertionError:
+            if "UNMASK_DAMAGED_KEEP" in os.environ:
+                with open(os.path.join(os.environ["UNMASK_DAMAGED_KEEP"], name.replace("/", "_")), "wb") as out:
+                    out.write(data)
+            raise
+        return text, done.returncode
+
+    def counted(self, text):
+        count = re.search(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", text, re.MULTILINE)
+        self.assertTrue(count, text[-3000:])
+        return sum(int(c or 0) for c in count.groups())
+
     def test_every_line_is_replayed_or_named(self):
-        draw = random.Random(15)
-        with tempfile.TemporaryDirectory() as folder:
-            os.symlink(os.path.join(GOLDENS, "models"), os.path.join(folder, "models"))
-            os.mkdir(os.path.join(folder, "decode"))
-            for name in FILES:
-                with open(os.path.join(GOLDENS, "decode", name + ".jsonl"), encoding="utf-8") as file:
-                    lines = [line for line in file if len(line) < 60000][:6]
-                path = os.path.join(folder, "decode", name + ".jsonl")
-                with open(path, "w", encoding="utf-8") as out:
-                    out.writelines(damaged(draw.choice(lines), draw) + "\n" for _ in range(20))
-                done = subprocess.run([PROGRAM, folder, "--device", "cpu", "--method", name],
-                                      capture_output=True, timeout=600, check=False)
-                text = (done.stdout + done.stderr).decode()
-                os.remove(path)
-                self.assertIn(done.returncode, (0, 1), f"{name}: {text}")
-                for mark in ("internal error", "json.exception", "\x1b"):
-                    self.assertNotIn(mark, text)
-                # Every line is in the count, whatever its neighbours are.
-                count = re.search(r"^(\d+) passed, (\d+) failed$", text, re.MULTILINE)
-                self.assertTrue(count, text)
-                self.assertEqual(sum(map(int, count.groups())), 20, text)
+        names = sorted(n for n in os.listdir(os.path.join(GOLDENS, "decode")) if n.endswith(".jsonl"))
+        self.assertGreater(len(names), 20)
+        self.draw.shuffle(names)
+        left = COUNT
+        while left > 0:
+            name = names.pop()
+            names.insert(0, name)
+            with open(os.path.join(GOLDENS, "decode", name), "rb") as file:
+                lines = [line for line in file if len(line) < LONGEST][:6]
+            number = min(left, MOST if COUNT > 1000 else 10)
+            left -= number
+            data = b"".join(changed_line(self.draw.choice(lines), self.draw) + b"\n" for _ in range(number))
+            text, code = self.replayed("decode/" + name, data, "--method", name.removesuffix(".jsonl"))
+            os.remove(os.path.join(self.folder, "decode", name))
+            # Every line is in the count, whatever its neighbours are.
+            self.assertIn(code, (0, 1), text[-3000:])
+            self.assertEqual(self.counted(text), number, text[-3000:])
+
+    def test_files_of_logits(self):
+        with open(os.path.join(GOLDENS, "logits", "tiny-llada-s1.json"), "rb") as file:
+            whole = json.loads(file.read())
+        whole["cases"] = whole["cases"][:2]
+        os.mkdir(os.path.join(self.folder, "decode"))
+        for _ in range(COUNT):
+            data = damage.changed_document(json.dumps(whole).encode(), self.draw)
+            text, code = self.replayed("logits/tiny-llada-s1.json", data)
+            self.assertIn(code, (0, 1), text[-3000:])
+
+    def test_likelihoods(self):
+        left = COUNT
+        while left > 0:
+            name = self.draw.choice(("llada", "dream", "dream_encode_pair"))
+            with gzip.open(os.path.join(EVALS, "likelihood", name + ".json.gz")) as file:
+                whole = json.loads(file.read())
+            cases = [shortened(c) if name != "dream_encode_pair" else c for c in whole["cases"][:6]]
+            if self.draw.random() < 0.5:  # the bytes of the file
+                left -= 1
+                data = damage.changed_bytes(json.dumps(whole | {"cases": cases[:2]}).encode(), self.draw)
+                self.replayed(f"likelihood/{name}.json", data, "--data", os.path.join(EVALS, "data"))
+            else:
+                number = min(left, MOST if COUNT > 1000 else 10)
+                left -= number
+                data = json.dumps(whole | {"cases": [damage.changed_values(self.draw.choice(cases), self.draw)
+                                                     for _ in range(number)]}).encode()
+                text, code = self.replayed(f"likelihood/{name}.json", data, "--data", os.path.join(EVALS, "data"))
+                for line in text.splitlines():  # no damage passes for a model that is not here
+                    if line.startswith("NOT RUN"):
+                        self.assertIn(": there is no ", line)
+                if code != 3:  # 3: the file is no JSON, for one number beyond its type
+                    self.assertEqual(self.counted(text), number, text[-3000:])
+            os.remove(os.path.join(self.folder, "likelihood", name + ".json"))
 
 
 if __name__ == "__main__":

@@ -4,15 +4,16 @@ and the archive of such campaigns, with the verdicts on all of them."""
 
 import argparse
 from datetime import datetime, timezone
-import json
 import os
 import tarfile
 
 from unmask import claims, experiments, program, tables
 from unmask.errors import EnvironmentFault, UserError
+from unmask.files import read_json
 from unmask.register import repeats
 from unmask.register.declare import read_register
 from unmask.rows import read_rows
+from unmask.shapes import TEXT, fit
 
 RECORD = "campaign.json"
 LARGEST = 14 << 20       # bytes of all archives of a folder
@@ -40,14 +41,10 @@ def scales_here(folder):
 
 
 def read_record(place):
+    """What a campaign is of; None where it has not begun."""
     path = os.path.join(place, RECORD)
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except OSError:
-        return None
-    except ValueError:
-        raise UserError(f"{path}: not JSON") from None
+    shape = {"program?": TEXT, "register?": TEXT, "ended?": TEXT}
+    return fit(read_json(path), shape, path) if os.path.lexists(path) else None
 
 
 def begin(directory, number, version, register):

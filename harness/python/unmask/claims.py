@@ -4,17 +4,18 @@
 import argparse
 from collections import Counter
 from datetime import datetime, timezone
-import json
 import os
 
 from unmask import experiments, tables
 from unmask.errors import EnvironmentFault, UserError
 from unmask.estimates import estimate_text, short_number
+from unmask.files import read_json
 from unmask.names import find_known, keep_named
 from unmask.register.declare import RATIOS, read_register
 from unmask.register import repeats
 from unmask.register.judge import VERDICTS, judge_all, needs_text, result_of, run_line
 from unmask.settings import estimate_json
+from unmask.shapes import TEXT, fit
 from unmask.verdicts import tone
 
 SINCE = "register.json"
@@ -38,13 +39,8 @@ def read_since(folder):
     """When each claim was last changed: {key: {hash, since, role, artifacts}}; {} where the folder has no
     record."""
     path = os.path.join(folder, SINCE)
-    if not os.path.isfile(path):
-        return {}
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except ValueError:
-        raise UserError(f"{path}: not JSON") from None
+    shape = {"*": {"hash": TEXT, "since": TEXT}}
+    return fit(read_json(path), shape, path) if os.path.lexists(path) else {}
 
 
 def write_since(folder, register):

@@ -9,9 +9,14 @@ import tomllib
 from unmask.errors import EnvironmentFault, UserError
 from unmask.files import opened
 from unmask.names import find_known
+from unmask.shapes import TEXT, fit
 
 # What a scale says of itself; everything else it lays over the shared part of its file.
 SCALE_KEYS = ("takes", "note", "not_run", "needs", "set")
+# What analyses rely on; a scale may lay anything over it.
+TABLE = {"artifact?": {"paper?": TEXT, "id?": TEXT, "title?": TEXT, "published?": TEXT},
+         "scale?": {"*": {"needs?": [TEXT], "not_run?": TEXT}}, "run?": {}, "model?": [{}],
+         "workload?": (dict, list), "layout?": {}}
 
 
 def program_root():
@@ -40,26 +45,29 @@ def read_toml(path, what="experiment"):
             return tomllib.load(file)
     except (OSError, EnvironmentFault):
         raise UserError(f"cannot read the {what} {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:  # no TOML, no UTF-8, a number of 5000 digits
         raise UserError(f"{path}: {problem}") from None
+
+
+def read_experiment(path):
+    """Reads an experiment file; UserError that names file and key where a value is of another type."""
+    return fit(read_toml(path), TABLE, path)
 
 
 def artifact_of(path):
     """The [artifact] of an experiment file: paper, id, kind, title, ..."""
-    header = read_toml(path).get("artifact", {})
-    return header if isinstance(header, dict) else {}
+    return read_experiment(path).get("artifact", {})
 
 
 def scales_of(path):
     """Names of the scales of an experiment file, in its order."""
-    scales = read_toml(path).get("scale", {})
-    return list(scales) if isinstance(scales, dict) else []
+    return list(read_experiment(path).get("scale", {}))
 
 
 def place_of(path, scale):
     """Where the rows of an artifact lie below a folder of results: PAPER/ID/SCALE."""
     header = artifact_of(path)
-    if not header.get("paper"):
+    if not header.get("paper") or not header.get("id"):
         raise UserError(f"{path}: has no [artifact], so claims cannot find its rows")
     return "/".join([header["paper"], header["id"], *([scale] if scale else [])])
 
@@ -76,27 +84,28 @@ def _laid_over(base, over):
 def at_scale(path, scale):
     """The table of an experiment file with one of its scales laid over it: tables merge, arrays
     replace. An empty scale means "tiny"; UserError for one that the file does not have."""
-    table = read_toml(path)
+    table = read_experiment(path)
     scales = table.get("scale")
     if not scales:
         return table, ""
     name = scale or "tiny"
     find_known("scale", name, list(scales), path)
     over = {k: v for k, v in scales[name].items() if k not in SCALE_KEYS}
-    return _laid_over({k: v for k, v in table.items() if k != "scale"}, over), name
+    return fit(_laid_over({k: v for k, v in table.items() if k != "scale"}, over), TABLE, path), name
 
 
 def stated_needs(path, scale):
     """What an artifact needs at a scale as its file states it: "cuda", "weights:NAME", ... Whether
     this machine has it `unmask run` says; a verdict does not depend on the machine it is read on."""
-    entry = read_toml(path).get("scale", {}).get(scale, {})
+    entry = read_experiment(path).get("scale", {}).get(scale, {})
     table, _ = at_scale(path, scale)
-    needs = [str(need) for need in entry.get("needs", [])]
+    needs = list(entry.get("needs", []))
     if table.get("run", {}).get("device") == "cuda":
         needs.append("cuda")
-    needs += [m["path"] for m in table.get("model", []) if isinstance(m, dict) and
-              str(m.get("path", "")).startswith("weights:")]
+    needs += [m["path"] for m in table.get("model", [])
+              if str(m.get("path", "")).startswith("weights:")]
     for workload in table.get("workload", []):
         names = workload.get("benchmark", []) if isinstance(workload, dict) else []
-        needs += [f"benchmark:{name}" for name in ([names] if isinstance(names, str) else names)]
+        names = names if isinstance(names, list) else [names]
+        needs += [f"benchmark:{name}" for name in names]
     return list(dict.fromkeys(needs)), entry.get("not_run", "")

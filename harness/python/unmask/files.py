@@ -7,7 +7,8 @@ import os
 import pathlib
 import stat
 
-from unmask.errors import EnvironmentFault
+from unmask.errors import EnvironmentFault, UserError
+from unmask.text import json_value
 
 
 @contextlib.contextmanager
@@ -41,9 +42,17 @@ def read_bytes(path, limit):
             raise EnvironmentFault(f"{path}: {size} bytes, more than the {limit} such a file may "
                                    "have")
         try:
-            return file.read(limit)
+            return file.read(size)  # of a limit of gigabytes a buffer would be made
         except OSError as problem:
             raise EnvironmentFault(f"{path}: cannot read the file ({problem.strerror})") from None
+
+
+def read_json(path, limit=64 << 20):
+    """The value of a JSON file; UserError that names the file where it is none."""
+    try:
+        return json_value(read_bytes(path, limit).decode())
+    except ValueError as problem:
+        raise UserError(f"{path}: not JSON: {problem}") from None
 
 
 def replace_file(path, content):

@@ -19,6 +19,7 @@ from unmask.names import find_known, number_text
 from unmask.published import read_published
 from unmask.rows import (RUN_KEYS, check_key, circumstance, grouped, is_reportable, is_synthetic,
                          row_name, setting)
+from unmask.shapes import LARGEST_NUMBER, TEXT, fit
 from unmask.tables import Cell, Table, number_cell
 
 # Row keys whose values are never better or worse than each other: the best of a column is the best
@@ -27,6 +28,8 @@ GROUP_KEYS = ("workload", "model", "serve.rate")
 SHARED_MACHINE = ("other measurements ran on the machine at the same time: times and speeds mean "
                   "nothing")
 LAYOUT_KEYS = ("rows", "row_header", "across", "columns", "published_rows", "base")
+LAYOUT = {"rows?": (str, list), "row_header?": TEXT, "across?": TEXT, "columns?": (list,),
+          "published_rows?": {}}
 COLUMN_KEYS = ("metric", "header", "where", "published", "published_metric", "factor", "digits", "best")
 
 
@@ -116,6 +119,8 @@ def _read_column(table, where):
         value = table.get(key, getattr(c, key))
         if not isinstance(value, kind) or isinstance(value, bool):
             raise UserError(f"{where}: `{key}` of column {c.metric} is of the wrong type")
+        if isinstance(value, (int, float)) and not abs(value) <= LARGEST_NUMBER:
+            raise UserError(f"{where}: `{key}` of column {c.metric} is too large")
         setattr(c, key, value)
     if not 0 <= c.digits <= 12:
         raise UserError(f"{where}: `digits` is from 0 to 12")
@@ -129,6 +134,7 @@ def _read_column(table, where):
 def parse_layout(table, where, layout):
     """Reads [layout] over what `layout` says already. UserErrors name file and key."""
     _check_keys(table, LAYOUT_KEYS, f"{where}: [layout]")
+    fit(table, LAYOUT, where, "layout")
     rows = table.get("rows", ["label"])
     layout.row_keys = [rows] if isinstance(rows, str) else list(rows)
     for key in layout.row_keys:
@@ -138,7 +144,7 @@ def parse_layout(table, where, layout):
     if layout.across:
         check_key(layout.across, f"{where}: `across`")
     for entry in table.get("columns", []):
-        entry = {"metric": entry} if isinstance(entry, str) else entry
+        entry = entry if isinstance(entry, dict) else {"metric": entry}
         layout.columns.append(_read_column(entry, f"{where}: [layout]"))
     if not layout.columns:
         raise UserError(f"{where}: [layout] needs `columns`")

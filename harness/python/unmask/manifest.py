@@ -3,12 +3,12 @@
 (harness/experiment/request.h writes it)."""
 
 import hashlib
-import json
 import os
 import pathlib
 
 from unmask.errors import EnvironmentFault
 from unmask.files import read_bytes
+from unmask.text import json_value
 
 NAME = "run.json"
 VERSION = 1
@@ -21,8 +21,8 @@ def _broken(path, what):
 
 def _object(path):
     try:
-        read = json.loads(read_bytes(path, LARGEST))
-    except (ValueError, RecursionError):
+        read = json_value(read_bytes(path, LARGEST).decode())
+    except ValueError:
         raise _broken(path, "no JSON") from None
     if not isinstance(read, dict):
         raise _broken(path, "no JSON object")

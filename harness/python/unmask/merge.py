@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from unmask import manifest, options
 from unmask.errors import EnvironmentFault, UserError
 from unmask.files import read_bytes, replace_file, shown
+from unmask.text import json_value
 
 SCHEMA_MAJOR = "1"
 LARGEST_FILE = 4 << 30
@@ -39,10 +40,7 @@ class Found:
 def row_of(line, where):
     """Makes a row of one line; ValueError says why it is none. EnvironmentFault for a schema of
     another major version, which must not be passed over."""
-    try:
-        row = json.loads(line)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    row = json_value(line.decode())
     version = row.get("schema_version") if isinstance(row, dict) else None
     if not isinstance(version, str):
         raise ValueError("no JSON object with schema_version")

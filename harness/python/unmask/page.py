@@ -2,7 +2,6 @@
 """unmask report: one HTML page of a run's folder. Computes what the page shows; plots/report.py draws
 it."""
 
-import json
 import os
 import shlex
 import shutil
@@ -13,9 +12,11 @@ import tempfile
 from unmask import estimates, experiments, layout, options, rows as results, runs, tables
 from unmask.errors import EnvironmentFault, UserError
 from unmask.figures import figure_data
-from unmask.files import opened, opened_text
+from unmask.files import opened, opened_text, read_json
 from unmask.rows import RUN_KEYS, circumstance, is_reportable, is_synthetic, row_name, setting
+from unmask.shapes import MAYBE, misfit
 from unmask.tables import Cell, count_cell, estimate_cell, number_cell
+from unmask.text import json_value
 from unmask.verdicts import tone
 
 CAMPAIGN = "campaign.jsonl"
@@ -158,16 +159,8 @@ def _section(run, path, folder):
             "figures": figure_data(run.rows)}
 
 
-def _read_json(path):
-    try:
-        with opened_text(path) as file:
-            return json.load(file)
-    except (ValueError, RecursionError):
-        raise UserError(f"{path}: not JSON") from None
-
-
 def _claims_in(path):
-    claims = _read_json(path)
+    claims = read_json(path)
     if not isinstance(claims, list):
         raise UserError(f"{path}: claims are a list of objects")
     for number, claim in enumerate(claims, 1):
@@ -187,14 +180,15 @@ def _duration(seconds):
 def campaign_table(path):
     """What a campaign's log says: the last line of each artifact and scale, the time of all. Lines with
     `claims` tell of a few points that were measured once more: their time counts, no more."""
-    last = {}
+    last, torn = {}, 0
     with opened_text(path, "replace") as file:
         for line in file:
             try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError):
-                continue  # a torn line
-            if not isinstance(entry, dict):
+                entry = json_value(line)
+            except ValueError:
+                entry = None
+            if misfit(entry, {"seconds?": MAYBE, "rows?": MAYBE}, "entry"):
+                torn += bool(line.strip())
                 continue
             key = tuple(str(entry.get(k, "")) for k in ("paper", "id", "scale"))
             before = last.get(key, {"total": 0.0})
@@ -208,6 +202,8 @@ def campaign_table(path):
     measured = sum(entry.get("status") == "measured" for entry in last.values())
     table.notes.append(f"{measured} of {len(last)} artifacts measured; "
                        f"{_duration(sum(e['total'] for e in last.values()))} in all runs")
+    if torn:
+        table.notes.append(f"{torn} lines of the log that are no entries are left out")
     return table
 
 
@@ -220,8 +216,8 @@ def _files_below(path):
 def _holds_rows(path):
     try:
         with opened(path) as file:
-            first = json.loads(file.readline(64 << 20))
-    except (ValueError, RecursionError):
+            first = json_value(file.readline(64 << 20).decode())
+    except ValueError:
         return False
     return isinstance(first, dict) and "point_id" in first and "metrics" in first
 

@@ -7,12 +7,12 @@ paper's, and never in place of ours.
     [[inconsistency]]  where, what; artifact"""
 
 from dataclasses import dataclass, field
-import math
 import os
 
 from unmask import experiments
 from unmask.errors import UserError
 from unmask.names import unknown_name
+from unmask.shapes import LARGEST_NUMBER, TEXT, fit
 
 NEEDED = ("artifact", "row", "column", "metric", "source")
 
@@ -67,8 +67,8 @@ def _read_value(table, where):
     value = table.get("value")
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise UserError(f"{where}: `value` takes a number")
-    if not math.isfinite(value):
-        raise UserError(f"{where}: `value` must be finite")
+    if not abs(value) <= LARGEST_NUMBER:  # nan too
+        raise UserError(f"{where}: `value` must be finite, and no larger than {LARGEST_NUMBER:g}")
     texts = {key: _text(table, key, f"{where}: value.{key}") for key in NEEDED}
     if "unit" not in table:
         raise UserError(f"{where}: needs `unit`; \"\" for none")
@@ -81,6 +81,7 @@ def read_published(path):
     that is not finite or has no source, the same cell twice, a paper that is not the file's stem."""
     table = experiments.read_toml(path, "published numbers")
     _check_keys(table, ("paper", "title", "arxiv", "harness", "value", "inconsistency"), path)
+    fit(table, {"value?": [{}], "inconsistency?": [{"artifact?": TEXT}]}, path)
     paper = Paper(_text(table, "paper", path), _text(table, "title", path),
                   _text(table, "arxiv", path, False), _text(table, "harness", path, False))
     stem = os.path.splitext(os.path.basename(path))[0]

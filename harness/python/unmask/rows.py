@@ -6,7 +6,6 @@ what an older row lacks is filled in with the meaning that its absence had."""
 
 import gc
 import io
-import json
 import os
 import sys
 import tarfile
@@ -14,6 +13,8 @@ import tarfile
 from unmask.errors import EnvironmentFault, UserError
 from unmask.files import opened
 from unmask.names import unknown_name, value_text
+from unmask.shapes import FLAG, LARGEST_NUMBER, MAYBE, NUMBER, TEXT, misfit
+from unmask.text import json_value
 
 SCHEMA_MAJOR = 1
 # Keys of [run] and what they are where a row, being older, does not name them. The list is that of
@@ -37,9 +38,7 @@ NEEDED = {"run_id": str, "point_id": str, "title": str, "position": int, "model"
 NEEDED_BELOW = {"model": {"name": str, "hash": str, "parameters": int, "weights": str},
                 "workload": {"family": str, "hash": str, "items": int},
                 "samples": {"seconds": list, "warmup_seconds": list, "stop": str}}
-# Values that readers rely on where a row has them, as a small schema: a tuple of types, [of each value],
-# or {of each member}; "name?" may be missing, "*" is every member. row.schema.json says what they mean.
-TEXT, NUMBER, MAYBE, FLAG = (str,), (int, float), (int, float, type(None)), (bool,)
+# Values that readers rely on where a row has them. row.schema.json says what they mean.
 SCALARS = {"*": (str, int, float, bool, type(None))}
 PHASE = {"phase": TEXT, "container": FLAG, "own_seconds": NUMBER, "flops": MAYBE, "bytes": MAYBE,
          "provenance": TEXT, "device_seconds?": MAYBE}
@@ -51,8 +50,7 @@ SHAPES = {"params": SCALARS, "serve": SCALARS, "answers_hash": TEXT, "measured_b
           "samples": {"half_width?": MAYBE, "seconds": [MAYBE], "warmup_seconds": [MAYBE]},
           "items": {"id": [TEXT], "seconds": [[MAYBE]], "output_tokens": [MAYBE], "exact": [FLAG],
                     "answer_hash": [TEXT], "score": [MAYBE]},
-          "workload": {"benchmark?": (dict,)}, "model": {"caution?": TEXT}}
-LARGEST_NUMBER = 1e100  # nothing that is counted or timed comes near, and squares stay finite
+          "workload": {"benchmark?": (dict,)}, "model": {"caution?": TEXT}, "environment": {"build?": (dict,)}}
 ITEM_LISTS = ("id", "score", "exact", "output_tokens", "seconds", "answer_hash")
 
 
@@ -66,27 +64,6 @@ NUMBERS = {int, float, type(None)}
 def _are_numbers_or_null(values):
     return set(map(type, values)) <= NUMBERS and all(
         v is None or abs(v) <= LARGEST_NUMBER for v in values)
-
-
-def _misfit(value, shape, name):
-    """Names the first place of a value that is not of a shape; "" where it fits."""
-    if isinstance(shape, tuple):
-        fits = isinstance(value, shape) and (bool in shape or not isinstance(value, bool))
-        if fits and isinstance(value, (int, float)) and not abs(value) <= LARGEST_NUMBER:
-            return f"`{name}` is larger than anything that is measured"
-        return "" if fits else f"`{name}` is of another type"
-    if isinstance(shape, list):
-        if not isinstance(value, list):
-            return f"`{name}` is no list"
-        return next(filter(None, (_misfit(v, shape[0], name) for v in value)), "")
-    if not isinstance(value, dict):
-        return f"`{name}` is no object"
-    named = {key.rstrip("?"): of for key, of in shape.items()}
-    lacking = [key for key in shape if key[-1] not in "?*" and key not in value]
-    if lacking:
-        return f"`{name}.{lacking[0]}` is missing"
-    of_each = ((key, named.get(key, named.get("*"))) for key in value)
-    return next(filter(None, (_misfit(value[k], of, f"{name}.{k}") for k, of in of_each if of)), "")
 
 
 def _problem_of(row):
@@ -112,7 +89,7 @@ def _problem_of(row):
     if any(_is(row[key], type(other)) is False for key, other in RUN_KEYS.items() if key in row):
         return "a key of [run] is of another type"
     shapes = ((name, row[name]) for name in SHAPES if name in row)
-    return (next(filter(None, (_misfit(value, SHAPES[name], name) for name, value in shapes)), "")
+    return (next(filter(None, (misfit(value, SHAPES[name], name) for name, value in shapes)), "")
             or _problem_of_score(row) or _problem_of_items(row.get("items")))
 
 
@@ -159,10 +136,7 @@ def _refuse_constant(name):
 def parse_row(line, where):
     """Makes a row of one line. ValueError says why it is none; EnvironmentFault where the line is
     of another major schema version, which must not be passed over."""
-    try:
-        row = json.loads(line, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    row = json_value(line, parse_constant=_refuse_constant)
     if not isinstance(row, dict) or not isinstance(row.get("schema_version"), str):
         raise ValueError("no JSON object with schema_version")
     if row["schema_version"].split(".")[0] != str(SCHEMA_MAJOR):

@@ -3,13 +3,12 @@
 else as their place PAPER/ARTIFACT/SCALE does."""
 
 from dataclasses import dataclass, field
-import json
 import os
 import re
 
 from unmask import experiments, rows
-from unmask.errors import UserError
-from unmask.files import opened_text
+from unmask.files import read_json
+from unmask.shapes import TEXT, fit
 
 MANIFEST = "run.json"
 LARGEST_MANIFEST = 64 << 20
@@ -54,16 +53,7 @@ def _text(value):
 
 def read_manifest(path):
     """What a run was asked for; UserError where the file is no manifest."""
-    try:
-        if os.path.getsize(path) > LARGEST_MANIFEST:
-            raise ValueError("it is too large")
-        with opened_text(path) as file:
-            plan = json.load(file)
-        if not isinstance(plan, dict):
-            raise ValueError("it is no JSON object")
-    except (ValueError, RecursionError) as problem:
-        raise UserError(f"{path}: not a run's manifest: {problem}") from None
-    return plan
+    return fit(read_json(path, LARGEST_MANIFEST), {"set?": [TEXT]}, path, "the run's manifest")
 
 
 def origin(run, folder, experiments_dir):
@@ -73,7 +63,7 @@ def origin(run, folder, experiments_dir):
         plan = read_manifest(manifest)
         run.paper, run.artifact, run.scale = (_text(plan.get(k)) for k in ("paper", "artifact",
                                                                            "scale"))
-        run.set = [s for s in plan.get("set", []) if isinstance(s, str)]
+        run.set = plan.get("set", [])
         experiment = plan.get("experiment")
         named = _text(experiment.get("file")) if isinstance(experiment, dict) else ""
         of = (run.paper, run.artifact)

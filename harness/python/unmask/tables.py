@@ -8,6 +8,7 @@ import math
 
 from unmask.errors import UserError
 from unmask.names import unknown_name
+from unmask.text import whole
 
 FORMATS = ("md", "csv", "latex", "json")
 # What plain LaTeX does not set, and its own special characters.
@@ -68,7 +69,7 @@ def count_cell(value):
 
 def json_text(value):
     """Writes JSON with one value a line; a number that is not finite becomes null."""
-    return json.dumps(finite(value), indent=1, ensure_ascii=False) + "\n"
+    return whole(json.dumps(finite(value), indent=1, ensure_ascii=False)) + "\n"
 
 
 def finite(value):

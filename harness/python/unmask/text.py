@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts of strangers on their way to a terminal, as harness/base/output.h shows them."""
 
+import json
 import re
 
 # C0 but newline and tab, DEL, C1, and the marks that turn the direction of writing.
 COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+HALF_ESCAPED = re.compile("[\ud800-\udfff]|\\\\u[dD][89a-fA-F]")
+HALVES = re.compile("[\ud800-\udfff]")
 
 
 def shown(text):
@@ -19,6 +22,23 @@ def shown_all(value):
     if isinstance(value, list):
         return [shown_all(v) for v in value]
     return {shown(k): shown_all(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def json_value(text, **how):
+    """json.loads() as the program reads: ValueError also where JSON is nested too deeply, or holds half a
+    surrogate pair, which no file takes."""
+    try:
+        value = json.loads(text, **how)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if HALF_ESCAPED.search(text) and HALVES.search(json.dumps(value, ensure_ascii=False)):
+        raise ValueError("half a surrogate pair")
+    return value
+
+
+def whole(text):
+    """The text with U+FFFD for each lone surrogate, which JSON can hold and UTF-8 cannot."""
+    return HALVES.sub("\ufffd", text)
 
 
 def written_out(sign):

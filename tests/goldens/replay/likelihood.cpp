@@ -52,6 +52,11 @@ std::vector<double> numbers_of(const json_value& list) {
   return numbers;
 }
 
+// A model or tokenizer that is not in the folders: the case is neither passed nor failed.
+struct lacking_data : error {
+  explicit lacking_data(const std::string& what) : error(exit_code::environment, what) {}
+};
+
 bool near(double got, double want) {
   return std::abs(got - want) <= tolerance * std::max(std::abs(want), 1e-3);
 }
@@ -128,7 +133,7 @@ class replayer {
                                             weight_format::f32, most_rows);
       return *model;
     }
-    throw environment_error("there is no models/" + name + " in the folders of golden data");
+    throw lacking_data("there is no models/" + name + " in the folders of golden data");
   }
 
   tokenizer find_tokenizer() const {
@@ -142,7 +147,7 @@ class replayer {
                                 folder.string());
       }
     }
-    throw environment_error("there is no tokenizers/dream in the folders of golden data");
+    throw lacking_data("there is no tokenizers/dream in the folders of golden data");
   }
 
   std::vector<fs::path> roots_;
@@ -176,12 +181,8 @@ golden_results replay_likelihood(const fs::path& directory, std::vector<fs::path
                 : all.run(c, name == std::string("llada.json") ? likelihood_rule::llada
                                                                : likelihood_rule::dream);
         result.add(reason.empty() ? "" : id + ": " + reason);
-      } catch (const error& problem) {
-        if (problem.code() == exit_code::environment) {
-          replay.not_run.push_back(id + ": " + problem.what());
-        } else {
-          result.add(id + ": not a case that can be replayed: " + problem.what());
-        }
+      } catch (const lacking_data& problem) {
+        replay.not_run.push_back(id + ": " + problem.what());
       } catch (const std::exception& problem) {
         result.add(id + ": not a case that can be replayed: " + problem.what());
       }

@@ -3,11 +3,9 @@
 that of the program."""
 
 import contextlib
-import copy
 import io
 import json
 import os
-import random
 import re
 import tarfile
 import tempfile
@@ -15,7 +13,6 @@ import unittest
 
 from made import row_of
 
-import unmask.__main__
 from unmask import estimates, names, rows
 from unmask.errors import EnvironmentFault, UserError
 
@@ -89,61 +86,6 @@ class Reader(unittest.TestCase):
             file.write(b"no archive")
         with self.assertRaisesRegex(EnvironmentFault, "cannot be unpacked"):
             rows.places_below(self.folder)
-
-
-class Damaged(unittest.TestCase):
-    """Rows of the program with values of other kinds put in, places left out, and bits turned."""
-    ODD = (None, True, -1, 0, 1.5, 2 ** 63, 1e300, "", "x", "\x1b[2J", [], {}, [None], [[]], {"a": 1},
-           int("9" * 400))
-    COMMANDS = (("table", "FILE", "--view", "paired"), ("table", "FILE", "--view", "columns"),
-                ("crossover", "FILE"), ("compare", "FILE", "FILE"),
-                ("report", "FILE", "--data", "-o", "DATA"), ("merge", "FILE", "-o", "DATA"))
-
-    def places(self, value, place=()):
-        if isinstance(value, (dict, list)):
-            for key in value if isinstance(value, dict) else range(min(len(value), 4)):
-                yield place + (key,)
-                yield from self.places(value[key], place + (key,))
-
-    def damaged(self, line, draw):
-        if draw.random() < 0.3:
-            data = bytearray(line.encode())
-            for _ in range(draw.randint(1, 4)):
-                data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
-            return data.decode("utf-8", "surrogateescape").replace("\n", " ")
-        row = json.loads(line)
-        for _ in range(draw.randint(1, 3)):
-            *above, last = draw.choice(list(self.places(row)))
-            at = row
-            for key in above:
-                at = at[key]
-            if draw.random() < 0.2:
-                del at[last]
-            else:
-                at[last] = copy.deepcopy(draw.choice(self.ODD))
-        return json.dumps(row)
-
-    def test_no_command_ends_otherwise_than_by_a_sentence(self):
-        lines = []
-        for name in ("decode", "probes", "serving", "traces", "phases", "capacity", "chunks"):
-            with open(os.path.join(ROOT, "tests/plots/data", name + ".jsonl"), encoding="utf-8") as file:
-                lines += [line for line in file if len(line) < 60000]
-        draw = random.Random(30)
-        with tempfile.TemporaryDirectory() as folder:
-            names_of = {"FILE": os.path.join(folder, "rows.jsonl"), "DATA": os.path.join(folder, "data")}
-            for number in range(1200):
-                text = "".join(self.damaged(draw.choice(lines), draw) + "\n" for _ in range(3))
-                with open(names_of["FILE"], "w", encoding="utf-8", errors="surrogateescape") as out:
-                    out.write(text)
-                command = [names_of.get(w, w) for w in draw.choice(self.COMMANDS)]
-                said = io.StringIO()
-                try:
-                    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-                        code = unmask.__main__.main(command)
-                except Exception as problem:
-                    raise AssertionError(f"text {number}, {command}: {text}") from problem
-                self.assertIn(code, (0, 2, 3, 4))
-                self.assertNotIn("\x1b", said.getvalue())
 
 
 class Vocabulary(unittest.TestCase):

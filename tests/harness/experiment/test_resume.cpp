@@ -161,32 +161,75 @@ TEST_P(resumed, killed_at_any_moment_it_loses_the_pass_in_flight_and_gives_the_s
 
 INSTANTIATE_TEST_SUITE_P(alone_and_paired, resumed, testing::Bool());
 
-TEST(resume, takes_up_no_pass_of_another_program) {
-  const scratch_directory dir;
-  const experiment_spec spec = spec_of(false);
+// Whether a pass of an unfinished point is on the disk.
+bool pass_is_kept(const scratch_directory& dir) {
+  for (const auto& file : entries_of(dir / "out/unfinished", ".passes")) {
+    if (is_file(file) && read_file(file, 1 << 24).find("\"memory\"") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A run in dir / "out" that is killed in the midst of a point, between two of its passes.
+void killed_run(const scratch_directory& dir, const experiment_spec& spec,
+                const std::string& build) {
   const pid_t child = ::fork();
   if (child == 0) {
     counting_executor with;
     with.log = dir / "log";
-    with.pace = std::chrono::milliseconds(2);
-    with.build = "before";
+    with.pace = std::chrono::milliseconds(20);
+    with.build = build;
     run_experiment(spec, quiet(dir / "out"), with);
     ::_exit(0);
   }
-  for (int i = 0; i < 20000 && entries_of(dir / "out/unfinished", ".passes").empty(); ++i) {
+  for (int i = 0; i < 20000 && !pass_is_kept(dir); ++i) {
     ::usleep(500);
   }
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  ASSERT_FALSE(entries_of(dir / "out/unfinished", ".passes").empty());
+  ASSERT_TRUE(pass_is_kept(dir));
+}
+
+// The run that goes on says `words`, and takes up no pass.
+void expect_measured_again(const scratch_directory& dir, const experiment_spec& spec,
+                           const std::string& words) {
   counting_executor with;
   with.log = dir / "log";
   testing::internal::CaptureStderr();
   run_experiment(spec, quiet(dir / "out"), with);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("passes of another program or machine"),
-            std::string::npos);
-  for (const result_row& row : read_rows(dir / "out").rows) EXPECT_EQ(row.samples.taken_up, 0);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(words), std::string::npos) << said;
+  for (const result_row& row : read_rows(dir / "out").rows) {
+    EXPECT_EQ(row.samples.taken_up, 0);
+    EXPECT_EQ(row.verdict, verdict_kind::pass) << row.reason;
+  }
   EXPECT_FALSE(std::filesystem::exists(dir / "out/unfinished"));
+}
+
+TEST(resume, takes_up_no_pass_of_another_program) {
+  const scratch_directory dir;
+  const experiment_spec spec = spec_of(false);
+  killed_run(dir, spec, "before");
+  expect_measured_again(dir, spec, "passes of another program or machine");
+}
+
+TEST(resume, passes_whose_memory_is_damaged_are_measured_again) {
+  const scratch_directory dir;
+  const experiment_spec spec = spec_of(false);
+  killed_run(dir, spec, "build");
+  std::size_t changed = 0;
+  for (const auto& file : entries_of(dir / "out/unfinished", ".passes")) {
+    std::string text = read_file(file, 1 << 24);
+    const std::string key = "\"memory\":\"";
+    for (std::size_t at = 0; (at = text.find(key, at)) != std::string::npos; at += key.size()) {
+      text.insert(at + key.size(), "x");  // no number, as a memory of this executor is
+      ++changed;
+    }
+    write_file(file, text);
+  }
+  ASSERT_GT(changed, 0u);
+  expect_measured_again(dir, spec, "the passes kept of it are damaged");
 }
 
 TEST(resume, a_pass_comes_back_as_it_was) {

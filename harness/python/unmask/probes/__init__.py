@@ -12,6 +12,8 @@ import re
 from unmask.errors import UserError
 from unmask.probes import decisions, layers
 from unmask.probes.trace import Trace, plain
+from unmask.rows import rows_with_lines
+from unmask.text import whole
 
 PROBES = {"attention": layers.attention, "confidence": decisions.confidence,
           "contradiction": decisions.contradiction, "decode_trace": layers.decode_trace,
@@ -28,7 +30,11 @@ def compute(path):
     for name in trace.settings["names"]:
         if name not in PROBES:
             raise UserError(f"{path}: unknown probe {name!r}")
-        results[name] = plain({"requests": len(trace.requests)} | PROBES[name](trace))
+        try:
+            results[name] = plain({"requests": len(trace.requests)} | PROBES[name](trace))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
+            raise UserError(f"{path}: not the trace of a probed pass: {name} cannot be computed of it "
+                            f"({type(problem).__name__}: {problem})") from None
     return results
 
 
@@ -38,8 +44,7 @@ def add_to_rows(folder):
     names = sorted(n for n in os.listdir(traces) if n.endswith(".jsonl")) if os.path.isdir(traces) else []
     if not names:
         raise UserError(f"{traces} holds no trace: nothing is left to compute")
-    with open(rows, encoding="utf-8") as file:
-        last = {row.get("point_id"): row for row in map(json.loads, file)}
+    last = {row["point_id"]: json.loads(line) for row, line in rows_with_lines(rows)}
     for name in names:
         point = name.removesuffix(".jsonl")
         if point not in last:
@@ -49,7 +54,7 @@ def add_to_rows(folder):
         if "reason" in row:
             row["reason"] = NOT_RUN.sub("", row["reason"])
         with open(rows, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+            file.write(whole(json.dumps(row, ensure_ascii=False, separators=(",", ":"))) + "\n")
             file.flush()
             os.fsync(file.fileno())
         os.remove(os.path.join(traces, name))
@@ -67,7 +72,7 @@ def main(arguments):
     if os.path.isdir(given.place):
         print(f"{add_to_rows(given.place)} rows have their probes now")
         return 0
-    text = json.dumps(compute(given.place), ensure_ascii=False)
+    text = whole(json.dumps(compute(given.place), ensure_ascii=False))
     if given.output:
         with open(given.output, "w", encoding="utf-8") as file:
             file.write(text)

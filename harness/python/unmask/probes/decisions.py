@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from unmask.probes.trace import (mean, over_items, ratio, rounded, share, share_interval)
+from unmask.probes.trace import MOST_TOKENS, mean, over_items, ratio, rounded, share, share_interval, size
 
 TOPS = (1, 2, 4, 8, 16)
 SHOWN = 400  # points of the scatter plot
@@ -32,7 +32,7 @@ def endings(request):
 
 def canvas_of(request):
     """Tokens of the canvas as the request ends; -1: never decided."""
-    canvas = [-1] * request["canvas"]
+    canvas = [-1] * size(request["canvas"], MOST_TOKENS)
     for position, (_, token) in endings(request).items():
         if 0 <= position - request["prompt"] < len(canvas):
             canvas[position - request["prompt"]] = token

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from unmask.probes.trace import (mean, over_items, ratio, rounded, share, share_interval)
+from unmask.probes.trace import MOST_LAYERS, mean, over_items, ratio, rounded, share, share_interval, size
 
 AREA_DRAWS = 200
 KINDS = ("not_decodable", "decodable", "decoded")
@@ -29,7 +29,7 @@ def kv_change(trace):
             items += [np.zeros(3) for _ in range(item + 1 - len(items))]
             items[item] += sums
     totals = [sum(steps[t]) for t in range(len(steps))]
-    by_layer = [layers.get(i, np.zeros(3)) for i in range(max(layers, default=-1) + 1)]
+    by_layer = [layers.get(i, np.zeros(3)) for i in range(size(max(layers, default=-1) + 1, MOST_LAYERS))]
 
     def values(sums, side):
         return [rounded(ratio(s[side], s[2])) for s in sums]

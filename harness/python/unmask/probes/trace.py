@@ -18,12 +18,25 @@ A trace is JSON lines, each with its `kind`:
 One request, kv_change, importance and attention line a request, in the order of the pass."""
 
 from dataclasses import dataclass
-import json
 import math
 
 import numpy as np
 
 from unmask.errors import UserError
+from unmask.files import opened_text
+from unmask.shapes import TEXT, fit
+from unmask.text import json_value
+
+MOST_TOKENS, MOST_LAYERS = 1 << 22, 1 << 12
+COLUMNS = {"position": {int}, "token": {int}, "confidence": {int, float, type(None)}, "accepted": {bool}}
+
+
+def _has_columns(steps):
+    """Whether all steps of a request hold the columns of their candidates."""
+    return isinstance(steps, list) and all(
+        isinstance(step, dict) and all(isinstance(step.get(name), list) and set(map(type, step[name])) <= kinds
+                                       for name, kinds in COLUMNS.items())
+        and len({len(step[name]) for name in COLUMNS}) == 1 for step in steps)
 
 
 @dataclass
@@ -33,13 +46,17 @@ class Trace:
 
     @classmethod
     def read(cls, path):
-        with open(path, encoding="utf-8") as file:
+        with opened_text(path) as file:
             try:
-                lines = [json.loads(text) for text in file]
+                lines = fit([json_value(text) for text in file], [{"kind": TEXT}], path, "lines")
             except ValueError as problem:
                 raise UserError(f"{path}: not JSON lines: {problem}") from None
-        if not lines or lines[0].get("kind") != "probes" or lines[0].get("version") != 1:
+        if not lines or lines[0]["kind"] != "probes" or lines[0].get("version") != 1:
             raise UserError(f"{path}: does not begin with the settings of a probed pass (version 1)")
+        fit(lines[0], {"names": [TEXT]}, path, "settings")
+        for line in lines[1:]:
+            if line["kind"] == "request" and not _has_columns(line.get("steps")):
+                raise UserError(f"{path}: `steps` of a request hold no columns of numbers of one length")
         kinds = {}
         for line in lines[1:]:
             kinds.setdefault(line["kind"], []).append(line)
@@ -54,6 +71,13 @@ class Trace:
 
     def again(self, probe):
         return next((line for line in self.all("again") if line["of"] == probe), None)
+
+
+def size(value, most):
+    """A number of a trace that becomes the length of a list; ValueError where nothing is that long."""
+    if not isinstance(value, int) or not 0 <= value <= most:
+        raise ValueError(f"{value!r} is no number of tokens or layers")
+    return value
 
 
 def rounded(value):

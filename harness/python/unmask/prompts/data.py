@@ -10,12 +10,12 @@ import glob
 import gzip
 import hashlib
 import io
-import json
 import os
 import zipfile
 
 from unmask.errors import EnvironmentFault
 from unmask.files import opened
+from unmask.text import json_value
 
 
 class Files:
@@ -100,9 +100,9 @@ def decoded(name, content):
 
 def parsed(where, text):
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as problem:
-        raise EnvironmentFault(f"{where}: is not JSON: {problem.msg}") from None
+        return json_value(text)
+    except ValueError as problem:
+        raise EnvironmentFault(f"{where}: is not JSON: {getattr(problem, 'msg', problem)}") from None
 
 
 def csv_rows(name, text):

@@ -12,6 +12,7 @@ from unmask.prompts import lm_tasks, opencompass, sources
 from unmask.prompts.data import Files
 from unmask.prompts.records import OPTION_LETTERS, load, read, read_pool
 from unmask.prompts.registry import dataset_of, find, register, tasks_of
+from unmask.text import whole
 
 TASKS_FORMAT = 1
 
@@ -250,7 +251,7 @@ def write(request, path):
     try:
         with open(partial, "w", encoding="utf-8") as file:
             for line in (head, *items):
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                file.write(whole(json.dumps(line, ensure_ascii=False)) + "\n")
         os.replace(partial, path)
     finally:
         if os.path.exists(partial):

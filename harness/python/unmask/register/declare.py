@@ -4,6 +4,7 @@ clock, tasks, items, controls. The function below the declaration measures; unma
 judges."""
 
 import ast
+import dataclasses
 from dataclasses import dataclass, field
 import hashlib
 import inspect
@@ -165,6 +166,11 @@ class Claim:
         return not self.clock.startswith(("none", "virtual"))
 
 
+# Texts, and tuples of texts, but for these.
+KINDS_OF_FIELDS = {f.name: f.type for f in dataclasses.fields(Claim) if f.type in (str, tuple)} | {
+    "bound": Bound, "regime": (str, Regime), "published": Published | None, "quality": Bound | None}
+
+
 def _hash_of(c, source):
     """Of all that a claim says but its note, of what its function does and of the constants that it
     names. source: of the function, behind its `def`."""
@@ -192,6 +198,11 @@ class Register:
                       where=where, **fields)
         except TypeError as problem:
             raise UserError(f"{where}: claim '{function.__name__}': {problem}") from None
+        for name, kind in KINDS_OF_FIELDS.items():
+            found = getattr(c, name)
+            if not isinstance(found, kind) or isinstance(found, tuple) and not all(
+                    isinstance(v, str) for v in found):
+                raise UserError(f"{where}: claim '{c.id}': `{name}` is of another type")
         c.artifacts = tuple(os.path.normpath(os.path.join(self.folder, self.paper, f"{a}.toml"))
                             for a in c.artifacts)
         find_known("kind of claim", c.kind, KINDS, f"{where}: {c.id}")
@@ -264,7 +275,9 @@ def read_register(folder):
             part.sources = {n.name: "".join(lines[n.lineno - 1:n.end_lineno]).removeprefix("def ")
                             for n in tree.body if isinstance(n, ast.FunctionDef)}
             exec(compile(tree, path, "exec"), {"__name__": f"claims_of_{name[:-3]}", "__file__": path})
-        except (SyntaxError, NameError, TypeError, AttributeError, ImportError) as problem:
+        except UserError:
+            raise
+        except Exception as problem:  # whatever a file of claims raises
             raise UserError(f"{path}: {type(problem).__name__}: {problem}") from None
         finally:
             _reading.pop()

@@ -16,6 +16,14 @@ from unmask.errors import UserError
 from unmask.files import opened_text
 from unmask.intervals import wilson
 from unmask.score import joined, official, scorers, workers
+from unmask.shapes import MAYBE, fit
+from unmask.text import whole
+
+
+ID, WORDS = (str, int, type(None)), (str, type(None))
+SAMPLE = {"doc_id?": ID, "item?": ID, "point_id?": WORDS, "run_id?": WORDS, "group?": WORDS,
+          "benchmark?": WORDS, "style?": WORDS, "scorer?": WORDS, "note?": WORDS, "value?": MAYBE,
+          "check?": (dict, type(None))}
 
 
 def read_samples(path):
@@ -39,11 +47,15 @@ def read_samples(path):
 
 
 def read_line(line, where):
+    """An item of one line. UserError names what is missing or of another type."""
     if not isinstance(line, dict) or not isinstance(line.get("doc"), dict):
         raise UserError(f"{where}: `doc`, the record of the item, is missing")
     resps = line.get("resps")
     if not isinstance(resps, list) or not resps or not all(isinstance(r, list) and r for r in resps):
         raise UserError(f"{where}: `resps`, the answers as lm-eval writes them, is missing")
+    fit(line, SAMPLE, where, "the line")
+    if line.get("scored") and line.get("value") is None:
+        raise UserError(f"{where}: `value`, the score of an item that is scored, is missing")
     doc = dict(line["doc"])
     # Our files: what the scorer needs and the record does not hold.
     for key, value in (line.get("check") or {}).items():
@@ -51,7 +63,7 @@ def read_line(line, where):
     return {"doc": doc, "target": str(line.get("target", "")), "resps": resps,
             "said": {"status": "scored" if line.get("scored") else
                      "undecided" if line.get("undecided") else "not_run",
-                     "value": line.get("value"), "note": line.get("note", "")},
+                     "value": line.get("value"), "note": line.get("note") or ""},
             **{key: line.get(key) for key in ("doc_id", "item", "point_id", "run_id", "group",
                                               "benchmark", "style", "scorer")}}
 
@@ -200,7 +212,7 @@ def main(arguments):
     if options.output:
         with open(options.output, "w", encoding="utf-8") as out:
             for result in results:
-                out.write(json.dumps(result, ensure_ascii=False) + "\n")
+                out.write(whole(json.dumps(result, ensure_ascii=False)) + "\n")
     if not options.quiet:
         summarize(results, sys.stdout)
     if not (options.keep_rows or options.benchmark or options.harness):

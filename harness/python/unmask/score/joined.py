@@ -11,6 +11,7 @@ from unmask.errors import EnvironmentFault
 from unmask.estimates import NOISY_HALF_WIDTH
 from unmask.intervals import deviation, mean, wilson
 from unmask.rows import row_files, rows_with_lines
+from unmask.text import whole
 
 NOT_RUN = "NOT RUN: scores: "  # what the program writes where no library scored the answers
 
@@ -113,7 +114,7 @@ def join(results):
 
 def append(file, rows):
     """Writes rows behind the last one, all or none, unless a run is writing to the file."""
-    text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
+    text = "".join(whole(json.dumps(row, ensure_ascii=False, separators=(",", ":"))) + "\n" for row in rows)
     with open(file, "r+b") as out:
         try:
             fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Any texts as the small files of one checkpoint, a zero byte between two, in the order of `names` and left
+// out where empty: each reader refuses, or what it read fits together. What is known of a chat template in
+// Python is not asked to render here.
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include "harness/base/files.h"
+#include "harness/model/chat_template.h"
+#include "harness/model/checkpoint.h"
+#include "harness/model/tokenizer.h"
+#include "tests/fuzz/input_file.h"
+
+namespace {
+
+constexpr std::array names = {
+    "config.json",           "generation_config.json",      "tokenizer.json",
+    "tokenizer_config.json", "special_tokens_map.json",     "chat_template.json",
+    "chat_template.jinja",   "model.safetensors.index.json"};
+
+// One tensor, which an index may name.
+void write_shard(const std::filesystem::path& folder) {
+  const std::string head = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}} )";
+  std::string size(8, '\0');
+  size[0] = static_cast<char>(head.size());
+  unmask::write_file(folder / "a.safetensors", size + head + std::string(8, '\0'));
+}
+
+void write_checkpoint(const std::filesystem::path& folder, std::string_view input) {
+  for (const char* name : names) {
+    const std::size_t end = std::min(input.find('\0'), input.size());
+    const std::filesystem::path file = folder / name;
+    if (end == 0) {
+      std::filesystem::remove(file);
+    } else {
+      std::ofstream(file, std::ios::binary) << input.substr(0, end);
+    }
+    input.remove_prefix(std::min(end + 1, input.size()));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace unmask;
+  static const scratch_folder scratch;
+  static const bool once = (write_shard(scratch.path()), true);
+  fuzz::require(once);
+  const std::filesystem::path& folder = scratch.path();
+  write_checkpoint(folder, fuzz::text_of(data, size));
+  fuzz::reads_or_refuses([&] {
+    const model_config config = read_model_config(folder);
+    fuzz::reads_or_refuses([&] { contradictions_of(config, folder); });
+    fuzz::reads_or_refuses([&] { caution_of(config, folder); });
+    fuzz::reads_or_refuses([&] {
+      const chat_template chat = chat_template::load(folder, config);
+      fuzz::require(!chat.summary().empty());
+      if (chat.summary().ends_with("rendered by the program")) {
+        fuzz::require(!chat.render(conversation{{"user", "2+2"}}).empty());
+      }
+    });
+  });
+  fuzz::reads_or_refuses([&] {
+    const tokenizer tokens = tokenizer::load(folder);
+    for (const std::int32_t id : tokens.encode_raw("abc ab<|e|>cd")) {
+      fuzz::require(id >= 0 && id < tokens.vocabulary_size());
+      tokens.decode(std::array{id}, false);
+    }
+  });
+  fuzz::reads_or_refuses([&] {
+    const checkpoint weights(folder);
+    fuzz::require(weights.tensors() <= 1 && (weights.tensors() == 0 || weights.find("a")));
+  });
+  return 0;
+}
