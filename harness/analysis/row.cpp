@@ -207,6 +207,7 @@ void read_model(result_row& row, const json& model) {
   take_if_there(model, "layers", row.model.layers);
   take_if_there(model, "caution", row.model.caution);
   take_if_there(model, "chat_template", row.model.chat_template);
+  take_if_there(model, "checked", row.model.checked);
   for (const run_key& key : run_key_list()) {
     const auto* text = std::get_if<std::string run_keys::*>(&key.field);
     if (!key.used || !text) continue;
@@ -276,6 +277,7 @@ void put_model(nlohmann::ordered_json& out, const result_row& row) {
   out["model"]["layers"] = row.model.layers;
   if (!row.model.caution.empty()) out["model"]["caution"] = row.model.caution;
   if (!row.model.chat_template.empty()) out["model"]["chat_template"] = row.model.chat_template;
+  if (!row.model.checked.empty()) out["model"]["checked"] = row.model.checked;
 }
 
 void put_workload(nlohmann::ordered_json& out, const result_row& row) {

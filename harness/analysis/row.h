@@ -66,6 +66,8 @@ struct model_record {
   std::int64_t layers = 0;             // 0: written before this was recorded
   std::string caution;                 // model_config::caution
   std::string chat_template = {};      // chat_template::summary(): text, file, who renders it
+  // What the device check found of the kernels on the GPU (experiment/first_use.h); empty: no GPU.
+  std::string checked = {};
 };
 
 // How a harness runs a benchmark: what a score must share with another to stand beside it.

@@ -269,9 +269,9 @@ text_table flat_table(const frame& rows) {
       "method | label | variation | task | task_hash | items"};
   for (const std::string& name : params) t.column("params." + name, false);
   for (const run_key& key : run_key_list()) t.column(key.name, false);
-  for (const char* name :
-       {"verdict", "reason", "score", "score_exact", "score_n", "score_low", "score_high",
-        "repetitions", "half_width", "tokens_per_second_low", "tokens_per_second_high"}) {
+  for (const char* name : {"verdict", "reason", "checked", "score", "score_exact", "score_n",
+                           "score_low", "score_high", "repetitions", "half_width",
+                           "tokens_per_second_low", "tokens_per_second_high"}) {
     t.column(name, false);
   }
   for (const std::string& name : metrics) t.column(name, true);
@@ -304,10 +304,11 @@ text_table flat_table(const frame& rows) {
       line.emplace_back(found == row->params.end() ? "" : to_string(found->second));
     }
     for (const run_key& key : run_key_list()) line.emplace_back(key.text(row->run));
-    line.insert(line.end(),
-                {name_of(row->verdict), row->reason, of_score(score.mean), of_score(score.exact),
-                 of_score(score.n), of_score(score.low), of_score(score.high),
-                 std::to_string(row->samples.seconds.size()), number(row->samples.half_width)});
+    line.insert(
+        line.end(),
+        {name_of(row->verdict), row->reason, row->model.checked, of_score(score.mean),
+         of_score(score.exact), of_score(score.n), of_score(score.low), of_score(score.high),
+         std::to_string(row->samples.seconds.size()), number(row->samples.half_width)});
     // A rate is the inverse of a time: so are the ends of its interval.
     const std::optional<double> speed = row->value_of("tokens_per_second");
     const double half = row->samples.half_width;

@@ -37,6 +37,9 @@ namespace unmask {
     "own on cpu, library on cuda")                                                              \
   X(std::string, graphs, "", "auto", 0, 0, "auto on off", false,                                \
     "whether a GPU repeats recorded layers as CUDA graphs; auto: on")                           \
+  X(std::string, device_check, "", "auto", 0, 0, "auto off", false,                             \
+    "of kernels against the reference, the first time that the program meets a GPU; off: rows " \
+    "are NOT VERIFIED")                                                                         \
   X(std::string, impose, "", "none", 0, 0, "", false,                                           \
     "commits that are imposed while every layer is computed: replay:FILE, steady:N, published " \
     "statistics such as sdar-8b/sharegpt, or lengths, those of the workload's lengths")         \

@@ -12,6 +12,7 @@
 #include "harness/cli/model_spec.h"
 #include "harness/cli/options.h"
 #include "harness/experiment/device.h"
+#include "harness/experiment/first_use.h"
 #include "harness/experiment/published_decoding.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
@@ -60,6 +61,16 @@ void print_libraries() {
   }
 }
 
+void check_kernels(const std::string& wanted) {
+  run_keys run;
+  run.device = choose_device(wanted).name;
+  if (run.device != "cuda") {
+    print("check    NOT RUN: --check needs a GPU; this is device {}\n", run.device);
+    return;
+  }
+  print("check    {}\n", use_device(run, true));
+}
+
 }  // namespace
 
 int command_doctor(const texts& arguments) {
@@ -67,6 +78,11 @@ int command_doctor(const texts& arguments) {
       "doctor [options]",
       {{"json", flag(), "print the environment record of result rows, as JSON"},
        {"measure", flag(), "also measure the copy bandwidth of every GPU"},
+       {"check", flag(),
+        "also check the kernels on the GPU against the reference, as at its first use, and keep "
+        "the "
+        "outcome"},
+       device_option(),
        {"libraries", flag(), "also open CUDA's libraries and say which files they are"},
        {"model", repeated(), "also read this checkpoint to the last byte (repeatable)"},
        experiments_option()},
@@ -111,6 +127,7 @@ int command_doctor(const texts& arguments) {
   if (line.given("measure") && machine.cuda.devices.empty()) {
     print("gpu      NOT RUN: --measure needs a GPU\n");
   }
+  if (line.given("check")) check_kernels(line.text("device", "auto"));
   print("device   auto is {}\n", device_line({choose_device("auto")}).substr(8));
   print("emulator {}\n",
         cuda::emulator::is_built()

@@ -13,6 +13,7 @@
 #include "harness/base/output.h"
 #include "harness/experiment/device.h"
 #include "harness/experiment/execute_parts.h"
+#include "harness/experiment/first_use.h"
 #include "harness/experiment/imposed_commits.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/settings.h"
@@ -20,7 +21,6 @@
 #include "harness/profile/environment.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cuda/choice.h"
 
 namespace unmask {
 namespace {
@@ -28,17 +28,15 @@ namespace {
 constexpr std::size_t largest_config = std::size_t{1} << 20;
 constexpr std::size_t largest_workload = std::size_t{1} << 30;
 
-// Tells the backends what [run] says about kernels, before a model is packed for them.
-void choose_kernels(const run_settings& run) {
-  if (run.device.starts_with("cuda")) {
-    cuda::choose("UNMASK_CUDA_GEMM", run.gemm == "own" ? "own" : "library");
-    cuda::choose("UNMASK_CUDA_GRAPHS", run.graphs == "off" ? "off" : "on");
-    return;
-  }
+// Tells the backends what [run] says about kernels, before a model is packed for them. Returns what
+// the device check found of those.
+std::string choose_kernels(const run_settings& run) {
+  if (run.device.starts_with("cuda")) return use_device(run);
   cpu::set_active_isa(run.isa == "auto" ? cpu::supported_isas().front() : cpu::parse_isa(run.isa));
   cpu::set_gemm_path(run.gemm == "library"   ? cpu::gemm_path::onednn
                      : run.gemm == "fastest" ? cpu::gemm_path::automatic
                                              : cpu::gemm_path::own);
+  return "";
 }
 
 std::string text_of(const item_selection& items) {
@@ -119,7 +117,7 @@ class real_executor final : public executor {
       model_ = load_model_of(first);
       model_key_ = key;
     } else {
-      choose_kernels(first.run);
+      model_->record.checked = choose_kernels(first.run);
     }
     const auto workload = load_workload(first.workload, first.run, *model_);
     std::vector<preparation> all;
@@ -187,12 +185,14 @@ class real_executor final : public executor {
 }  // namespace
 
 std::shared_ptr<loaded_model> load_model_of(const experiment_point& point) {
-  choose_kernels(point.run);
+  const std::string checked = choose_kernels(point.run);
   if (!std::filesystem::exists(point.model.path / "config.json")) {
     throw environment_error("no model in " + point.model.path.string() +
                             " (no config.json there); " + looked_in(point.model.path));
   }
-  return load_model(point.model, point.run);
+  const std::shared_ptr<loaded_model> model = load_model(point.model, point.run);
+  model->record.checked = checked;
+  return model;
 }
 
 std::unique_ptr<executor> make_executor() {

@@ -219,7 +219,8 @@ std::string model_key(const model_entry& entry, const run_settings& run) {
   return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
          std::to_string(entry.positions) + " " + std::to_string(entry.layers) + "\n" + run.device +
          "\n" + effective_format(run.format) + "\n" + name_of(stored_kv_dtype(run)) + "\n" +
-         run.isa + "\n" + run.gemm + "\n" + run.graphs + (runs_dry(run) ? "\ndry" : "");
+         run.isa + "\n" + run.gemm + "\n" + run.graphs + "\n" + run.device_check +
+         (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {

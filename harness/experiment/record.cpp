@@ -12,6 +12,7 @@
 #include "harness/analysis/frame.h"
 #include "harness/analysis/statistics.h"
 #include "harness/base/digest.h"
+#include "harness/experiment/first_use.h"
 
 namespace unmask {
 namespace {
@@ -303,6 +304,19 @@ void judge_activity(result_row& row, const std::vector<active_knob>& knobs) {
   row.reason = row.reason.empty() ? idle : idle + "; " + row.reason;
 }
 
+// Kernels that were not checked on the GPU that ran them prove nothing; ways to multiply that were
+// wrong there and not used are said beside the verdict.
+void judge_kernels(result_row& row) {
+  std::string said;
+  if (row.model.checked == not_checked) {
+    row.verdict = verdict_kind::not_verified;
+    said = "device_check is off: no kernel was checked on this GPU";
+  } else if (const auto at = row.model.checked.find("not used: "); at != std::string::npos) {
+    said = "device check: " + row.model.checked.substr(at);
+  }
+  if (!said.empty()) row.reason = row.reason.empty() ? said : said + "; " + row.reason;
+}
+
 }  // namespace
 
 const std::vector<ratio_spec>& ratio_list() {
@@ -430,6 +444,7 @@ void measure_row(result_row& row, const measured_point& point) {
     }
   }
   judge_activity(row, point.knobs);
+  judge_kernels(row);
 }
 
 }  // namespace unmask

@@ -23,6 +23,7 @@
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
 #include "harness/base/output.h"
+#include "harness/experiment/first_use.h"
 #include "harness/experiment/kept_passes.h"
 #include "harness/experiment/official_scores.h"
 #include "harness/experiment/point_claim.h"
@@ -200,6 +201,8 @@ class experiment_run {
     std::string problem;
     try {
       prepared = with_.prepare(group);
+    } catch (const wrong_kernels&) {
+      throw;
     } catch (const std::exception& e) {
       problem = e.what();
     }

@@ -5,6 +5,7 @@
 #include "harness/base/error.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/product_library.h"
 
 namespace unmask::cuda {
 
@@ -23,6 +24,10 @@ namespace {
   throw environment_error("cannot measure a GPU: this program was built without CUDA");
 }
 }  // namespace
+
+std::string product_library() {
+  return "none";
+}
 
 copy_roof measure_copy_roof(int) {
   refuse();

@@ -6,6 +6,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/shared_library.h"
+#include "kernels/cuda/product_library.h"
 
 namespace unmask::cuda {
 namespace {
@@ -34,6 +35,14 @@ cublaslt_functions open_functions() {
 const cublaslt_functions& cublaslt() {
   static const cublaslt_functions functions = open_functions();
   return functions;
+}
+
+std::string product_library() {
+  try {
+    return cublaslt().path + " " + std::to_string(cublaslt().cublasLtGetVersion());
+  } catch (const error&) {
+    return "none";
+  }
 }
 
 }  // namespace unmask::cuda

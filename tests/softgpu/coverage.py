@@ -28,7 +28,7 @@ TESTS = ["--gtest_brief=1",
 
 def run(program, folder):
     """The tests of the label softgpu that are to reach every kernel."""
-    commands = [([program, "unmask_device_check", "cuda", "small", "1"], {}),
+    commands = [([program, "doctor", "--device", "cuda", "--check"], {}),
                 ([program, "kernels_test", *TESTS],
                  {"UNMASK_TEST_DEVICE": "gpu", "UNMASK_SOFTGPU_PAGEABLE": "on"}),
                 ([sys.executable, "-B", os.path.join(HERE, "decoding_test.py"), program], {})]

@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -42,6 +43,7 @@ struct algorithm {  // what lies in a cublasLtMatmulAlgo_t
   std::uint64_t magic;
   std::uint32_t alignment[4];
   std::uint32_t number;
+  std::uint32_t bias_alignment;  // of the product that it was asked for; 0: that had no bias
 };
 constexpr std::uint64_t own_magic = 0x554E4D41534BU;
 constexpr std::size_t other_workspace = 1 << 20;  // bytes, of the second algorithm
@@ -136,6 +138,12 @@ cublasStatus_t supported(const product& p) {
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
+// Bytes that an address is a multiple of, 16 at most; 0: none.
+std::uint32_t alignment_of(const void* p) {
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  return p == nullptr ? 0 : static_cast<std::uint32_t>(at % 16 == 0 ? 16 : at & -at);
+}
+
 float bf16(std::uint16_t h) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(h) << 16);
 }
@@ -210,12 +218,18 @@ float dot(const float* x, const float* y, std::size_t count) {
   return static_cast<float>(sum);
 }
 
+// UNMASK_SOFTGPU_PRODUCTS=wrong: sums of floating-point products are a quarter too large.
+float planted_factor() {
+  static const char* text = std::getenv("UNMASK_SOFTGPU_PRODUCTS");
+  return text != nullptr && std::strcmp(text, "wrong") == 0 ? 1.25F : 1.0F;
+}
+
 void multiply_floats(const product& p, const operands& o, float alpha, float beta) {
   const std::vector<float> x = widened(o.a, p.a), y = widened(o.b, p.b);
   const std::size_t depth = p.a.rows;
   for (std::size_t j = 0; j < p.out.columns; ++j) {
     for (std::size_t i = 0; i < p.out.rows; ++i) {
-      float sum = dot(&x[i * depth], &y[j * depth], depth) * alpha;
+      float sum = dot(&x[i * depth], &y[j * depth], depth) * alpha * planted_factor();
       if (beta != 0) sum += beta * element(o.c, p.c.type, j * p.c.pitch() + i);
       if (o.bias != nullptr) sum += element(o.bias, p.out.type, i);
       store(o.out, p.out.type, j * p.out.pitch() + i, sum);
@@ -358,6 +372,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     one.magic = own_magic;
     std::memcpy(one.alignment, reinterpret_cast<preference*>(p)->alignment, sizeof one.alignment);
     one.number = static_cast<std::uint32_t>(n);
+    one.bias_alignment = alignment_of(reinterpret_cast<description*>(d)->bias);
     results[n] = {};
     std::memcpy(&results[n].algo, &one, sizeof one);
     results[n].workspaceSize = n == 0 ? 0 : other_workspace;
@@ -397,6 +412,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
     const void* bias = host_address(p.d.bias, p.out.rows * size_of(p.out.type));
     if (bias == nullptr) return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "bias is no device memory");
     all.bias = static_cast<const std::uint8_t*>(bias);
+    if (alignment_of(p.d.bias) < own.bias_alignment) {
+      complain("a bias aligned to " + std::to_string(alignment_of(p.d.bias)) +
+               " bytes, by an algorithm that was asked for with one of " +
+               std::to_string(own.bias_alignment));
+    }
   }
   if (o.a == nullptr || o.b == nullptr || o.c == nullptr || o.out == nullptr) {
     return CUBLAS_STATUS_EXECUTION_FAILED;

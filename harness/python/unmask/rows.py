@@ -20,8 +20,8 @@ SCHEMA_MAJOR = 1
 # Keys of [run] and what they are where a row, being older, does not name them. The list is that of
 # harness/base/run_keys.h; a test holds the two together.
 RUN_KEYS = {"batch_size": 1, "gen_length": 0, "seed": 0, "device": "auto", "format": "auto",
-            "kv_type": "auto", "gemm": "auto", "graphs": "auto", "impose": "none",
-            "repeat_window": 0, "isa": "auto"}
+            "kv_type": "auto", "gemm": "auto", "graphs": "auto", "device_check": "auto",
+            "impose": "none", "repeat_window": 0, "isa": "auto"}
 # Besides the keys of [run], params.NAME and serve.NAME.
 PLAIN_KEYS = ("label", "method", "preset", "model", "workload", "variation", "kind")
 REPORTABLE = ("PASS", "NOISY", "NOT_VERIFIED", "INACTIVE")
@@ -50,7 +50,8 @@ SHAPES = {"params": SCALARS, "serve": SCALARS, "answers_hash": TEXT, "measured_b
           "samples": {"half_width?": MAYBE, "seconds": [MAYBE], "warmup_seconds": [MAYBE]},
           "items": {"id": [TEXT], "seconds": [[MAYBE]], "output_tokens": [MAYBE], "exact": [FLAG],
                     "answer_hash": [TEXT], "score": [MAYBE]},
-          "workload": {"benchmark?": (dict,)}, "model": {"caution?": TEXT}, "environment": {"build?": (dict,)}}
+          "workload": {"benchmark?": (dict,)}, "model": {"caution?": TEXT, "checked?": TEXT},
+           "environment": {"build?": (dict,)}}
 ITEM_LISTS = ("id", "score", "exact", "output_tokens", "seconds", "answer_hash")
 
 

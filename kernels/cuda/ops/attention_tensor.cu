@@ -5,6 +5,7 @@
 #include "kernels/cuda/attention_tensor_kernels.h"
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/score_tile.h"
+#include "kernels/cuda/ways.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -59,7 +60,8 @@ void launch_dim(queue& q, const attention_params& p, unsigned blocks) {
   if constexpr (dim == 128) {
     static const bool has_wgmma =
         queue::has_wgmma(attention_tensor_kernel<dim, 8, tensor_stages, 1, false, true>);
-    if (has_wgmma && p.key_begin == nullptr && queue::wgmma_wanted())
+    if (has_wgmma && p.key_begin == nullptr && queue::wgmma_wanted() &&
+        may_multiply(multiplied::attention, multiplier::wgmma))
       return launch_rows<dim, 8, 1, true>(q, p, blocks);
   }
   launch_rows<dim, 4, 2>(q, p, blocks);

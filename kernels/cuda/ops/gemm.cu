@@ -11,20 +11,28 @@
 #include <string>
 #include <type_traits>
 
-#include "kernels/cuda/choice.h"
 #include "kernels/cuda/device/traffic.h"
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/library_gemm.h"
+#include "kernels/cuda/ways.h"
 #include "kernels/model_core.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-bool own_products_only() {
-#if !defined(__CUDACC__)
-  if (current_emulation().own_products) return true;
+bool emulates_own_products() {
+#if defined(__CUDACC__)
+  return false;
+#else
+  return current_emulation().own_products;
 #endif
-  return chosen_by_environment("UNMASK_CUDA_GEMM", "own", "library", false);
+}
+
+bool own_products_only() {  // of bfloat16 weights
+  return !may_multiply(multiplied::products, multiplier::library) || emulates_own_products();
+}
+static bool own_int8_products_only() {
+  return !may_multiply(multiplied::int8_products, multiplier::library) || emulates_own_products();
 }
 
 namespace {
@@ -111,7 +119,7 @@ int8_rows device_backend::as_int8(const void* x, dtype type, std::int64_t stride
   const std::int64_t pitch = int8_padded(width), levels = rows * pitch,
                      scales = int8_padded(rows * std::int64_t{sizeof(float)});
   const std::int64_t sums =
-      columns > 0 && !own_products_only()
+      columns > 0 && !own_int8_products_only()
           ? std::min(rows, int8_rows_at_once(int8_padded(columns))) * int8_padded(columns)
           : 0;
   auto* level = queue_.scratch<std::int8_t>(
@@ -144,7 +152,7 @@ void device_backend::multiply_int8(const product& p) const {
   const int8_rows x = p.quantized.level != nullptr ? p.quantized
                                                    : as_int8(p.x, p.x_type, p.x_stride, p.index,
                                                              p.rows, w.in_features, p.count);
-  const bool own = own_products_only();
+  const bool own = own_int8_products_only();
   const std::int64_t step = own ? p.rows : int8_rows_at_once(columns);
   for (std::int64_t first = 0; first < p.rows; first += step) {
     const std::int64_t rows = std::min(step, p.rows - first);

@@ -5,6 +5,7 @@
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/moe_tensor_kernels.h"
+#include "kernels/cuda/ways.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
 
@@ -99,7 +100,7 @@ struct routed_call {
   // where rows come in whole pieces of 16 bytes.
   bool on_tensor_cores() const {
     return format == weight_format::bf16 && width % 8 == 0 && hidden % 8 == 0 &&
-           !own_products_only();
+           may_multiply(multiplied::experts, multiplier::mma_sync) && !emulates_own_products();
   }
   // Of what products make and read.
   dtype between() const { return on_tensor_cores() ? dtype::bf16 : dtype::f32; }
@@ -204,7 +205,9 @@ void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& 
   const std::int64_t all = c.all;
   const bool tensor = c.on_tensor_cores();
   static const bool has_wgmma = queue::has_wgmma(grouped_wide_kernel<wide_stages - 3, true>);
-  const bool wide = tensor && has_wgmma && queue::wgmma_wanted() && takes_wide_tiles(all, c.count);
+  const bool wide = tensor && has_wgmma && queue::wgmma_wanted() &&
+                    may_multiply(multiplied::experts, multiplier::wgmma) &&
+                    takes_wide_tiles(all, c.count);
   const int tile_rows = wide ? wide_rows : routed_rows;
   c.expert = device.in(args.expert).as<std::int32_t>();
   auto* words =

@@ -132,7 +132,8 @@ TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
   // A row in which nothing is absent.
   result_row row = sample_row();
   row.experiment = {"a.toml", "focus", "table_2", "tiny"};
-  row.model.caution = row.model.chat_template = row.workload.judge = row.answers_hash = "x";
+  row.model.caution = row.model.checked = row.model.chat_template = row.workload.judge =
+      row.answers_hash = "x";
   row.workload.benchmark = {"h", "v", "c", "p", "s", "m", 1, 2, 3};
   row.score = score_record{0.5, 1, 2, 0.1, 0.9, 3, 0.6, {{"b", 0.5}}, 0.25, {{"l", "1"}}};
   row.samples.taken_up = 1;
@@ -244,6 +245,23 @@ TEST(record, each_broken_law_is_found) {
     EXPECT_EQ(row.verdict, verdict_kind::invalid) << sentence;
     EXPECT_FALSE(row.score) << sentence;
   }
+}
+
+TEST(record, kernels_that_were_not_checked_or_not_used_mark_the_row) {
+  const auto row_with = [](const char* checked) {
+    result_row row;
+    row.model.checked = checked;
+    measure_row(row, good_point());
+    return row;
+  };
+  EXPECT_EQ(row_with("95 cases right").verdict, row_with("").verdict);
+  EXPECT_EQ(row_with("95 cases right").reason, row_with("").reason);
+  const result_row other = row_with("95 cases right; not used: attention by wgmma (w)");
+  EXPECT_EQ(other.verdict, row_with("").verdict);
+  EXPECT_TRUE(other.reason.starts_with("device check: not used: attention by wgmma (w)"));
+  const result_row off = row_with("NOT VERIFIED");
+  EXPECT_EQ(off.verdict, verdict_kind::not_verified);
+  EXPECT_TRUE(off.reason.starts_with("device_check is off"));
 }
 
 // CUDA graphs are recorded while the clock stands still; shares are of steps that the host divided.

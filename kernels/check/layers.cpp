@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The operations of a transformer's layer and of its head.
+// The device check's cases of a transformer's layer and of its head.
+#include <numeric>
+
+#include "kernels/check/checker.h"
 #include "kernels/float16.h"
 #include "kernels/head.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
 #include "kernels/rows.h"
-#include "tests/gpu/device_check.h"
 
-namespace unmask::gpu_check {
+namespace unmask::device_checks {
 namespace {
 
 std::string name_of(weight_format format) {
@@ -186,9 +188,9 @@ void gather(checker& c) {
 
 // bf16 experts take the tensor cores on a GPU. Routing is compared by itself: a near-tie that goes
 // to another expert would drown what the experts do, so both sides run on the reference's choice.
-void moe(checker& c, weight_format format) {
-  const std::int64_t rows = c.size(13, 200), width = c.size(64, 512), hidden = c.size(32, 256);
-  const std::int32_t experts = 8, each = 2;
+void moe_of(checker& c, weight_format format, std::int64_t rows, std::int32_t experts) {
+  const std::int64_t width = c.size(64, 512), hidden = c.size(32, 256);
+  const std::int32_t each = 2;
   const mirrored x = c.reals({rows, width}), router = c.reals({experts, width}, 0.3F);
   std::vector<packed_pair> gate_up, down;
   for (int e = 0; e < experts; ++e) {
@@ -201,8 +203,8 @@ void moe(checker& c, weight_format format) {
     moe_router route;
     route.experts = experts;
     route.experts_per_token = each;
-    route.groups = 4;
-    route.groups_kept = 2;
+    route.groups = experts / 2;
+    route.groups_kept = experts / 4;
     route.weight = s(router);
     s.with().run(op::moe_route{s(x), route, s(expert), s(weight)});
   });
@@ -224,19 +226,29 @@ void moe(checker& c, weight_format format) {
                     format == weight_format::f32 ? 1e-3 : 8e-2);
 }
 
-}  // namespace
-
-void check_model_operations(checker& c) {
-  const weight_format all[] = {weight_format::bf16, weight_format::f32, weight_format::int8};
-  for (const weight_format f : all) c.guarded("moe", [&] { moe(c, f); });
-  for (const weight_format f : all) c.guarded("linear", [&] { linear(c, f); });
-  for (const weight_format f : all) c.guarded("confidence", [&] { confidence(c, f); });
-  for (const weight_format f : all) c.guarded("recording", [&] { recording(c, f); });
-  c.guarded("rms_norm", [&] { rms_norm(c); });
-  c.guarded("head_norm_rope", [&] { rope(c); });
-  c.guarded("silu_mul", [&] { silu(c); });
-  c.guarded("embed", [&] { embed(c); });
-  c.guarded("gather_rows", [&] { gather(c); });
+void moe(checker& c, weight_format format) {
+  moe_of(c, format, c.size(13, 200), 8);
+  // Enough rows for each expert that wgmma multiplies where it can.
+  if (format == weight_format::bf16) moe_of(c, format, c.size(200, 800), 4);
 }
 
-}  // namespace unmask::gpu_check
+const bool formats_registered = [] {
+  for (const weight_format f : {weight_format::f32, weight_format::bf16, weight_format::int8}) {
+    const auto add = [f](const char* what, void (*cases)(checker&, weight_format),
+                         std::optional<cuda::multiplied> by) {
+      register_device_check((name_of(f) + what).c_str(), [f, cases](checker& c) { cases(c, f); },
+                            by);
+    };
+    add("moe", moe,
+        f == weight_format::bf16 ? std::optional(cuda::multiplied::experts) : std::nullopt);
+    add("linear", linear, cuda::products_of(f));
+    add("confidence", confidence, cuda::products_of(f));
+    add("recording", recording, cuda::products_of(f));
+  }
+  return true;
+}();
+const register_device_check of_norm("rms_norm", rms_norm), of_rope("head_norm_rope", rope),
+    of_silu("silu_mul", silu), of_embed("embed", embed), of_gather("gather_rows", gather);
+
+}  // namespace
+}  // namespace unmask::device_checks

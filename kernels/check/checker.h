@@ -1,25 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What the cases of unmask_device_check share: operands that exist twice, for the backend under
-// test in its own memory and for the reference on the host, and the comparison of what both made
-// of them. Nothing here expects that a GPU can read the host's memory, or the host the GPU's.
+// The device check: operations of a backend against the reference on fresh random inputs, at sizes
+// small enough to be run wherever a program meets a GPU for the first time, or at those of real models.
+// Cases lie beside the operations and register themselves; what they share is here: operands that
+// exist twice, for the backend under test in its own memory and for the reference on the host, and the
+// comparison of what both made of them. Nothing here expects that a GPU can read the host's memory, or
+// the host the GPU's. Outputs are poisoned.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/ways.h"
 
-namespace unmask::gpu_check {
+namespace unmask::device_checks {
+
+// Of values that are copied or chosen, not computed: any difference is wrong.
+inline constexpr double no_difference = 1e-30;
+
+struct case_result {
+  std::string operation, what;
+  double error = 0;     // in units of the tolerance: at most 1 is right; infinite for a NaN
+  std::string problem;  // what was thrown instead of a result; empty: nothing
+  bool right() const { return problem.empty() && error <= 1; }
+};
 
 // An operand in the reference's memory and in that of the backend.
 struct mirrored {
@@ -45,13 +59,14 @@ class side {
 
 class checker {
  public:
-  checker(const backend& device, bool large, std::uint64_t seed)
-      : device_(device), large_(large), seed_(seed), random_(seed) {}
+  // `tell` is called with the result of every case.
+  checker(const backend& device, bool large, std::uint64_t seed,
+          std::function<void(const case_result&)> tell)
+      : device_(device), large_(large), seed_(seed), tell_(std::move(tell)) {}
 
   const backend& device() const { return device_; }
   const backend& reference() const { return reference_; }
   std::mt19937_64& random() { return random_; }
-  int wrong() const { return wrong_; }
   std::int64_t size(std::int64_t small, std::int64_t large) const { return large_ ? large : small; }
   std::int32_t below(std::int64_t n) {
     return static_cast<std::int32_t>(
@@ -88,6 +103,15 @@ class checker {
   mirrored values(dtype type, const std::vector<T>& v) const {
     mirrored m = empty(type, {std::max<std::int64_t>(std::ssize(v), 1)});
     std::copy(v.begin(), v.end(), m.here.as<T>());
+    send(m);
+    return m;
+  }
+  // Token states (masked 0, decided 1, cached 2) of some sequences.
+  mirrored states(std::int64_t sequences, std::int64_t length) {
+    const mirrored m = empty(dtype::u8, {sequences, length});
+    for (std::int64_t i = 0; i < sequences * length; ++i) {
+      m.here.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(below(3));
+    }
     send(m);
     return m;
   }
@@ -149,24 +173,19 @@ class checker {
     report(operation, what, equal ? 0 : std::numeric_limits<double>::infinity());
   }
   void report(const char* operation, const std::string& what, double error) {
-    const bool right = error <= 1;
-    wrong_ += !right;
-    std::printf(
-        "{\"operation\":\"%s\",\"case\":\"%s\",\"error\":%.3g,\"right\":%s,\"seed\":%llu}\n",
-        operation, what.c_str(), std::isfinite(error) ? error : -1.0, right ? "true" : "false",
-        static_cast<unsigned long long>(seed_));
-    std::fflush(stdout);
+    tell_({operation, what, error, ""});
   }
-  void guarded(const char* operation, const std::function<void()>& check) {
+  // Runs cases whose inputs depend on the seed and on their name alone. What they throw is a result.
+  void run(const std::string& name, const std::function<void(checker&)>& cases) {
+    std::vector<std::uint64_t> from(name.begin(), name.end());
+    from.push_back(seed_);
+    std::seed_seq seeds(from.begin(), from.end());
+    random_.seed(seeds);
     try {
-      check();
+      cases(*this);
+      device_.synchronize();
     } catch (const std::exception& failure) {
-      std::string text = failure.what();
-      for (char& c : text) c = c == '"' || c == '\\' || c == '\n' ? ' ' : c;
-      std::printf("{\"operation\":\"%s\",\"right\":false,\"problem\":\"%s\",\"seed\":%llu}\n",
-                  operation, text.c_str(), static_cast<unsigned long long>(seed_));
-      std::fflush(stdout);
-      ++wrong_;
+      tell_({name, "", std::numeric_limits<double>::infinity(), failure.what()});
     }
   }
 
@@ -200,8 +219,8 @@ class checker {
   const backend& reference_ = reference_backend();
   bool large_;
   std::uint64_t seed_;
+  std::function<void(const case_result&)> tell_;
   std::mt19937_64 random_;
-  int wrong_ = 0;
 };
 
 // Rows of several sequences at ascending positions over a cache of shuffled pages.
@@ -222,9 +241,18 @@ struct ragged {
   std::int64_t all_pages() const { return std::int64_t{stride} * sequences; }
 };
 
-// The cases, by the file that holds them.
-void check_model_operations(checker& c);
-void check_attention(checker& c);
-void check_selection(checker& c);
+// Cases of some operations, and what multiplies in them where there are several ways to.
+struct device_check {
+  std::string operations;
+  std::function<void(checker&)> cases;
+  std::optional<cuda::multiplied> by;
+};
+// Every one of this program, by name.
+std::vector<device_check> registered_device_checks();
+// const register_device_check registered("select_chunk", chunks);
+struct register_device_check {
+  register_device_check(const char* operations, std::function<void(checker&)> cases,
+                        std::optional<cuda::multiplied> by = std::nullopt);
+};
 
-}  // namespace unmask::gpu_check
+}  // namespace unmask::device_checks

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The cache and attention: float32 by the exact kernel, bfloat16 K/V by tensor cores on a GPU.
+// The device check's cases of the cache and of attention: float32 by the exact kernel, bfloat16 K/V by
+// tensor cores on a GPU.
 #include "kernels/attention.h"
 
 #include "harness/decode/kernels/features.h"
+#include "kernels/check/checker.h"
 #include "kernels/float16.h"
 #include "kernels/model_core.h"
-#include "tests/gpu/device_check.h"
 
-namespace unmask::gpu_check {
+namespace unmask::device_checks {
 namespace {
 
 const char* name_of(mask_kind mask) {
@@ -184,36 +185,42 @@ void rotate_and_store(checker& c, dtype type) {
   c.compare_typical("rotate_and_store", what + ": values", v_back, 1e-3, rounding);
 }
 
-}  // namespace
-
-void check_attention(checker& c) {
+void attend_half(checker& c) {
+  if (!c.device().holds_kv(dtype::bf16)) {
+    return c.report("attention", "this backend keeps no bf16 K/V", 0);
+  }
   std::vector<attention_case> cases;
-  const bool half = c.device().holds_kv(dtype::bf16);
-  if (half) {
-    for (const mask_kind mask : {mask_kind::full, mask_kind::block_causal, mask_kind::causal}) {
-      for (const std::int64_t group : {4, 1, 7}) cases.push_back({dtype::bf16, mask, group, 128});
-    }
-    cases.push_back({dtype::bf16, mask_kind::full, 4, 64});
-    cases.push_back({dtype::bf16, mask_kind::full, 4, 128, true});
-    cases.push_back({dtype::bf16, mask_kind::full, 4, 128, false, true});
-    // Items of 16, 32, 64 and 128 rows.
-    for (const std::int64_t dim : {64, 128}) {
-      for (const std::int64_t apart : {120, 20, 6, 3}) {
-        cases.push_back({dtype::bf16, mask_kind::block_causal, 1, dim, false, false, apart});
-      }
-    }
-  } else {
-    c.report("attention", "this backend keeps no bf16 K/V", 0);
+  for (const mask_kind mask : {mask_kind::full, mask_kind::block_causal, mask_kind::causal}) {
+    for (const std::int64_t group : {4, 1, 7}) cases.push_back({dtype::bf16, mask, group, 128});
   }
-  for (const mask_kind mask : {mask_kind::full, mask_kind::causal, mask_kind::block_causal}) {
-    for (const std::int64_t group : {1, 4, 7})
-      cases.push_back({dtype::f32, mask, group, c.size(64, 128)});
+  cases.push_back({dtype::bf16, mask_kind::full, 4, 64});
+  cases.push_back({dtype::bf16, mask_kind::full, 4, 128, true});
+  cases.push_back({dtype::bf16, mask_kind::full, 4, 128, false, true});
+  // Items of 16, 32, 64 and 128 rows.
+  for (const std::int64_t dim : {64, 128}) {
+    for (const std::int64_t apart : {120, 20, 6, 3}) {
+      cases.push_back({dtype::bf16, mask_kind::block_causal, 1, dim, false, false, apart});
+    }
   }
-  cases.push_back({dtype::f32, mask_kind::full, 4, 64, true});
-  cases.push_back({dtype::f32, mask_kind::full, 4, 64, false, true});
-  for (const attention_case& t : cases) c.guarded("attention", [&] { attend(c, t); });
-  if (half) c.guarded("rotate_and_store", [&] { rotate_and_store(c, dtype::bf16); });
-  c.guarded("rotate_and_store", [&] { rotate_and_store(c, dtype::f32); });
+  for (const attention_case& t : cases) attend(c, t);
 }
 
-}  // namespace unmask::gpu_check
+void attend_exactly(checker& c) {
+  for (const mask_kind mask : {mask_kind::full, mask_kind::causal, mask_kind::block_causal}) {
+    for (const std::int64_t group : {1, 4, 7}) {
+      attend(c, {dtype::f32, mask, group, c.size(64, 128)});
+    }
+  }
+  attend(c, {dtype::f32, mask_kind::full, 4, 64, true});
+  attend(c, {dtype::f32, mask_kind::full, 4, 64, false, true});
+}
+
+const register_device_check half("attention bf16", attend_half, cuda::multiplied::attention);
+const register_device_check exact("attention f32", attend_exactly);
+const register_device_check stored("rotate_and_store", [](checker& c) {
+  if (c.device().holds_kv(dtype::bf16)) rotate_and_store(c, dtype::bf16);
+  rotate_and_store(c, dtype::f32);
+});
+
+}  // namespace
+}  // namespace unmask::device_checks

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""A program that meets a GPU for the first time checks its kernels there: with kernels and products
+that are made wrong, it takes the next way to multiply that is right, and says so; where none is, it ends.
+
+    first_use_test.py PROGRAM    PROGRAM: unmask_softgpu; UNMASK_SOFTGPU_ARCH chooses the card
+"""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = ""
+HERE = os.path.dirname(os.path.abspath(__file__))
+CARD = os.environ.get("UNMASK_SOFTGPU_ARCH", "90")
+# Kernels of attention whose products are wrong. 90: the stride in a descriptor of wgmma. 80: a matrix that
+# ldmatrix does not transpose.
+WRONG_ATTENTION = {"90": "4611686293305360384|4611686155866406912", "80": "x4.trans.shared|x4.shared"}
+# One multiply-add of attention in float32 left out.
+WRONG_FLOAT32 = "attention_kernelILi2|fma.rn.f32|0"
+
+
+class FirstUse(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.runs = 0
+
+    def unmask(self, *arguments, **faults):
+        """Exit code and standard error of the program, which keeps its outcomes in the test's folder."""
+        environment = {**os.environ, "UNMASK_CACHE": os.path.join(self.folder.name, "cache"),
+                       **{"UNMASK_SOFTGPU_" + name: text for name, text in faults.items()}}
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, env=environment,
+                              check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def row(self, *settings, **faults):
+        """The row of a run, and what it said."""
+        self.runs += 1
+        output = os.path.join(self.folder.name, f"run-{self.runs}")
+        code, said = self.unmask("run", os.path.join(HERE, "first_use.toml"), "--no-progress", "-o",
+                                 output, *[word for s in settings for word in ("--set", s)], **faults)
+        self.assertIn(code, (0, 1), said)
+        with open(os.path.join(output, "rows.jsonl"), encoding="utf-8") as rows:
+            return json.loads(rows.readline()), said
+
+    def test_the_next_way_that_is_right_is_taken_and_kept(self):
+        faults = {"REPLACE": WRONG_ATTENTION[CARD], "PRODUCTS": "wrong"}
+        by = {"90": "attention by wgmma", "80": "attention by mma.sync"}[CARD]
+        row, said = self.row(**faults)
+        for left_out in (by, "products by cuBLASLt"):
+            self.assertIn(f"WARNING: {left_out} is wrong on ", said)
+            self.assertIn(left_out, row["model"]["checked"])
+            self.assertIn(left_out, row["reason"])
+        self.assertRegex(row["model"]["checked"], r"^\d+ cases right; not used: ")
+        self.assertIn(", its first use by this program", said)
+        self.assertNotEqual(row["verdict"], "FAILED", row["reason"])
+        again, said = self.row(**faults)
+        self.assertIn("kept from its first use", said)
+        self.assertEqual(again["model"]["checked"], row["model"]["checked"])
+        self.assertEqual(again["answers_hash"], row["answers_hash"])
+
+    def test_where_no_way_is_right_the_run_ends_with_operation_and_case(self):
+        code, said = self.unmask("generate", "--device", "cuda", "-m", "fast_dllm", "-n", "8",
+                                 "Compute 3 + 4.", DROP=WRONG_FLOAT32)
+        self.assertNotEqual(code, 0, said)
+        self.assertRegex(said, r"device check: wrong on .*: attention, f32 full .*: off by .* "
+                               r"tolerances; nothing is measured there")
+        self.assertFalse(glob.glob(os.path.join(self.folder.name, "cache", "checked-*")))
+
+    def test_without_the_check_rows_are_not_verified(self):
+        row, said = self.row("run.device_check=off")
+        self.assertEqual((row["verdict"], row["model"]["checked"]), ("NOT_VERIFIED", "NOT VERIFIED"))
+        self.assertIn("device_check is off", row["reason"])
+        self.assertIn("WARNING: run.device_check is off", said)
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
