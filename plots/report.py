@@ -27,7 +27,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CROWD = 6  # from more results than this the page has an index and closed sections
 LARGE = 256 << 10  # letters of decodes from which on they are packed
 # Modules with draw(rows, options), in the order of the page.
-FAMILIES = ["throughput", "throughput_batch", "sweep", "pareto", "redundancy", "serving", "latency",
+FAMILIES = ["throughput", "throughput_batch", "sweep", "pareto", "parallelism", "redundancy", "serving", "latency",
             "crossover", "decode_order", "step_breakdown", "roofline", "probes"]
 
 

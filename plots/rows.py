@@ -22,12 +22,14 @@ class NotDrawn(SystemExit):
 
 class Rows(list):
     """Rows as the package hands them over, and what it computed of them (harness/python/unmask/
-    figures.py): pooled, sweeps, crossover, phases."""
+    figures.py): pooled, sweeps, crossover, phases,
+    parallelism."""
 
     def __init__(self, data):
         super().__init__(data["rows"])
         self.pooled, self.sweeps = data["pooled"], data["sweeps"]
         self.crossover, self.phases = data["crossover"], data["phases"]
+        self.parallelism = data["parallelism"]
 
     def reportable(self):
         """These without rows whose numbers may not be shown; says how many are left out."""

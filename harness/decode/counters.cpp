@@ -43,10 +43,14 @@ std::string broken_counters(const sequence_counters& c) {
     if (!std::isfinite(count)) return std::string(spec.metric) + " is not finite";
     if (count < 0) return std::string(spec.metric) + " is negative";
     if (*spec.whole == '\0') continue;
-    const double whole = named(spec.whole)->of(c);
+    // A token that is masked again was decided all the same, and may be decided once more.
+    const bool of_decisions = std::string_view(spec.whole) == "committed" && c.reopened > 0;
+    const double whole =
+        named(spec.whole)->of(c) + (of_decisions ? static_cast<double>(c.reopened) : 0.0);
     if (count > whole) {
       return std::string(spec.metric) + " is " + text_of(count) + ", more than the " +
-             text_of(whole) + " of " + spec.whole + " that it is a part of";
+             text_of(whole) + " of " + spec.whole + (of_decisions ? " and reopened" : "") +
+             " that it is a part of";
     }
   }
   return "";

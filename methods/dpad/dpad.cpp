@@ -91,6 +91,7 @@ recipe make(const model_config& model, const parameters& p) {
   unmask_settings u = sampling_settings(model, p);
   u.threshold = static_cast<float>(p.real("threshold"));
   if (is_dream(model)) u.score = u.threshold > 0 ? "confidence_threshold" : "entropy";
+  u.gamma = static_cast<float>(p.real("gamma"));
   set_confidence_dtype(u, is_dream(model), p);
   const auto active = std::make_shared<active_suffixes>();
   recipe r;
@@ -124,7 +125,7 @@ method_info info() {
   m.rows = "prompt, blocks and kept suffix; with a cache as fast_dllm, of these";
   m.keys = "prompt, blocks and kept suffix";
   m.cache = "none, or refreshed at block entry";
-  m.unmask = "top-n of the schedule; threshold when set";
+  m.unmask = "top-n of the schedule; threshold or gamma when set";
   const std::string code = "DPad generate_dropout.py";
   m.parameters = {
       choice_spec("dropout", {"gaussian", "uniform", "none"},
@@ -141,6 +142,7 @@ method_info info() {
                 "end the answer with a clean block that holds the end token", code),
       real_spec("threshold", 0.0, 0, 2,
                 "decide every token at least this confident, at least one; 0: schedule", code),
+      entropy_bound_parameter(),
       confidence_parameter()};
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
@@ -148,6 +150,7 @@ method_info info() {
   m.presets = presets();
   m.check = [](const model_config& model, const parameters& p) {
     need_bidirectional("dpad", model);
+    check_entropy_bound("dpad", is_dream(model), p);
     if (p.flag("early_termination") && model.eos_id < 0) {
       throw usage_error("dpad: " + model.name +
                         " has no end token; set early_termination to false");

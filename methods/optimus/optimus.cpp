@@ -219,6 +219,8 @@ std::vector<parameter_spec> optimus_parameters() {
     return spec.name == "steps" || spec.name == "remasking" || spec.name == "loop";
   });
   const std::vector<parameter_spec> own = {
+      choice_spec("remasking", {"low_confidence_dynamic", "entropy_bound"},
+                  "rule that decides tokens: the threshold; EB-sampler's", engine + "; arXiv 2505.24857"),
       choice_spec("policy", {"streaming", "naive", "prefix_caching"},
                   "chunk from the first not cached; fixed sub-blocks; whole block",
                   s3 + ", figure 4"),

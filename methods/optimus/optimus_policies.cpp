@@ -307,6 +307,11 @@ void optimus_cache::settle(batch& b, const step_plan&) {
 void optimus_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
   block_unmask::decide(b, plan, c);
   if (!state_->elastic) return;
+  if (by_entropy()) {  // a bound on a sum has no candidates that pass beside those it takes
+    b.backend().synchronize();
+    note(b, plan, c, c.accept.as<std::uint8_t>());
+    return;
+  }
   if (!passed_) {
     passed_ = b.backend().allocate(dtype::u8, {c.accept.view().rows()}, memory_use::host_visible);
   }

@@ -211,7 +211,9 @@ recipe make_sparse_dllm(const model_config& model, const parameters& p) {
     return of->slot_positions(plan, layer, place);
   };
   r.cache = std::move(cache);
-  r.unmask = std::make_unique<ranked_unmask>(sampling_settings(model, p));
+  unmask_settings u = sampling_settings(model, p);
+  u.gamma = static_cast<float>(p.real("gamma"));
+  r.unmask = std::make_unique<ranked_unmask>(u);
   const auto steps = static_cast<std::int32_t>(p.integer("steps"));
   const auto tokens_per_step = static_cast<std::int32_t>(p.integer("tokens_per_step"));
   if (is_dream(model)) {
@@ -231,6 +233,7 @@ recipe make_sparse_dllm(const model_config& model, const parameters& p) {
     t.block_length = e.block_length;
     t.partial = block_schedule::window::block;
     t.full_steps = e.delay + 1;
+    t.until_clean = u.gamma > 0;
     r.pace = std::make_unique<block_schedule>(t);
   }
   return r;
@@ -247,7 +250,7 @@ method_info sparse_dllm_info() {
   m.shape = {row_extent::block, 1, 0, true};
   m.keys = "all; then kept and block";
   m.cache = "top share of prefix and suffix by pooled query-key score, per layer and block";
-  m.unmask = "top-n of the schedule";
+  m.unmask = "top-n of the schedule; gamma when set";
   const std::string paper = "Sparse-dLLM Alg. 1", code = "Sparse-dLLM modeling_llada.py";
   m.knobs = {{"retention_ratio", "keys_hidden", "1"}};
   m.parameters = {
@@ -264,7 +267,8 @@ method_info sparse_dllm_info() {
       choice_spec("selection", {"score", "random"},
                   "what is kept: the best by score (the paper), or, as a control, positions drawn "
                   "anew by every layer",
-                  paper)};
+                  paper),
+      entropy_bound_parameter()};
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.presets["official"] = {};
@@ -273,6 +277,7 @@ method_info sparse_dllm_info() {
   m.presets["official-dream"] = {{"temperature", 0.2}, {"top_p", 0.95}, {"alg", "entropy"}};
   m.check = [](const model_config& model, const parameters& p) {
     need_bidirectional("sparse_dllm", model);
+    check_entropy_bound("sparse_dllm", is_dream(model), p);
     if (p.integer("kernel_size") % 2 == 0) {
       throw usage_error("sparse_dllm: kernel_size must be odd, not " +
                         std::to_string(p.integer("kernel_size")));

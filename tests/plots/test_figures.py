@@ -25,6 +25,7 @@ import common  # noqa: E402
 import crossover  # noqa: E402
 import decode_order  # noqa: E402
 import latency  # noqa: E402
+import parallelism  # noqa: E402
 import pareto  # noqa: E402
 import probes  # noqa: E402
 import redundancy  # noqa: E402
@@ -34,10 +35,10 @@ import sweep  # noqa: E402
 import throughput  # noqa: E402
 import throughput_batch  # noqa: E402
 
-MODULES = {m.__name__: m for m in (crossover, decode_order, latency, pareto, probes, redundancy,
-                                   serving, sweep, throughput, throughput_batch)}
+MODULES = {m.__name__: m for m in (crossover, decode_order, latency, parallelism, pareto, probes,
+                                   redundancy, serving, sweep, throughput, throughput_batch)}
 # The fixture that each is drawn from.
-FAMILIES = {"throughput": "decode", "throughput_batch": "decode", "pareto": "decode",
+FAMILIES = {"throughput": "decode", "throughput_batch": "decode", "pareto": "decode", "parallelism": "decode",
             "redundancy": "decode", "crossover": "decode", "serving": "serving",
             "latency": "chunks", "decode_order": "traces", "probes": "probes"}
 # FOCUS (arXiv 2601.23278), Table 5: what the paper prints, for the drawing of published values.
@@ -131,6 +132,19 @@ class Figures(unittest.TestCase):
             items = sum(r["score"]["n"] for r in chosen)
             self.assertAlmostEqual(mark.get_xdata()[0], speed)
             self.assertAlmostEqual(mark.get_ydata()[0], 100 * exact / items)
+
+    def test_parallelism_draws_each_method_at_its_tokens_a_forward(self):
+        (drawing,) = draw(parallelism, "decode")
+        rows = [r for r in support.rows_of("decode") if r["score"]]
+        task = rows[0]["workload"]["family"]
+        axes = titled(drawing.figure, task.replace("_", " "))
+        drawn = sorted((x, y) for line in axes.lines for x, y in zip(line.get_xdata(), line.get_ydata()))
+        wanted = sorted((r["metrics"]["output_tokens"] / r["metrics"]["nfe"], 100 * r["score"]["mean"])
+                        for r in rows if r["workload"]["family"] == task)
+        self.assertTrue(wanted)
+        for mine, theirs in zip(drawn, wanted, strict=True):
+            self.assertAlmostEqual(mine[0], theirs[0])
+            self.assertAlmostEqual(mine[1], theirs[1])
 
     def test_redundancy_bars_and_published_values(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -316,15 +330,15 @@ class Files(unittest.TestCase):
                 for name in os.listdir(out):
                     with open(os.path.join(out, name), "rb") as content:
                         files[-1][name] = content.read()
-            # Eight kinds of probes and one figure of each of the other eight families.
-            self.assertEqual(len(files[0]), 3 * (8 + 8))
+            # Eight kinds of probes and one figure of each of the other nine families.
+            self.assertEqual(len(files[0]), 3 * (8 + 9))
             for name in files[0]:
                 self.assertEqual(files[0][name], files[1][name], name)
             for name, content in files[0].items():
                 self.assertGreater(len(content), 3000, name)
 
     def test_missing_data_is_one_sentence_and_no_file(self):
-        wrong = {"throughput_batch": "probes", "pareto": "serving", "serving": "decode",
+        wrong = {"throughput_batch": "probes", "pareto": "serving", "parallelism": "serving", "serving": "decode",
                  "latency": "probes", "decode_order": "decode", "crossover": "probes",
                  "probes": "decode", "throughput": None, "redundancy": None}
         self.assertEqual(set(wrong), set(FAMILIES))

@@ -265,7 +265,7 @@ class Odd(Case):
     def test_artifacts_name_families_and_have_experiments(self):
         with open(os.path.join(report.HERE, "artifacts.toml"), "rb") as content:
             papers = report.tomllib.load(content)
-        self.assertEqual(len(papers), 5)
+        self.assertEqual(len(papers), 6)
         for paper, artifacts in papers.items():
             for artifact, families in artifacts.items():
                 self.assertLessEqual(set(families), set(report.FAMILIES), artifact)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from curriculum import SIZED, WEIGHTS, pick_size
-from parallel import PARALLEL
+from parallel import PARALLEL, WEIGHTS as OF_PARALLEL
 from tasks import Stream
 from tokenizer import EOS, MASK
 from words import KEYS
@@ -281,7 +281,7 @@ class Batcher:
         if u < self.copy_share(p) + self.drills * (1 - self.copy_share(p)):
             return self.push(*self.drill(), self.names.index("arithmetic"))
         if self.parallel and self.rng.random() < self.parallel:
-            family = self.rng.choice(list(PARALLEL))
+            family = self.rng.choices(*zip(*OF_PARALLEL.items()))[0]
         else:
             family = self.rng.choices(list(WEIGHTS), self.weights)[0]
         size = pick_size(self.rng, p, self.long) if family in SIZED else None

@@ -81,3 +81,5 @@ def latin_square(rng, size=None):
 
 PARALLEL = {"copy": copy, "reverse": reverse, "sort": sort, "insert": insert, "shuffle": shuffle,
             "latin_square": latin_square}
+# How often training draws each: what the prompt fixes is learned soonest.
+WEIGHTS = {"copy": 1, "reverse": 1, "sort": 2, "insert": 2, "shuffle": 4, "latin_square": 4}

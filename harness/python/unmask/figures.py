@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the figures draw of rows (plots/ draws it and computes nothing): names of series, methods pooled
-over tasks and their front, sweeps along a setting, crossover, phases."""
+over tasks and their front, sweeps along a setting, curves of score against tokens a forward, crossover, phases."""
 
 import math
 
-from unmask import estimates, intervals
+from unmask import estimates, intervals, parallelism
 from unmask.crossover import cells_json, crossover_cells
 from unmask.rows import (as_number, grouped, is_reportable, is_synthetic, row_name, setting, variation)
 from unmask.tables import finite
@@ -216,5 +216,6 @@ def figure_data(rows):
     decodes = any(setting(row, "kind") != "serve" for row in shown)
     return {"rows": [_row_data(row, series(row)) for row in rows],
             "pooled": finite(_pooled(shown)), "sweeps": finite(_sweeps(shown)),
+            "parallelism": parallelism.curves(shown),
             "crossover": finite(cells_json(crossover_cells(rows))) if decodes else [],
             "phases": finite(_phases(shown))}

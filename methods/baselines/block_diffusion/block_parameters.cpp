@@ -44,8 +44,14 @@ std::vector<parameter_spec> block_parameters(double threshold) {
                    engine),
       integer_spec("steps", 0, 0, 64,
                    "denoising steps per block (static, sequential); 0: block_length", engine),
-      choice_spec("remasking", {"low_confidence_dynamic", "low_confidence_static", "sequential"},
-                  "rule that decides tokens", engine),
+      choice_spec("remasking",
+                  {"low_confidence_dynamic", "low_confidence_static", "sequential",
+                   "entropy_bound"},
+                  "rule that decides tokens; entropy_bound: EB-sampler's",
+                  engine + "; arXiv 2505.24857"),
+      real_spec("gamma", 0.1, 0, 1e6,
+                "entropy_bound: bound on the sum of entropies without the largest, nats",
+                "arXiv 2505.24857"),
       real_spec("threshold", threshold, 0, 2,
                 "dynamic: decide every token at least this confident, at least one", engine),
       choice_spec("accept_compare", {">=", ">"}, "comparison with the threshold", engine),
@@ -115,6 +121,7 @@ block_unmask_settings block_unmask_settings_of(const model_config& model, const 
   block_unmask_settings u;
   if (declared(p, "remasking")) u.remasking = p.text("remasking");
   u.threshold = static_cast<float>(p.real("threshold"));
+  if (declared(p, "gamma")) u.gamma = static_cast<float>(p.real("gamma"));
   u.strict = p.text("accept_compare") == ">";
   u.temperature = static_cast<float>(p.real("temperature"));
   u.at_least_quota = declared(p, "loop") && p.text("loop") != "engine";

@@ -6,6 +6,7 @@
 #include "kernels/float16.h"
 #include "kernels/head.h"
 #include "methods/baselines/block_diffusion/kernels/acceptance.h"
+#include "methods/eb_sampler/kernels/entropy_bound.h"
 
 namespace unmask {
 
@@ -26,7 +27,8 @@ block_unmask::block_unmask(block_unmask_settings s, unmask_traits more)
 void block_unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
                          const packed_matrix& head, candidate_lists& c) {
   const backend& backend = b.backend();
-  const confidence_out out = c.judged();
+  confidence_out out = c.judged();
+  if (by_entropy()) out.negative_entropy = c.negative_entropy.as<float>();
   if (settings_.sampled) {
     if (!logits_ || logits_.view().rows() < c.count) {  // grows only
       logits_ = backend.allocate(dtype::f32, {c.count + c.count / 2, b.model().vocabulary});
@@ -57,6 +59,10 @@ void block_unmask::decide_by(const float* score, const batch& b, const step_plan
   const std::int32_t* quota = plan.arrays.quota;
   if (settings_.remasking == "low_confidence_static") {
     backend.run(op::accept_top{set, score, quota, accept});
+  } else if (by_entropy()) {
+    // The surest first and without the largest of them, as in the paper, whatever `score` is.
+    const float* entropy = c.negative_entropy.as<float>();
+    backend.run(op::accept_entropy_bound{set, entropy, entropy, settings_.gamma, true, 1, accept});
   } else if (settings_.remasking == "sequential") {
     backend.run(
         op::accept_sequential{set, plan.arrays.block_first, settings_.block, quota, accept});

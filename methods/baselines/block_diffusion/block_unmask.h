@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Which masks of a block are decided: LMDeploy's three rules, and SDAR's variant of the first.
+// Which masks of a block are decided: LMDeploy's three rules, SDAR's variant of the first, and
+// EB-sampler's bound on entropies in their place.
 #pragma once
 
 #include <string>
@@ -13,6 +14,7 @@ namespace unmask {
 struct block_unmask_settings {
   std::string remasking = "low_confidence_dynamic";
   float threshold = 0;
+  float gamma = 0;  // remasking "entropy_bound": nats
   bool strict = false;
   float temperature = 1;
   bool at_least_quota = false;  // SDAR: never fewer than the schedule's count
@@ -32,6 +34,7 @@ class block_unmask : public unmask_policy {
 
  protected:
   const block_unmask_settings& settings() const { return settings_; }
+  bool by_entropy() const { return settings_.remasking == "entropy_bound"; }
   // The rule with another score [C] than the confidence.
   void decide_by(const float* score, const batch& b, const step_plan& plan, candidate_lists& c);
 

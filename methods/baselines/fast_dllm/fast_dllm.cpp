@@ -17,6 +17,7 @@ recipe make_fast_dllm(const model_config& model, const parameters& p) {
   unmask_settings u = sampling_settings(model, p);
   u.threshold = static_cast<float>(p.real("threshold"));
   u.factor = static_cast<float>(p.real("factor"));
+  u.gamma = static_cast<float>(p.real("gamma"));
   set_confidence_dtype(u, is_dream(model), p);
   recipe r;
   r.rows = std::make_unique<row_policy>();
@@ -65,7 +66,7 @@ recipe make_fast_dllm(const model_config& model, const parameters& p) {
     t.partial = window_of_cache(cache);
     // The pinned cached loops look for leftover masks at the end of a pass only; the revision that
     // brought the factor rule looks first.
-    if (cache != "none" && u.factor <= 0) t.min_steps = 2;
+    if (cache != "none" && u.factor <= 0 && u.gamma <= 0) t.min_steps = 2;
     r.pace = std::make_unique<block_schedule>(t);
   }
   r.unmask = std::make_unique<ranked_unmask>(u);
@@ -77,6 +78,7 @@ void check_fast_dllm(const model_config& model, const parameters& p) {
   if (p.real("threshold") > 0 && p.real("factor") > 0) {
     throw usage_error("fast_dllm: threshold and factor exclude each other");
   }
+  check_entropy_bound("fast_dllm", is_dream(model), p);
   if (is_dream(model) && p.real("factor") > 0) {
     throw usage_error("fast_dllm: factor decoding is published for LLaDA only; set threshold");
   }
@@ -93,7 +95,7 @@ method_info fast_dllm_info() {
   m.shape = {row_extent::block, 1, 0, true};
   m.keys = "all";
   m.cache = "refreshed at block entry";
-  m.unmask = "top-n of the schedule; threshold or factor when set";
+  m.unmask = "top-n of the schedule; threshold, factor or gamma when set";
   const std::string source = "Fast-dLLM generate.py";
   m.knobs = {{"cache", "kv_reused", "none"}, {"threshold", "decided_early", "0"}};
   m.parameters = {
@@ -101,6 +103,7 @@ method_info fast_dllm_info() {
                   "what is reused inside a block: K/V around it, K/V before it, nothing", source)};
   append(m.parameters, {confidence_parameter()});
   append(m.parameters, parallel_parameters());
+  append(m.parameters, {entropy_bound_parameter()});
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.presets["official"] = {{"threshold", 0.9}};

@@ -31,6 +31,25 @@ std::vector<parameter_spec> parallel_parameters() {
                     "Fast-dLLM, later revision")};
 }
 
+parameter_spec entropy_bound_parameter() {
+  return real_spec("gamma", 0.0, 0, 1e6,
+                   "EB-sampler's rule: decide the surest while their entropies without the largest "
+                   "sum to at most this, nats; 0: off",
+                   "arXiv 2505.24857");
+}
+
+void check_entropy_bound(const std::string& method, bool dream, const parameters& p) {
+  if (p.real("gamma") <= 0) return;
+  if (dream) {
+    throw usage_error(method + ": gamma is of LLaDA's loop; Dream's decides by a schedule of time");
+  }
+  for (const char* other : {"threshold", "factor"}) {
+    if (p.values().contains(other) && p.real(other) > 0) {
+      throw usage_error(method + ": gamma and " + other + " exclude each other");
+    }
+  }
+}
+
 std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& more) {
   std::vector<std::string> rankings = {"entropy", "maskgit_plus", "topk_margin"};
   rankings.insert(rankings.end(), more.begin(), more.end());
@@ -53,7 +72,7 @@ parameter_spec confidence_parameter() {
 
 void set_confidence_dtype(unmask_settings& u, bool dream, const parameters& p) {
   u.rank_in_double =
-      !dream && u.threshold <= 0 && u.factor <= 0 && p.text("confidence_dtype") == "float64";
+      !dream && u.threshold <= 0 && u.factor <= 0 && u.gamma <= 0 && p.text("confidence_dtype") == "float64";
 }
 
 unmask_settings sampling_settings(bool dream, const parameters& p) {

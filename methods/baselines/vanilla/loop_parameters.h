@@ -23,6 +23,10 @@ inline bool is_dream(const model_config& model) {
 std::vector<parameter_spec> schedule_parameters();
 // threshold, factor: Fast-dLLM's parallel decoding.
 std::vector<parameter_spec> parallel_parameters();
+// gamma: EB-sampler's rule in the place of a method's own.
+parameter_spec entropy_bound_parameter();
+// Usage error where `method` cannot take it: Dream's loops count steps, and one rule decides.
+void check_entropy_bound(const std::string& method, bool dream, const parameters& p);
 // alg (with `more` choices), eps, temperature, top_p, top_k, alg_temp of Dream; temperature also of
 // LLaDA (Gumbel).
 std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& more = {});

@@ -6,6 +6,7 @@
 #include "kernels/head.h"
 #include "methods/baselines/vanilla/kernels/acceptance.h"
 #include "methods/baselines/vanilla/schedules.h"
+#include "methods/eb_sampler/kernels/entropy_bound.h"
 
 namespace unmask {
 
@@ -15,7 +16,7 @@ void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& h
   const noise_source noise{b.seeds(), b.steps()};
   confidence_out out = c.judged();
   if (settings_.score == "topk_margin") out.margin = c.margin.as<float>();
-  if (settings_.score == "entropy") out.negative_entropy = c.negative_entropy.as<float>();
+  if (settings_.score == "entropy" || settings_.gamma > 0) out.negative_entropy = c.negative_entropy.as<float>();
   if (settings_.rank_in_double) out.residual = c.score.as<float>();
   if (settings_.temperature > 0) {
     grow(backend, c.count, head.out_features);
@@ -47,7 +48,10 @@ void ranked_unmask::decide(const batch& b, const step_plan& plan, candidate_list
   const backend& backend = b.backend();
   const candidate_set set = c.set(b.capacity());
   std::uint8_t* accept = c.accept.as<std::uint8_t>();
-  if (settings_.factor > 0) {
+  if (settings_.gamma > 0) {
+    const float* entropy = c.negative_entropy.as<float>();
+    backend.run(op::accept_entropy_bound{set, entropy, entropy, settings_.gamma, true, 1, accept});
+  } else if (settings_.factor > 0) {
     backend.run(op::accept_factor{set, score(c), settings_.factor, accept});
   } else if (settings_.threshold > 0) {
     backend.run(op::accept_threshold{set, score(c), settings_.threshold, false, true, accept});

@@ -225,6 +225,17 @@ def k(f):
             self.assertEqual(self.judged(text, rows).verdict, verdict, count)
         self.assertIn("no interval over others", self.judged(text, rows).reason)
 
+    def test_a_count_with_a_score_holds_at_a_score_that_is_kept_alone(self):
+        text = ('\n@claim(**{**COUNT, "quality": at_least(-0.02, "us")})\ndef c(f):\n'
+                '    return speed(f, "fast", "slow", "nfe")\n')
+        few, many = scored("fast", 180, 200), scored("slow", 180, 200)
+        for row, forwards in ((few, 50), (many, 100)):
+            row["metrics"]["nfe"], row["provenance"]["nfe"] = forwards, "counted"
+        self.assertEqual(self.judged(text, [few, many]).verdict, "SUPPORTED")
+        worse = scored("fast", 120, 200)
+        worse["metrics"]["nfe"], worse["provenance"]["nfe"] = 50, "counted"
+        self.assertEqual(self.judged(text, [worse, many]).verdict, "PARTLY")
+
     def test_half_of_the_published_effect_is_what_counts_as_one(self):
         text = '\n@claim(published=Published({}, "T"), **SCORE)\ndef c(f):\n    return score(f, "fast", "slow")\n'
         rows = [scored("fast", 100, 200), scored("slow", 100, 200)]
@@ -288,6 +299,13 @@ def k(f):
         r = self.judged(text, rows)
         self.assertEqual(r.finding.shown, "fast / strict")
         self.assertEqual(r.finding.quality.n, 100)  # the other half chose
+        by_setting = text.replace('("loose", "strict")', '({"label": "plain", "threshold": 0.5},'
+                                  ' {"label": "plain", "threshold": 0.9})')
+        swept = [rows[0]] + [{**row, "label": "plain", "params": {"threshold": value}}
+                             for row, value in zip(rows[1:], (0.5, 0.9))]
+        r = self.judged(by_setting, swept)
+        self.assertAlmostEqual(r.estimate.value, 2, delta=0.05)
+        self.assertEqual(r.finding.quality.n, 100)
         bad = self.judged(text, rows[:2] + [scored("strict", 100, 200, (2.0, 2.02, 1.98))])
         self.assertIn("needs a setting of the simpler method that scores as well", bad.reason)
 
@@ -501,6 +519,7 @@ class Shipped(unittest.TestCase):
         self.assertGreaterEqual(len(self.register.controls), 60)
         for paper in ("ada_dlm", "focus", "focus_dllm", "optimus", "sparse_dllm"):
             self.assertGreaterEqual(sum(c.paper == paper for c in self.register.claims), 30, paper)
+        self.assertGreaterEqual(sum(c.paper == "registry" for c in self.register.claims), 15)
         for c in self.register.claims:
             self.assertNotIn("not in the paper", c.place, c.key)
 
@@ -517,9 +536,11 @@ class Shipped(unittest.TestCase):
 
     def test_no_speed_without_a_score(self):
         for c in self.both:
-            self.assertEqual(c.kind == "speed", c.quality is not None, c.key)
             if c.kind == "speed":
+                self.assertIsNotNone(c.quality, c.key)
                 self.assertFalse(c.clock.startswith("none"), c.key)
+            else:  # how many forwards a text takes is worth nothing without its score either
+                self.assertTrue(c.quality is None or c.kind == "count", c.key)
 
     def test_no_bound_of_faster_below_one(self):
         """A lower bound below 1 is there for a published ratio below 1 alone: a small loss."""

@@ -53,5 +53,20 @@ TEST(counters, what_cannot_be_is_named) {
   EXPECT_EQ(broken_counters(c), "flops is not finite");
 }
 
+// 4 positions of 6 decisions, two of which were taken back: 6 may have been early, 7 not.
+TEST(counters, a_token_that_was_taken_back_was_decided_all_the_same) {
+  sequence_counters c;
+  c.head_rows = 10;
+  c.committed = 4;
+  c.decided_early = 6;
+  EXPECT_EQ(broken_counters(c),
+            "decided_early is 6, more than the 4 of committed that it is a part of");
+  c.reopened = 2;
+  EXPECT_EQ(broken_counters(c), "");
+  c.decided_early = 7;
+  EXPECT_EQ(broken_counters(c),
+            "decided_early is 7, more than the 6 of committed and reopened that it is a part of");
+}
+
 }  // namespace
 }  // namespace unmask

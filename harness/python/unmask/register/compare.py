@@ -149,14 +149,19 @@ def _answered_and_judged(pairs):
 def fastest_rival(frame, of, rivals, clock="tokens_per_second", **where):
     """The speed over the fastest of several simpler settings, taken as a whole: the one of largest
     geometric mean over all points."""
-    every = [speed(frame, of, rival, clock, **where) for rival in rivals]
-    least = min(every, key=lambda f: f.estimate.value)
+    return _fastest(frame, of, rivals, clock, **where)[0]
+
+
+def _fastest(frame, of, rivals, clock, **where):
+    """The speed over the fastest rival, and which that is."""
+    every = [(speed(frame, of, rival, clock, **where), rival) for rival in rivals]
+    least, rival = min(every, key=lambda found: found[0].estimate.value)
     least.notes.append(f"the fastest of {len(rivals)}")
     if least.estimate.low is not None:
         low, high = intervals.corrected_for(len(rivals), least.estimate, logs=True)
         least.estimate = Estimate(least.estimate.value, low, high, least.estimate.n,
                                   least.estimate.unit, least.estimate.how)
-    return least
+    return least, rival
 
 
 def at_equal_score(frame, of, rivals, clock="tokens_per_second", **where):
@@ -171,9 +176,8 @@ def at_equal_score(frame, of, rivals, clock="tokens_per_second", **where):
             good.append(rival)
     if not good:
         raise NeedsRows("a setting of the simpler method that scores as well")
-    found = fastest_rival(frame, of, good, clock, **where)
-    label = found.shown.partition(" / ")[2]
-    pairs = next(filter(None, _answered_and_judged(_scored(frame.pairs(of, label, **where)))))
+    found, rival = _fastest(frame, of, good, clock, **where)
+    pairs = next(filter(None, _answered_and_judged(_scored(frame.pairs(of, rival, **where)))))
     found.quality = _mean_of_tasks(pairs, found.notes, parity=0)[0]
     return found
 

@@ -236,7 +236,7 @@ def _weigh(claim, r):
         text += f", of {len(r.finding.points)} points"
     text += "".join(f"; {note}" for note in r.finding.notes)
     text += _precision(claim, r, found)
-    if claim.kind == "speed":
+    if claim.quality is not None:
         text += _quality(claim, r)
     if r.verdict != "SUPPORTED":
         text += _smallest(claim, e)
