@@ -173,6 +173,41 @@ TEST(device_bf16, products_take_and_give_it) {
   });
 }
 
+// The library chooses an algorithm by the address of the bias too, so one that was tuned with a bias at a
+// multiple of 16 bytes is none for a bias that is not: the GPU in software refuses it there.
+TEST(device_bf16, tuned_products_are_kept_by_the_alignment_of_their_bias) {
+  test::for_each_device([&](const backend& device) {
+    if (device.activation_type(weight_format::bf16) != dtype::bf16) {
+      GTEST_SKIP() << "UNMASK_CUDA_GEMM=own";
+    }
+    std::mt19937 rng(31);
+    constexpr std::int64_t n = 56, k = 48;  // which no other test multiplies
+    grid w({n, k}), in({3, k}), bias({1, n + 8}), want({3, n});
+    w.randomize(rng);
+    in.randomize(rng);
+    bias.randomize(rng);
+    const packed_handle weight = device.pack(w, weight_format::bf16);
+    half_grid x({3, k}), half_bias({1, n + 8});
+    x.round(in);
+    half_bias.round(bias);
+    for (const std::int64_t from : {8, 1, 2, 4}) {
+      half_grid y({3, n});
+      device.run(
+          op::linear{x, *weight, make_view(half_bias.row(0) + from, dtype::bf16, {n}), y, false});
+      device.run(
+          op::linear{x, *weight, make_view(bias.row(0) + from, dtype::f32, {n}), want, false});
+      device.synchronize();
+      for (std::int64_t r = 0; r < 3; ++r) {
+        for (std::int64_t c = 0; c < n; ++c) {  // another algorithm may sum in another order
+          ASSERT_NEAR(from_bf16(y.row(r)[c]), want.at(r, c),
+                      1e-4 + 0x1p-7 * std::fabs(want.at(r, c)))
+              << from << ", " << r << ", " << c;
+        }
+      }
+    }
+  });
+}
+
 // Keys in bfloat16 with dimension 64 take tensor cores, float32 the exact kernel; few sequences
 // with many keys are split and merged, many are not.
 TEST(device_bf16, attention_rounds_its_result) {

@@ -79,8 +79,8 @@ TEST_F(first_use, cuda_cores_are_the_last_way) {
            check("b", multiplied::products, {multiplier::library})});
   ASSERT_EQ(outcome.left_out.size(), 3U);
   EXPECT_EQ(outcome.left_out[0].how, multiplier::wgmma);
-  EXPECT_EQ(outcome.left_out[1].how, multiplier::mma_sync);
-  EXPECT_EQ(outcome.left_out[2].how, multiplier::library);
+  EXPECT_EQ(outcome.left_out[1].how, multiplier::library);
+  EXPECT_EQ(outcome.left_out[2].how, multiplier::mma_sync);
   EXPECT_EQ(refusal({check("a", multiplied::experts, {multiplier::cuda_cores})}),
             "device check: wrong on GPU X: a, second: off by 7 tolerances, and no other way to "
             "multiply is left; nothing is measured there. run.device_check = \"off\" measures all "
