@@ -258,6 +258,6 @@ def main(arguments):
     if not given.output:
         raise UserError("bundle needs -o FILE.tar")
     for name in write(given.directory, given.output):
-        print(f"  {name}")
+        print(shown(f"  {name}"))
     print(given.output)
     return 0

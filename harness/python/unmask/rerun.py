@@ -110,7 +110,8 @@ def main(arguments):
     if not rows.is_dir() or not (measured := bundle.rows_in(rows)):
         return code or NOT_RUN
     if reasons := reasons_of_failure(measured):
-        print(f"all {len({r['point_id'] for r in measured})} points FAILED: {'; '.join(reasons)}")
+        points = len({r["point_id"] for r in measured})
+        print(shown(f"all {points} points FAILED: {'; '.join(reasons)}"))
         return 1
     compare = ["compare", one_file(folder, place, "before.jsonl"),
                one_file(rows, place, "now.jsonl")]

@@ -8,7 +8,7 @@ import math
 
 from unmask.errors import UserError
 from unmask.names import unknown_name
-from unmask.text import whole
+from unmask.text import shown, whole
 
 FORMATS = ("md", "csv", "latex", "json")
 # What plain LaTeX does not set, and its own special characters.
@@ -190,7 +190,7 @@ def render(tables, form):
 def write(text, output):
     """Writes to a file, whose folder is made, or to standard output where none is named."""
     if not output:
-        print(text, end="")
+        print(shown(text), end="")
         return
     import os
     os.makedirs(os.path.dirname(os.path.abspath(output)), exist_ok=True)

@@ -278,6 +278,15 @@ class Damaged(unittest.TestCase):
             self.assertEqual(code, 0)
         self.tried("samples_a_b.jsonl", [lines_of(SAMPLES)], damage.changed_lines, read)
 
+    def test_a_summary_of_samples_cannot_steer_the_terminal(self):
+        (self.folder / "samples_a_b.jsonl").write_bytes(lines_of(
+            [s | {"scorer": "\x1b[2Jown", "note": "\x9b31m", "scored": False} for s in SAMPLES]))
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            self.assertEqual(unmask.__main__.call(["score", str(self.folder)]), 0)
+        self.assertIn("\\u001b[2Jown", said.getvalue())
+        self.assertIn("\\u009b31m", said.getvalue())
+
     def test_traces_of_probes(self):
         self.tried("trace.jsonl", [lines_of(TRACE)], damage.changed_lines, lambda path: probes.compute(str(path)))
 

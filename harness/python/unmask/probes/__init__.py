@@ -13,7 +13,7 @@ from unmask.errors import UserError
 from unmask.probes import decisions, layers
 from unmask.probes.trace import Trace, plain
 from unmask.rows import rows_with_lines
-from unmask.text import whole
+from unmask.text import shown, whole
 
 PROBES = {"attention": layers.attention, "confidence": decisions.confidence,
           "contradiction": decisions.contradiction, "decode_trace": layers.decode_trace,
@@ -77,5 +77,5 @@ def main(arguments):
         with open(given.output, "w", encoding="utf-8") as file:
             file.write(text)
     else:
-        print(text)
+        print(shown(text))
     return 0

@@ -17,7 +17,7 @@ from unmask.files import opened_text
 from unmask.intervals import wilson
 from unmask.score import joined, official, scorers, workers
 from unmask.shapes import MAYBE, fit
-from unmask.text import whole
+from unmask.text import shown, whole
 
 
 ID, WORDS = (str, int, type(None)), (str, type(None))
@@ -167,10 +167,10 @@ def summarize(results, out):
         libraries = {k: v for r in of_file for k, v in r["libraries"].items()}
         if libraries:
             words.append("[" + ", ".join(f"{k} {v}" for k, v in libraries.items()) + "]")
-        print(*words, file=out)
+        print(shown(" ".join(words)), file=out)
         notes = dict.fromkeys(r["note"] for r in of_file if r["status"] != "scored")
         for note in list(notes)[:3]:
-            print("  " + note, file=out)
+            print("  " + shown(note), file=out)
 
 
 def sample_files(paths):
