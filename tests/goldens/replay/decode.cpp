@@ -60,9 +60,10 @@ class replay final : public step_observer {
     if (difference_.empty()) compare_events(i, forwards[i], step);
     if (step.plan.of[0].what == forward_kind::prefill) return;
     ++steps_;
-    // As the row of a result has it: the metric `processed_rows`.
-    processed_ =
-        step.state.at(0).counters.late_layer_rows / (model_.config().layers - first_late_layer);
+    // As the row of a result has it: the metric `processed_rows`, which a model of two layers has not.
+    if (const std::int32_t late = model_.config().layers - first_late_layer; late > 0) {
+      processed_ = step.state.at(0).counters.late_layer_rows / late;
+    }
     commits_ += step.plan.of[0].what == forward_kind::commit ? 1 : 0;
   }
 
