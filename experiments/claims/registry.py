@@ -67,7 +67,8 @@ WINO, FINAL = {"label": "wino", "threshold": 0.6}, {"label": "wino_final", "thre
 @claim(place="EB-sampler, abstract", statement="EB-sampler needs two to three times fewer forwards at equal scores.",
        quantity="canvas tokens a forward over one a step", bound=FASTER,
        published=Published(2.5, "abstract: 2 to 3", 0.5), rivals=("threshold_needs_fewer", "two_tokens_a_step"),
-       controls=("eb_against_a_threshold",), **STEPS)
+       controls=("eb_against_a_threshold", "eb_over_a_cache_against_a_threshold", "eb_in_chunks_against_a_threshold"),
+       **STEPS)
 def eb_needs_fewer_forwards(f):
     return forwards(f, EB, ONE)
 
@@ -258,7 +259,7 @@ def several_blocks_are_faster(f):
        controls=("several_blocks_untrained", "multi_block_against_chunks"),
        **{**STEPS, "artifacts": ("figure_3",), "regime": D2F})
 def several_blocks_decide_more(f):
-    return speed(f, {"label": "multi_block", "threshold": 0.9}, {"label": "block_diffusion", "threshold": 0.9},
+    return speed(f, {"label": "multi_block", "threshold": 0.9}, {"label": "blocks", "threshold": 0.9},
                  A_FORWARD)
 
 
@@ -322,6 +323,22 @@ def two_tokens_a_step(f):
          quantity="canvas tokens a forward at equal score over thresholds of 0.5 to 0.95", bound=FASTER, **STEPS)
 def eb_against_a_threshold(f):
     return at_equal_score(f, EB, [plain(t) for t in THRESHOLDS], "committed_per_step", model=MODELS)
+
+
+@control(statement="EB-sampler's rule keeps its forwards over Fast-dLLM's cache, whose threshold scores as well.",
+         quantity="canvas tokens a forward at equal score over thresholds of the dual cache", bound=FASTER, **STEPS)
+def eb_over_a_cache_against_a_threshold(f):
+    return at_equal_score(f, {"label": "eb_dual", "gamma": 0.1},
+                          [{"label": "fast_dllm_threshold", "threshold": t} for t in THRESHOLDS],
+                          "committed_per_step", model=MODELS)
+
+
+@control(statement="EB-sampler's rule decides more a forward in Optimus' chunks than a threshold that scores as well.",
+         quantity="tokens a forward at equal score over thresholds in chunks of 16", bound=FASTER,
+         **{**STEPS, "artifacts": ("figure_3",), "regime": no_precondition("two rules under one schedule")})
+def eb_in_chunks_against_a_threshold(f):
+    return at_equal_score(f, {"label": "eb_chunk_16", "gamma": 0.1},
+                          [{"label": "chunk_16", "threshold": t} for t in THRESHOLDS], A_FORWARD)
 
 
 @control(statement="CreditDecoding needs fewer forwards than the boldest threshold that scores as well.",
@@ -391,7 +408,7 @@ def freedave_is_faster(f):
 @control(statement="AdaBlock needs more forwards than fixed blocks.",
          quantity="canvas tokens a forward over blocks of 32, dual cache", bound=below(1, "us"), **STEPS)
 def adablock_needs_more_forwards(f):
-    return forwards(f, {"label": "adablock", "threshold": 0.9}, {"label": "fast_dllm", "threshold": 0.9})
+    return forwards(f, {"label": "adablock", "threshold": 0.9}, {"label": "fast_dllm_threshold", "threshold": 0.9})
 
 
 @control(statement="On a model trained for one block, several are faster than one.",
@@ -410,7 +427,7 @@ def multi_block_against_chunks(f):
 @control(statement="DPad computes fewer rows a token.", quantity="rows a token over a threshold of 0.9",
          bound=below(1, "us"), **ROWS)
 def dpad_computes_fewer_rows(f):
-    return ratio(f, "redundancy", {"label": "dpad", "threshold": 0.9}, plain(0.9), model=MODELS)
+    return ratio(f, "redundancy", {"label": "dpad_threshold", "threshold": 0.9}, plain(0.9), model=MODELS)
 
 
 @control(statement="d2Cache computes fewer rows a token than vanilla decoding.",

@@ -220,7 +220,8 @@ std::vector<parameter_spec> optimus_parameters() {
   });
   const std::vector<parameter_spec> own = {
       choice_spec("remasking", {"low_confidence_dynamic", "entropy_bound"},
-                  "rule that decides tokens: the threshold; EB-sampler's", engine + "; arXiv 2505.24857"),
+                  "rule that decides tokens: the threshold; EB-sampler's",
+                  engine + "; arXiv 2505.24857"),
       choice_spec("policy", {"streaming", "naive", "prefix_caching"},
                   "chunk from the first not cached; fixed sub-blocks; whole block",
                   s3 + ", figure 4"),

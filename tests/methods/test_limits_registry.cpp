@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "harness/base/error.h"
 #include "harness/decode/step_loop.h"
 #include "tests/methods/tiny_models.h"
 
@@ -77,10 +78,12 @@ TEST(limits_eb_sampler, in_blocks_any_entropy_allowed_is_a_threshold_of_zero) {
   const parameter_map rule = {{"remasking", std::string("entropy_bound")}};
   const parameter_map eight = {{"block_length", std::int64_t{8}}};
   for (const char* method : {"block_diffusion", "delayed_cache"}) {
-    const decoded all = decode(model_family::sdar, method, with(with(eight, rule), {{"gamma", 1e6}}));
+    const decoded all =
+        decode(model_family::sdar, method, with(with(eight, rule), {{"gamma", 1e6}}));
     EXPECT_TRUE(all == decode(model_family::sdar, method, with(eight, {{"threshold", 0.0}})))
         << method;
-    const decoded one = decode(model_family::sdar, method, with(with(eight, rule), {{"gamma", 0.0}}));
+    const decoded one =
+        decode(model_family::sdar, method, with(with(eight, rule), {{"gamma", 0.0}}));
     EXPECT_GT(one.forwards[0], all.forwards[0]) << method;
   }
   // Whole chunks without caching are block_diffusion, by this rule too.
@@ -95,7 +98,7 @@ TEST(limits_eb_sampler, what_does_not_combine_is_refused_by_name) {
   const auto refusal = [](model_family family, const std::string& method, const parameter_map& p) {
     try {
       decode(family, method, p);
-    } catch (const usage_error& e) {
+    } catch (const error& e) {
       return std::string(e.what());
     }
     return std::string();

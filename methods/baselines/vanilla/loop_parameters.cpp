@@ -71,8 +71,8 @@ parameter_spec confidence_parameter() {
 }
 
 void set_confidence_dtype(unmask_settings& u, bool dream, const parameters& p) {
-  u.rank_in_double =
-      !dream && u.threshold <= 0 && u.factor <= 0 && u.gamma <= 0 && p.text("confidence_dtype") == "float64";
+  u.rank_in_double = !dream && u.threshold <= 0 && u.factor <= 0 && u.gamma <= 0 &&
+                     p.text("confidence_dtype") == "float64";
 }
 
 unmask_settings sampling_settings(bool dream, const parameters& p) {

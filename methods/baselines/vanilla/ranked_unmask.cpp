@@ -16,7 +16,8 @@ void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& h
   const noise_source noise{b.seeds(), b.steps()};
   confidence_out out = c.judged();
   if (settings_.score == "topk_margin") out.margin = c.margin.as<float>();
-  if (settings_.score == "entropy" || settings_.gamma > 0) out.negative_entropy = c.negative_entropy.as<float>();
+  if (settings_.score == "entropy" || settings_.gamma > 0)
+    out.negative_entropy = c.negative_entropy.as<float>();
   if (settings_.rank_in_double) out.residual = c.score.as<float>();
   if (settings_.temperature > 0) {
     grow(backend, c.count, head.out_features);

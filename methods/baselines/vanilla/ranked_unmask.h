@@ -18,7 +18,7 @@ struct unmask_settings {
   // (low_confidence without threshold or factor).
   bool rank_in_double = false;
   float threshold = 0, factor = 0;
-  float gamma = 0;  // EB-sampler's bound on entropies, nats; 0: off
+  float gamma = 0;                   // EB-sampler's bound on entropies, nats; 0: off
   float gumbel_temperature = 0;      // LLaDA sampling
   float temperature = 0, top_p = 1;  // Dream sampling
   std::int32_t top_k = 0;
