@@ -2,15 +2,15 @@
 """What the methods of 2025 and 2026 beside the five papers claim, on one engine: EB-sampler (arXiv
 2505.24857), KLASS (2511.05664), WINO (2507.18578), CreditDecoding (2510.06133), AdaBlock-dLLM (2509.26432), DSB
 (2602.05992), DPad (2508.14148), d2Cache (2509.23094), Streaming-dLLM (2601.17917), FreeDave (2510.00294), PC-Sampler
-(2508.13021), D2F (2508.09192), MultiBD (2606.29215), LLaDA2.1 (2602.08676).
+(2508.13021), D2F (2508.09192), MultiBD (2606.29215), LLaDA2.1 (2602.08676), ParallelBench (2510.04767).
 
 Forwards are compared as the papers count steps: of the whole canvas, padding behind an answer included.
 Padding is decided at once where a threshold decides it, so each has a rival that needs no method: the plain
 threshold, and vanilla decoding that stops. Counts are exact for their prompts and read no clock."""
 
-from unmask.register import (NeedsRows, Published, above, at_equal_score, at_least, at_most, below, claim, control,
-                             no_precondition, presumes, presumes_of_tasks, ratio, repeated, score, scored, share,
-                             speed)
+from unmask.register import (NeedsRows, Published, above, at_equal_score, at_least, at_most, below, claim,
+                             control, difference, no_precondition, presumes, presumes_of_tasks, ratio,
+                             repeated, score, scored, share, speed)
 
 TOKENS, A_FORWARD = "tokens_per_second", "tpf"
 MODELS = ("tiny-llada", "LLaDA-8B-Instruct")
@@ -18,6 +18,7 @@ KEPT = at_least(-0.02, "us: two points, for \"without loss\"")
 FASTER = above(1, "paper: faster")
 BETTER = above(0, "paper: better")
 THRESHOLDS = (0.95, 0.9, 0.7, 0.5)
+LONG = "long canvas"
 # The papers' own settings decide 2.6 to 6.1 tokens a step of LLaDA-8B on GSM8K (KLASS 256 / 98.6, WINO 256 / 41.9).
 FEW = presumes_of_tasks("a threshold of 0.9 decides at most seven tokens a step, as in the papers",
                         "committed_per_step", at_most(7, "us: WINO's 6.1 is the most that is published"),
@@ -34,6 +35,14 @@ def is_trained_to_edit(row):
     return float(row["model"]["name"].startswith(("LLaDA2.1", "LLaDA2.2")))
 
 
+def canvas_of(row):
+    """Tokens of a canvas."""
+    return row["metrics"]["canvas_tokens"] / row["workload"]["items"]
+
+
+LONG_CANVAS = presumes_of_tasks("a canvas has at least six blocks of 32: masks far behind the one in work",
+                                canvas_of, at_least(190, "us: the papers' canvases have 256 and more"),
+                                label="threshold")
 TRUE = at_least(1, "us: see the statement")
 STEPS = {"kind": "count", "artifacts": ("figure_1",), "scales": ("tiny", "full"), "quality": KEPT, "regime": FEW,
          "tasks": "word problems, list programs and judged stories here, GSM8K at full",
@@ -41,10 +50,15 @@ STEPS = {"kind": "count", "artifacts": ("figure_1",), "scales": ("tiny", "full")
          "preset": "blocks of 32; the method's setting stands in its function"}
 TIMES = {**STEPS, "kind": "speed", "artifacts": ("table_1",), "clock": "delivered tokens a second, prefill included",
          "items": repeated(0.05, 0.05), "tasks": "word problems and judged stories here, GSM8K at full"}
+LEFT_OUT = {**TIMES, "artifacts": ("table_3",), "regime": LONG_CANVAS,
+            "tasks": "word problems here, GSM8K at full"}
 ROWS = {**STEPS, "quality": None, "regime": no_precondition("rows are counted")}
 SCORES = {"kind": "score", "artifacts": ("table_2",), "scales": ("tiny", "full"), "items": scored(0.05, 0.1),
           "tasks": "mean of the tasks with an answer", "preset": "blocks of 32",
           "regime": no_precondition("scores of two rules on one model and the same prompts")}
+TOGETHER = {**SCORES, "artifacts": ("figure_2",), "scales": ("tiny",),
+            "items": scored(0.2, 0.3), "tasks": "six short tasks after ParallelBench, on a model trained on them"}
+EASY, HARD = ("copy", "reverse"), ("shuffle", "latin_square")
 
 
 def plain(threshold):
@@ -193,9 +207,9 @@ def same_answers(f, of, over, **where):
 
 
 @claim(place="FreeDave, abstract", statement="FreeDave writes the very tokens of decoding without drafts.",
-       quantity="share of equal answers", bound=at_least(0.9, "us: what Wilson's interval of the 72 items that are "
-                                                         "here can show; the paper says all"),
-       published=Published(1.0, "abstract: lossless", 0.0),
+       quantity="share of equal answers", bound=at_least(0.94, "us: 72 of 72 equal answers show it, 71 leave "
+                                                          "it open; the paper says all"),
+       published=Published(1.0, "abstract: lossless", 0.0), rivals=("a_threshold_loses_nothing",),
        **{**SCORES, "artifacts": ("figure_1",), "kind": "signal", "items": "72 here", "tasks": "every task of the file"})
 def freedave_loses_nothing(f):
     return same_answers(f, {"label": "freedave", "draft_steps": 8}, {"label": "freedave", "draft_steps": 1})
@@ -268,41 +282,77 @@ def several_blocks_decide_more(f):
 @claim(place="DPad, Table 1", statement="Dropping far masks makes a threshold faster.",
        quantity="throughput over a threshold of 0.9 without a cache", bound=FASTER,
        published=Published(1.288, "GSM8K 4-shot, LLaDA-Instruct: 8.55 / 6.64", 0.001),
-       controls=("dpad_computes_fewer_rows",), **TIMES)
+       rivals=("ending_early_is_faster",), controls=("dpad_computes_fewer_rows",), **LEFT_OUT)
 def dpad_is_faster(f):
-    return speed(f, "dpad", "threshold", TOKENS, model=MODELS)
+    return speed(f, "dpad", "threshold", TOKENS, model=MODELS, workload=LONG)
 
 
 @claim(place="DPad, Table 1", statement="Dropping far masks costs no quality.",
        quantity="score over a threshold of 0.9 without a cache", bound=KEPT,
-       published=Published(0.0122, "GSM8K, LLaDA-Instruct, flexible: 79.76 - 78.54", 0.0001), **SCORES)
+       published=Published(0.0122, "GSM8K, LLaDA-Instruct, flexible: 79.76 - 78.54", 0.0001),
+       **{**SCORES, "artifacts": ("table_4",), "regime": LONG_CANVAS})
 def dpad_keeps_quality(f):
-    return score(f, "dpad", "threshold", model=MODELS)
+    return score(f, "dpad", "threshold", model=MODELS, workload=LONG)
 
 
 @claim(place="Streaming-dLLM, Table 1", statement="A short suffix and a falling threshold beat Fast-dLLM.",
        quantity="throughput over the prefix cache with a threshold of 0.9", bound=FASTER,
-       published=Published(1.324, "LLaDA-1.5, GSM8K of 256 tokens: 66.2 / 50.0", 0.001), **TIMES)
+       published=Published(1.324, "LLaDA-1.5, GSM8K of 256 tokens: 66.2 / 50.0", 0.001), **LEFT_OUT)
 def streaming_is_faster(f):
-    return speed(f, "streaming_dllm", "threshold, prefix", TOKENS, model=MODELS)
+    return speed(f, "streaming_dllm", "threshold, prefix", TOKENS, model=MODELS, workload=LONG)
 
 
 @claim(place="Streaming-dLLM, Table 1", statement="Streaming-dLLM is 10.5 times as fast as vanilla decoding.",
        quantity="throughput over vanilla", bound=FASTER,
        published=Published(10.5, "LLaDA-1.5, GSM8K of 256 tokens", 0.05),
-       rivals=("prefix_cache_is_faster", "vanilla_that_stops_is_faster"), **TIMES)
+       rivals=("prefix_cache_is_faster", "stopping_is_faster_on_long_canvases"), **LEFT_OUT)
 def streaming_over_vanilla(f):
-    return speed(f, "streaming_dllm", "vanilla", TOKENS, model=MODELS)
+    return speed(f, "streaming_dllm", "vanilla", TOKENS, model=MODELS, workload=LONG)
 
 
 @claim(place="d2Cache, abstract", statement="d2Cache is up to 4.8 times as fast as vanilla decoding.",
        quantity="throughput, one token a forward each, over vanilla", bound=FASTER,
-       published=Published(4.8, "authors' page: \"up to\"", 0.05), rivals=("vanilla_that_stops_is_faster",),
-       controls=("d2cache_computes_fewer_rows",), **{**TIMES, "regime": presumes_of_tasks(
+       published=Published(4.8, "authors' page: \"up to\"", 0.05), rivals=("stopping_is_faster_on_long_prompts",),
+       controls=("d2cache_computes_fewer_rows",), **{
+           **LEFT_OUT, "tasks": "needles in prompts of 250 to 500 tokens here, GSM8K with examples at full",
+           "regime": presumes_of_tasks(
            "prompts have at least 250 tokens: 32 masks and a tenth of the attention are few rows of them",
-           "prompt_tokens_mean", at_least(250, "us: few-shot GSM8K has about 900"))})
+           "prompt_tokens_mean", at_least(250, "us: few-shot GSM8K has about 900"), label="vanilla")})
 def d2cache_is_faster(f):
-    return speed(f, "d2cache, one token", "vanilla", TOKENS, model=MODELS)
+    return speed(f, "d2cache, one token", "vanilla", TOKENS, model=MODELS, workload="long prompt")
+
+
+# ---- What deciding together breaks ----
+
+@claim(place="ParallelBench, abstract",
+       statement="Deciding in parallel costs quality where tokens hang on each other.",
+       quantity="score lost by four tokens a step instead of one: shuffle and latin_square", bound=BETTER,
+       controls=("parallel_keeps_what_is_fixed",), **TOGETHER)
+def parallel_breaks_what_hangs_together(f):
+    return score(f, ONE, {"label": "vanilla", "tokens_per_step": 4}, workload=HARD)
+
+
+@claim(place="ParallelBench, abstract",
+       statement="It costs more there than where the prompt fixes every token alone.",
+       quantity="score lost by four a step: shuffle and latin_square less copy and reverse", bound=BETTER, **TOGETHER)
+def parallel_breaks_by_dependence(f):
+    four = {"label": "vanilla", "tokens_per_step": 4}
+    return difference(score(f, ONE, four, workload=HARD), score(f, ONE, four, workload=EASY))
+
+
+@claim(place="ParallelBench, abstract",
+       statement="Thresholds do not adapt enough to how hard a task is to decide together.",
+       quantity="score lost by a threshold of 0.7: shuffle and latin_square less copy and reverse", bound=BETTER,
+       controls=("threshold_of_0_95_loses_nothing",), **TOGETHER)
+def thresholds_do_not_adapt(f):
+    return difference(score(f, ONE, plain(0.7), workload=HARD), score(f, ONE, plain(0.7), workload=EASY))
+
+
+@claim(place="WINO, section 3", statement="Taking doubtful tokens back mends what hangs on other tokens.",
+       quantity="score, WINO - the same without taking back", bound=BETTER,
+       controls=("taking_back_where_nothing_hangs",), **TOGETHER)
+def taking_back_mends_what_hangs_together(f):
+    return score(f, {"label": "wino", "threshold": 0.5}, {"label": "wino_final", "threshold": 0.5}, workload=HARD)
 
 
 # ---- Controls: what passes without the method, and what explains ----
@@ -399,6 +449,15 @@ def drafts_cost_rows(f):
                  model=MODELS)
 
 
+@control(statement="A threshold of 0.95 on the same cache writes the very tokens of one a step.",
+         quantity="share of equal answers", bound=at_least(0.94, "us: as for the drafts"),
+         **{**SCORES, "artifacts": ("figure_1",), "kind": "signal", "items": "72 here",
+            "tasks": "every task of the file"})
+def a_threshold_loses_nothing(f):
+    return same_answers(f, {"label": "fast_dllm_threshold", "threshold": 0.95},
+                        {"label": "freedave", "draft_steps": 1})
+
+
 @control(statement="FreeDave is faster than one token a step on the same machine.",
          quantity="throughput over vanilla", bound=FASTER, **TIMES)
 def freedave_is_faster(f):
@@ -424,17 +483,18 @@ def multi_block_against_chunks(f):
     return speed(f, {"label": "multi_block", "threshold": 0.9}, {"label": "chunk_16", "threshold": 0.9}, A_FORWARD)
 
 
-@control(statement="DPad computes fewer rows a token.", quantity="rows a token over a threshold of 0.9",
-         bound=below(1, "us"), **ROWS)
+@control(statement="DPad computes fewer rows a token.",
+         quantity="rows a delivered token over the same with nothing dropped",
+         bound=below(1, "us"), **{**ROWS, "artifacts": ("table_3",)})
 def dpad_computes_fewer_rows(f):
-    return ratio(f, "redundancy", {"label": "dpad_threshold", "threshold": 0.9}, plain(0.9), model=MODELS)
+    return ratio(f, "processed_rows_per_output", "dpad", "dpad, nothing dropped", model=MODELS)
 
 
 @control(statement="d2Cache computes fewer rows a token than vanilla decoding.",
          quantity="rows a token over vanilla", bound=below(1, "us"),
-         **{**ROWS, "artifacts": ("table_1",)})
+         **{**ROWS, "artifacts": ("table_3",)})
 def d2cache_computes_fewer_rows(f):
-    return ratio(f, "redundancy", "d2cache, one token", "vanilla", model=MODELS)
+    return ratio(f, "redundancy", "d2cache, one token", "vanilla", model=MODELS, workload="long prompt")
 
 
 @control(statement="A threshold of 0.9 is faster than one token a step.", quantity="throughput over vanilla",
@@ -450,9 +510,9 @@ def bolder_threshold_is_faster(f):
 
 
 @control(statement="The prefix cache with a threshold of 0.9 is faster than vanilla decoding.",
-         quantity="throughput over vanilla", bound=FASTER, **TIMES)
+         quantity="throughput over vanilla", bound=FASTER, **LEFT_OUT)
 def prefix_cache_is_faster(f):
-    return speed(f, "threshold, prefix", "vanilla", TOKENS, model=MODELS)
+    return speed(f, "threshold, prefix", "vanilla", TOKENS, model=MODELS, workload=LONG)
 
 
 @control(statement="Vanilla decoding that stops is faster than one that does not.",
@@ -461,7 +521,44 @@ def vanilla_that_stops_is_faster(f):
     return speed(f, "vanilla_stopping", "vanilla", TOKENS, model=MODELS)
 
 
+@control(statement="DPad that drops nothing is faster than a threshold of 0.9: it ends behind the answer.",
+         quantity="throughput over a threshold of 0.9 without a cache", bound=FASTER, **LEFT_OUT)
+def ending_early_is_faster(f):
+    return speed(f, "dpad, nothing dropped", "threshold", TOKENS, model=MODELS, workload=LONG)
+
+
+@control(statement="On long canvases vanilla decoding that stops is faster than one that does not.",
+         quantity="throughput, early stop over none", bound=FASTER, **LEFT_OUT)
+def stopping_is_faster_on_long_canvases(f):
+    return speed(f, "vanilla_stopping", "vanilla", TOKENS, model=MODELS, workload=LONG)
+
+
+@control(statement="On long prompts vanilla decoding that stops is faster than one that does not.",
+         quantity="throughput, early stop over none", bound=FASTER,
+         **{**LEFT_OUT, "regime": no_precondition("one baseline is compared with itself")})
+def stopping_is_faster_on_long_prompts(f):
+    return speed(f, "vanilla_stopping", "vanilla", TOKENS, model=MODELS, workload="long prompt")
+
+
 @control(statement="WINO that takes nothing back is faster than vanilla decoding.",
          quantity="throughput over vanilla", bound=FASTER, **TIMES)
 def wino_final_is_faster(f):
     return speed(f, "wino_final", "vanilla", TOKENS, model=MODELS)
+
+
+@control(statement="Taking back answers better where the prompt fixes every token.",
+         quantity="score, WINO - the same without taking back, copy and reverse", bound=BETTER, **TOGETHER)
+def taking_back_where_nothing_hangs(f):
+    return score(f, {"label": "wino", "threshold": 0.5}, {"label": "wino_final", "threshold": 0.5}, workload=EASY)
+
+
+@control(statement="Deciding in parallel costs quality where the prompt fixes every token.",
+         quantity="score lost by four tokens a step instead of one: copy and reverse", bound=BETTER, **TOGETHER)
+def parallel_keeps_what_is_fixed(f):
+    return score(f, ONE, {"label": "vanilla", "tokens_per_step": 4}, workload=EASY)
+
+
+@control(statement="A threshold of 0.95 keeps quality where tokens hang on each other.",
+         quantity="score, threshold of 0.95 - one a step: shuffle and latin_square", bound=KEPT, **TOGETHER)
+def threshold_of_0_95_loses_nothing(f):
+    return score(f, plain(0.95), ONE, workload=HARD)

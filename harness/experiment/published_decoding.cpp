@@ -19,7 +19,7 @@ constexpr published_decoding all_decodings[] = {
     {"SDAR", sdar, mask_kind::block_causal, "", "block_diffusion", "hf", "", "SDAR generate.py",
      ""},
     {"LLaDA2.2", llada2_moe, mask_kind::block_causal, "LLaDA2.2", "llada21", "speed", "",
-     "model card of inclusionAI/LLaDA2.2-flash", "deletions and insertions"},
+     "LLaDA2.2-flash's model card, as others quote it", "deletions and insertions"},
     {"LLaDA2.1", llada2_moe, mask_kind::block_causal, "LLaDA2.1", "llada21", "quality", "",
      "model card of inclusionAI/LLaDA2.1-mini, Quality Mode; preset speed: its Speed Mode", ""},
     {"LLaDA2.0", llada2_moe, mask_kind::block_causal, "", "llada2", "", "",
