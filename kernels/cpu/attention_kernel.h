@@ -74,6 +74,9 @@ struct attention_kernels {
   // mass[slot / size] += sum over lanes of the softmax weights of the tile's runs, in one pass and
   // without `out`; every key of the runs is admitted. segments: segment_scratch() floats.
   void (*block_mass)(const attention_tile& tile, std::int32_t size, float* segments, double* mass);
+  // sum[slot * max_lanes + lane] += the softmax weight of the key at `slot`, every one of the
+  // tile's `count` slots admitted, without `out`. score: count * max_lanes floats.
+  void (*weights)(const attention_tile& tile, float* score, float* sum);
 };
 
 // A segment is what one run holds of one block of `size` keys.
@@ -402,6 +405,54 @@ void attention_block_mass_lanes(const attention_tile& t, std::int32_t size, floa
   }
 }
 
+// All scores are kept until the maximum is known: every weight is wanted, not a sum over keys.
+template <class V, int MR, int NV>
+void attention_weights_lanes(const attention_tile& t, float* score, float* sum) {
+  constexpr int width = NV * V::width;
+  const tile_memory<width> memory(t);
+  load_queries<width>(t, memory.query);
+  typename V::f peak[NV], total[NV];
+  UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+    peak[v] = V::set(-__builtin_inff());
+    total[v] = V::zero();
+  }
+  for (std::int32_t first = 0; first < t.count; first += kv_page_size) {
+    const key_block block = take_block(t, page_run(t, first), memory.gathered, false);
+    lane_products<V, MR, NV, false>(block.count, t.dim, block.keys, block.stride, memory.query,
+                                    score + std::int64_t{first} * width, nullptr);
+  }
+  for (std::int32_t i = 0; i < t.count; ++i) {
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+      peak[v] = V::max(peak[v], V::load(score + std::int64_t{i} * width + v * V::width));
+    }
+  }
+  for (std::int32_t i = 0; i < t.count; ++i) {
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+      float* s = score + std::int64_t{i} * width + v * V::width;
+      const auto p = exp_nonpositive<V>(V::sub(V::load(s), peak[v]));
+      V::store(s, p);
+      total[v] = V::add(total[v], p);
+    }
+  }
+  UNMASK_UNROLL for (int v = 0; v < NV; ++v) total[v] = V::set(1.0F) / total[v];
+  for (std::int32_t i = 0; i < t.count; ++i) {
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+      float* to = sum + std::int64_t{i} * max_lanes + v * V::width;
+      const auto p = V::load(score + std::int64_t{i} * width + v * V::width);
+      V::store(to, V::fma(p, total[v], V::load(to)));
+    }
+  }
+}
+
+template <class V, int MR>
+void attention_weights(const attention_tile& t, float* score, float* sum) {
+  if (t.lanes <= V::width) {
+    attention_weights_lanes<V, MR, 1>(t, score, sum);
+  } else {
+    attention_weights_lanes<V, MR, 2>(t, score, sum);
+  }
+}
+
 template <class V, int MR>
 void attention_block_mass(const attention_tile& t, std::int32_t size, float* segments,
                           double* mass) {
@@ -434,7 +485,8 @@ template <class V>
 const attention_kernels& attention_kernels_of() {
   constexpr int MR = V::attention_rows;
   static constexpr attention_kernels kernels = {2 * V::width, attention_run<V, MR>,
-                                                attention_mass<V, MR>, attention_block_mass<V, MR>};
+                                                attention_mass<V, MR>, attention_block_mass<V, MR>,
+                                                attention_weights<V, MR>};
   return kernels;
 }
 

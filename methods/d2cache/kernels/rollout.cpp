@@ -6,9 +6,13 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cpu/attention_kernel.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/cpu/scratch.h"
 #include "kernels/float16.h"
 
-namespace unmask::reference {
+namespace unmask {
+namespace reference {
 namespace {
 
 double rollout_element(const tensor_view& x, const void* row, std::int64_t i) {
@@ -81,7 +85,90 @@ void roll_out(const op::roll_out& args) {
   }
 }
 
+}  // namespace
+
 const register_operations<mean_attention, roll_out> registered(target::reference);
 
+}  // namespace reference
+
+namespace cpu {
+namespace {
+
+// Rows [first, first + count) of sequence s, a lane each.
+void mean_attention_of(const op::mean_attention& args, std::int32_t s, std::int64_t first,
+                       std::int64_t count) {
+  thread_local scratch tile_memory, weight_memory;
+  const attention_kernels& kernels = active_attention_kernels();
+  const std::int64_t heads = args.q.shape[1], dim = args.q.shape[2];
+  const std::int64_t kv_heads = args.cache.keys.shape[2], keys = args.kv_length[s];
+  attention_tile t;
+  t.dim = dim;
+  t.lanes = static_cast<int>(count);
+  t.scale = args.scale;
+  t.stride = kv_heads * dim;
+  t.page_table = args.cache.page_table + std::int64_t{s} * args.cache.table_stride;
+  t.count = args.kv_length[s];
+  t.scratch = tile_memory.get<float>(attention_scratch(dim));
+  float* score = weight_memory.get<float>(2 * keys * max_lanes);
+  float* sum = score + keys * max_lanes;
+  std::fill(sum, sum + keys * max_lanes, 0.0F);
+  for (std::int64_t h = 0; h < heads; ++h) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      t.query[i] = args.q.row<float>(first + i) + h * dim;
+    }
+    t.keys = args.cache.keys.as<float>() + h / (heads / kv_heads) * dim;
+    kernels.weights(t, score, sum);
+  }
+  const float share = 1.0F / static_cast<float>(heads);
+  for (std::int64_t i = 0; i < count; ++i) {
+    float* weight = args.weight.row<float>(first + i);
+    for (std::int64_t j = 0; j < keys; ++j) weight[j] = sum[j * max_lanes + i] * share;
+  }
+}
+
+void mean_attention(const op::mean_attention& args) {
+  const std::int64_t width = args.q.shape[1] * args.q.shape[2];
+  const std::int64_t together = active_attention_kernels().lanes / 2;  // one vector
+  for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
+    const std::int64_t first = args.rows.row_begin[s], last = args.rows.row_begin[s + 1];
+    const std::int64_t pairs = (last - first) * args.kv_length[s];
+    if (pairs == 0) continue;
+#pragma omp parallel for schedule(dynamic) if (pairs * width > parallel_elements)
+    for (std::int64_t r = first; r < last; r += together) {
+      mean_attention_of(args, s, r, std::min(together, last - r));
+    }
+  }
+}
+
+// Row by row, so that the weights are read as they lie; the sums are the reference's.
+void roll_out(const op::roll_out& args) {
+  thread_local scratch memory;
+  for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
+    const std::int64_t count = args.kv_length[s];
+    double* sum = memory.get<double>(2 * count);
+    double* stays = sum + count;
+    std::fill(sum, stays, 0.0);
+    std::fill(stays, stays + count, 1.0);
+    const auto from = [&](std::int64_t j) {
+      return args.from.data == nullptr ? 1.0 : double{args.from.row<float>(s)[j]};
+    };
+    for (std::int32_t r = args.rows.row_begin[s]; r < args.rows.row_begin[s + 1]; ++r) {
+      const std::int32_t position = args.rows.position[r];
+      const double value = from(position);
+      const float* weight = args.weight.row<float>(r);
+      if (position < count) stays[position] = 0.5;
+      for (std::int64_t j = 0; j < count; ++j) sum[j] += value * double{weight[j]};
+    }
+    float* to = args.to.row<float>(s);
+    for (std::int64_t j = 0; j < count; ++j) {
+      to[j] = static_cast<float>(from(j) * stays[j] + 0.5 * sum[j]);
+    }
+  }
+}
+
 }  // namespace
-}  // namespace unmask::reference
+
+const register_operations<mean_attention, roll_out> registered(target::cpu);
+
+}  // namespace cpu
+}  // namespace unmask
