@@ -90,7 +90,8 @@ def eb_needs_fewer_forwards(f):
 @claim(place="KLASS, Table 1", statement="KLASS needs 2.6 times fewer forwards than one token a step.",
        quantity="canvas tokens a forward over one a step", bound=FASTER,
        published=Published(2.6, "GSM8K, LLaDA-8B-Instruct: 256 / 98.6", 0.005),
-       rivals=("threshold_needs_fewer", "two_tokens_a_step"), controls=("klass_against_ada_dlm",), **STEPS)
+       rivals=("threshold_needs_fewer", "two_tokens_a_step"),
+       controls=("klass_against_ada_dlm", "klass_over_a_cache_against_a_threshold"), **STEPS)
 def klass_needs_fewer_forwards(f):
     return forwards(f, KLASS, ONE)
 
@@ -389,6 +390,14 @@ def eb_over_a_cache_against_a_threshold(f):
 def eb_in_chunks_against_a_threshold(f):
     return at_equal_score(f, {"label": "eb_chunk_16", "gamma": 0.1},
                           [{"label": "chunk_16", "threshold": t} for t in THRESHOLDS], A_FORWARD)
+
+
+@control(statement="KLASS' rule decides more a forward over the delayed cache than a threshold that scores as well.",
+         quantity="tokens a forward at equal score over thresholds of the delayed cache", bound=FASTER,
+         **{**STEPS, "artifacts": ("figure_3",), "regime": no_precondition("two rules under one schedule")})
+def klass_over_a_cache_against_a_threshold(f):
+    return at_equal_score(f, {"label": "klass_delayed", "threshold": 0.6},
+                          [{"label": "delayed", "threshold": t} for t in THRESHOLDS], A_FORWARD)
 
 
 @control(statement="CreditDecoding needs fewer forwards than the boldest threshold that scores as well.",

@@ -103,7 +103,7 @@ recipe make_delayed(const std::string& name, const model_config& model, const pa
   r.pace = std::make_unique<delayed_pace>(std::move(s), state);
   r.rows = std::make_unique<delayed_rows>(state);
   r.cache = std::make_unique<append_cache>(/*keeps_decided=*/true);
-  r.unmask = std::make_unique<block_unmask>(block_unmask_settings_of(model, p));
+  set_block_rule(model, p, r);
   return r;
 }
 

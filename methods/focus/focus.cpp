@@ -29,6 +29,11 @@ recipe make_focus(const model_config& model, const parameters& p) {
 
 void check_focus(const model_config& model, const parameters& p) {
   check_block_model("focus", model, p);
+  if (p.text("remasking") == "klass") {
+    throw usage_error(
+        "focus: remasking klass compares every mask with itself a forward before, and focus drops "
+        "rows of masks");
+  }
   check_focus_eviction("focus", model, p);
 }
 

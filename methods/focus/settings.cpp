@@ -12,7 +12,13 @@ const register_settings delayed_cache({.method = "delayed_cache",
                                        .settings = {{"dc", sdar, {{"threshold", 0.5}}},
                                                     {"dc_moe", llada2_moe, {{"threshold", 0.5}}},
                                                     {"dc_shifted", llama, {{"threshold", 0.5}}},
-                                                    {"dc_hf", sdar, {{"threshold", 0.3}}, "hf"}}});
+                                                    {"dc_hf", sdar, {{"threshold", 0.3}}, "hf"},
+                                                    {"dc_klass",
+                                                     sdar,
+                                                     {{"remasking", "klass"},
+                                                      {"threshold", 0.15},
+                                                      {"kl_threshold", 0.3},
+                                                      {"block_length", 8}}}}});
 
 const register_settings delayed_cache_plus(
     {.method = "delayed_cache_plus",

@@ -1,121 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// KLASS (NeurIPS 2025): a mask is decided where the model is sure and its distribution has stopped
-// moving for some forwards; where that is nowhere so, the schedule's best are.
-#include "kernels/head.h"
+// KLASS (NeurIPS 2025) with the loops of its authors, without a cache.
 #include "methods/baselines/common.h"
 #include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/schedules.h"
-#include "methods/klass/kernels/history.h"
+#include "methods/klass/settled_unmask.h"
 
 namespace unmask {
 namespace {
-
-struct klass_settings {
-  float threshold = 0, limit = 0;
-  std::int32_t history = 2;
-  op::ready_choice choice = op::ready_choice::all;
-  std::int32_t block_length = 0;  // 0: the canvas
-  bool dream = false;
-};
-
-class settled_unmask final : public unmask_policy {
- public:
-  explicit settled_unmask(const klass_settings& s)
-      : unmask_policy({.masks_by_id = true}), settings_(s) {}
-
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
-             const packed_matrix& head, candidate_lists& c) override {
-    const backend& backend = b.backend();
-    grow(b, c);
-    note_steps(b, plan);
-    const tensor_view logits = logits_.view().first(c.count);
-    backend.run(op::logits{head_input, head, c.row.as<std::int32_t>(), logits});
-    backend.run(op::compare_distributions{
-        .candidates = c.set(b.capacity()),
-        .logits = logits,
-        .origin = origin_.data(),
-        .fresh = fresh_.data(),
-        .epsilon = 1e-12,
-        .limit = settings_.limit,
-        .history = settings_.history,
-        // The official history begins with zeros, which are below any limit but 0.
-        .still_before = settings_.limit > 0 ? settings_.history - 1 : 0,
-        .owner = owner_,
-        .still = still_,
-        .kept = kept_,
-        .scale = scale_,
-        .token = c.token.as<std::int32_t>(),
-        .probability = c.probability.as<float>(),
-        .doubt = c.score.as<float>(),
-        .moved = c.margin.as<float>(),
-        .settled = settled_.as<std::uint8_t>()});
-  }
-
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
-    b.backend().run(op::accept_settled{.candidates = c.set(b.capacity()),
-                                       .last = last_.data(),
-                                       .allowed = allowed_.data(),
-                                       .probability = c.probability.as<float>(),
-                                       .doubt = c.score.as<float>(),
-                                       .moved = c.margin.as<float>(),
-                                       .settled = settled_.as<std::uint8_t>(),
-                                       .threshold = settings_.threshold,
-                                       .strict = !settings_.dream,
-                                       .choice = settings_.choice,
-                                       .quota = plan.arrays.quota,
-                                       .at_most = settings_.dream ? 1 : b.max_length(),
-                                       .accept = c.accept.as<std::uint8_t>()});
-  }
-
-  // recipe_views::state_bytes
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  // What the step is to each sequence. LLaDA's loop does not use the rule in the first history - 1
-  // forwards of a block.
-  void note_steps(const batch& b, const step_plan& plan) {
-    for (std::size_t s = 0; s < plan.of.size(); ++s) {
-      const sequence_step& step = plan.of[s];
-      if (!step.active) continue;
-      const sequence& q = b.at(static_cast<std::int32_t>(s));
-      origin_[s] = q.prompt_length;
-      fresh_[s] = q.step == 0 ? 1 : 0;
-      last_[s] = step.block_last;
-      allowed_[s] = settings_.dream || step.step >= settings_.history - 1 ? 1 : 0;
-    }
-  }
-
-  // Distributions are held of the block in work and of the next one, whose first comparison is with
-  // the last forward before it.
-  void grow(const batch& b, const candidate_lists& c) {
-    const backend& backend = b.backend();
-    const std::int64_t vocabulary = b.model().vocabulary;
-    if (!owner_) {
-      const std::int64_t sequences = b.capacity();
-      const std::int64_t places =
-          settings_.block_length > 0 ? 2 * settings_.block_length : b.max_length();
-      for (shared_vector<std::int32_t>* v : {&origin_, &fresh_, &last_, &allowed_}) {
-        v->resize(static_cast<std::size_t>(sequences));
-      }
-      owner_ = backend.allocate(dtype::i32, {sequences, places});
-      still_ = backend.allocate(dtype::i32, {sequences, places});
-      kept_ = backend.allocate(dtype::f32, {sequences, places, vocabulary});
-      scale_ = backend.allocate(dtype::f32, {sequences, places, 2});
-      settled_ = backend.allocate(dtype::u8, {c.accept.view().rows()});
-      bytes_ = static_cast<std::size_t>(sequences * places * (vocabulary + 4)) * sizeof(float);
-    }
-    if (logits_ && logits_.view().rows() >= c.count) return;
-    logits_ = backend.allocate(dtype::f32, {c.count, vocabulary});
-  }
-
-  klass_settings settings_;
-  tensor logits_, owner_, still_, kept_, scale_, settled_;
-  shared_vector<std::int32_t> origin_, fresh_, last_, allowed_;
-  std::size_t bytes_ = 0;
-};
 
 op::ready_choice choice_of(const std::string& strategy) {
   if (strategy == "max_conf") return op::ready_choice::surest;
@@ -133,13 +27,17 @@ recipe make(const model_config& model, const parameters& p) {
   t.within_steps = true;
   t.leftovers = false;
   t.judge_next_block = true;
-  auto rule = std::make_unique<settled_unmask>(
-      klass_settings{.threshold = static_cast<float>(p.real("confidence_threshold")),
-                     .limit = static_cast<float>(p.real("kl_threshold")),
-                     .history = static_cast<std::int32_t>(p.integer("kl_history")),
-                     .choice = choice_of(p.text("strategy")),
-                     .block_length = t.block_length,
-                     .dream = dream});
+  settled_settings rule_settings;
+  rule_settings.threshold = static_cast<float>(p.real("confidence_threshold"));
+  rule_settings.strict = !dream;
+  rule_settings.limit = static_cast<float>(p.real("kl_threshold"));
+  rule_settings.history = static_cast<std::int32_t>(p.integer("kl_history"));
+  rule_settings.in_block = !dream;
+  rule_settings.choice = choice_of(p.text("strategy"));
+  rule_settings.at_most = dream ? 1 : 0;
+  // Of the block in work and of the next one, whose first comparison is with the last forward before it.
+  rule_settings.places = 2 * t.block_length;
+  auto rule = std::make_unique<settled_unmask>(rule_settings);
   recipe r;
   r.pace = std::make_unique<block_schedule>(t);
   r.rows = std::make_unique<row_policy>();

@@ -216,7 +216,8 @@ std::vector<parameter_spec> optimus_parameters() {
                     engine = "LMDeploy strategies/dllm";
   std::vector<parameter_spec> all = block_parameters(0.9);
   std::erase_if(all, [](const parameter_spec& spec) {
-    return spec.name == "steps" || spec.name == "remasking" || spec.name == "loop";
+    return spec.name == "steps" || spec.name == "remasking" || spec.name == "loop" ||
+           spec.name.starts_with("kl_");
   });
   const std::vector<parameter_spec> own = {
       choice_spec("remasking", {"low_confidence_dynamic", "entropy_bound"},

@@ -236,6 +236,65 @@ TEST(limits_klass, a_first_forward_decides_by_the_schedule) {
   EXPECT_GT(seen.taken[1], 1);
 }
 
+// Under blocks, over an exact cache and a delayed one.
+TEST(limits_klass, in_blocks_it_is_the_schedule_or_the_threshold_rule) {
+  const parameter_map rule = {{"remasking", std::string("klass")}, {"block_length", 8}};
+  for (const char* method : {"block_diffusion", "delayed_cache", "delayed_cache_plus"}) {
+    const auto of = [&](const parameter_map& given) {
+      return decode(model_family::sdar, method, with({{"block_length", 8}}, given));
+    };
+    for (const parameter_map& never :
+         std::vector<parameter_map>{{{"threshold", 1.0}, {"accept_compare", std::string(">")}},
+                                    {{"kl_threshold", 0.0}},
+                                    {{"kl_history", 9}}}) {
+      const parameter_map given = with({{"threshold", 0.1}, {"kl_threshold", 1e6}}, never);
+      EXPECT_TRUE(of(with(rule, given)) ==
+                  of({{"remasking", std::string("low_confidence_static")}}))
+          << method;
+    }
+    const parameter_map threshold = {{"threshold", 0.35}};
+    EXPECT_TRUE(of(with(with(rule, threshold), {{"kl_threshold", 1e6}, {"kl_history", 1}})) ==
+                of(threshold))
+        << method;
+    // A distribution is never held against one of an earlier block or request in the same place.
+    const parameter_map still = {{"threshold", 0.1}, {"kl_threshold", 10.0}, {"kl_history", 1}};
+    EXPECT_GT(of(with(rule, still)).forwards[0],
+              of(with(rule, with(still, {{"kl_threshold", 1e6}}))).forwards[0])
+        << method;
+  }
+}
+
+TEST(limits_klass, a_request_decodes_alike_after_any_other) {
+  const auto model = tiny_model(model_family::sdar, reference_backend());
+  const parameter_map rule = {{"remasking", std::string("klass")},
+                              {"block_length", 8},
+                              {"threshold", 0.1},
+                              {"kl_threshold", 0.3},
+                              {"kl_history", 1}};
+  const auto of = [&](std::int32_t places) {
+    return outputs(decode_closed(*model, "delayed_cache", rule, tiny_requests(5, 24), places));
+  };
+  EXPECT_EQ(of(1), of(5));
+}
+
+TEST(limits_klass, what_does_not_combine_is_refused_by_name) {
+  const auto refusal = [](const std::string& method, const parameter_map& more) {
+    try {
+      decode(model_family::sdar, method, with({{"remasking", std::string("klass")}}, more));
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refusal("focus", {}).find("drops rows of masks"), std::string::npos);
+  EXPECT_NE(refusal("optimus", {}).find("klass"), std::string::npos);
+  for (const parameter_map& other : std::vector<parameter_map>{
+           {{"sampler", std::string("multinomial")}}, {{"temperature", 0.5}}}) {
+    EXPECT_NE(refusal("block_diffusion", other).find("the model's own distributions"),
+              std::string::npos);
+  }
+}
+
 TEST(limits_klass, masks_stay_where_the_steps_run_out) {
   const auto model = tiny_model(model_family::dream, reference_backend());
   const parameter_map given = {{"confidence_threshold", 1.0}, {"steps", 10}};

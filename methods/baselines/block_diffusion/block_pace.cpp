@@ -56,6 +56,7 @@ sequence_step block_pace::plan(const batch& b, std::int32_t s) {
   step.kv_length = step.last;
   step.block_first = step.last - block;
   step.block_last = step.last;
+  step.step = p.step;
   step.quota = quota_of(p);
   return step;
 }

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "methods/baselines/specs.h"
+#include "methods/klass/settled_unmask.h"
 
 namespace unmask {
 namespace {
@@ -44,15 +45,21 @@ std::vector<parameter_spec> block_parameters(double threshold) {
                    engine),
       integer_spec("steps", 0, 0, 64,
                    "denoising steps per block (static, sequential); 0: block_length", engine),
-      choice_spec(
-          "remasking",
-          {"low_confidence_dynamic", "low_confidence_static", "sequential", "entropy_bound"},
-          "rule that decides tokens; entropy_bound: EB-sampler's", engine + "; arXiv 2505.24857"),
+      choice_spec("remasking",
+                  {"low_confidence_dynamic", "low_confidence_static", "sequential", "entropy_bound",
+                   "klass"},
+                  "rule that decides tokens; entropy_bound: EB-sampler's; klass: KLASS'",
+                  engine + "; arXiv 2505.24857, 2511.05664"),
       real_spec("gamma", 0.1, 0, 1e6,
                 "entropy_bound: bound on the sum of entropies without the largest, nats",
                 "arXiv 2505.24857"),
+      real_spec("kl_threshold", 0.01, 0, 1e6,
+                "klass: a distribution has to move less than this, nats; 0: never",
+                "arXiv 2511.05664"),
+      integer_spec("kl_history", 2, 1, 1024, "klass: for so many forwards in a row",
+                   "arXiv 2511.05664"),
       real_spec("threshold", threshold, 0, 2,
-                "dynamic: decide every token at least this confident, at least one", engine),
+                "dynamic, klass: decide every token at least this confident, at least one", engine),
       choice_spec("accept_compare", {">=", ">"}, "comparison with the threshold", engine),
       real_spec("temperature", 1.0, 1e-3, 100, "divides the logits before the confidence softmax",
                 engine),
@@ -131,6 +138,25 @@ block_unmask_settings block_unmask_settings_of(const model_config& model, const 
   return u;
 }
 
+void set_block_rule(const model_config& model, const parameters& p, recipe& r) {
+  const block_unmask_settings u = block_unmask_settings_of(model, p);
+  if (u.remasking != "klass") {
+    r.unmask = std::make_unique<block_unmask>(u);
+    return;
+  }
+  settled_settings s;
+  s.threshold = u.threshold;
+  s.strict = u.strict;
+  s.limit = static_cast<float>(p.real("kl_threshold"));
+  s.history = static_cast<std::int32_t>(p.integer("kl_history"));
+  s.places = u.block;
+  s.ahead = false;
+  s.masks_by_id = u.masks_by_id;
+  auto rule = std::make_unique<settled_unmask>(s);
+  r.views.state_bytes = [of = rule.get()] { return of->bytes(); };
+  r.unmask = std::move(rule);
+}
+
 void check_block_model(const std::string& method, const model_config& model, const parameters& p) {
   if (model.attention != mask_kind::block_causal || model.mask_id < 0) {
     throw usage_error(method + " cannot decode " + model.name +
@@ -139,6 +165,14 @@ void check_block_model(const std::string& method, const model_config& model, con
   if (p.integer("block_length") == 0 && model.block <= 0) {
     throw usage_error(method + ": " + model.name +
                       " does not name its block length; set block_length");
+  }
+  if (declared(p, "remasking") && p.text("remasking") == "klass") {
+    const block_unmask_settings u = block_unmask_settings_of(model, p);
+    if (u.sampled || u.bf16 || u.temperature != 1.0F) {
+      throw usage_error(method +
+                        ": remasking klass compares the model's own distributions: sampler argmax, "
+                        "confidence_dtype float32, temperature 1");
+    }
   }
   if (declared(p, "commit_last") && p.text("loop") == "hf" && !p.flag("commit_last")) {
     throw usage_error(method + ": loop hf commits the last block too; set commit_last=true");

@@ -12,7 +12,7 @@
 
 namespace unmask {
 
-// block_length, steps, remasking, threshold, accept_compare, temperature, loop, stop,
+// block_length, steps, remasking, gamma, kl_threshold, kl_history, threshold, accept_compare, temperature, loop, stop,
 // stop_in_prompt_block.
 std::vector<parameter_spec> block_parameters(double threshold);
 // sampler, confidence_dtype, mask_track, partial_prefill, commit, commit_last: the points at which
@@ -32,6 +32,9 @@ std::vector<std::int32_t> stop_ids_of(const std::string& method, const model_con
 block_settings block_settings_of(const std::string& method, const model_config& model,
                                  const parameters& p);
 block_unmask_settings block_unmask_settings_of(const model_config& model, const parameters& p);
+// Gives the recipe the rule of `remasking`: block_unmask, or KLASS', for which every mask of the
+// block has to be computed.
+void set_block_rule(const model_config& model, const parameters& p, recipe& r);
 
 // What every block method reads alike of the recorded parameters of the official block loops: `hf`,
 // the loop of SDAR's OpenCompass model, and `engine`, LMDeploy's.

@@ -170,7 +170,7 @@ recipe make_sparse_blocks(const model_config& model, const parameters& p) {
   r.pace = std::make_unique<block_pace>(std::move(s));
   r.rows = std::make_unique<row_policy>();
   r.cache = std::make_unique<append_cache>();
-  r.unmask = std::make_unique<block_unmask>(block_unmask_settings_of(model, p));
+  set_block_rule(model, p, r);
   return r;
 }
 
