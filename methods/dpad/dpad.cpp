@@ -9,55 +9,10 @@
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/ranked_unmask.h"
 #include "methods/baselines/vanilla/schedules.h"
-#include "methods/dpad/active_suffix.h"
-#include "methods/dpad/suffix_choice.h"
+#include "methods/dpad/dropping_pace.h"
 
 namespace unmask::dpad {
 namespace {
-
-// A block schedule whose forwards see the active positions alone.
-class dropping_pace final : public pace_policy {
- public:
-  dropping_pace(std::unique_ptr<pace_policy> blocks, std::shared_ptr<active_suffixes> active,
-                dropout_settings dropout)
-      : blocks_(std::move(blocks)), active_(std::move(active)), dropout_(std::move(dropout)) {}
-
-  std::int32_t canvas_length(const model_config& model,
-                             const sequence_request& request) const override {
-    return blocks_->canvas_length(model, request);
-  }
-  void start(batch& b, std::int32_t s) override {
-    blocks_->start(b, s);
-    active_->at(s) = {};
-  }
-  sequence_step plan(const batch& b, std::int32_t s) override {
-    sequence_step step = blocks_->plan(b, s);
-    active_suffix& active = active_->at(s);
-    if (active.block_first != step.block_first) {
-      const sequence& q = b.at(s);
-      const std::int32_t block =
-          (step.block_first - q.prompt_length) / std::max(step.block_last - step.block_first, 1);
-      active = {step.block_first, step.block_last,
-                choose_suffix(dropout_, q.request, block, step.block_last, q.length)};
-    }
-    step.kv_length = step.block_last + static_cast<std::int32_t>(active.kept.size());
-    return step;
-  }
-  void observe(batch& b, std::int32_t s, const sequence_step& step,
-               const step_outcome& outcome) override {
-    blocks_->observe(b, s, step, outcome);
-  }
-
- private:
-  std::unique_ptr<pace_policy> blocks_;
-  std::shared_ptr<active_suffixes> active_;
-  dropout_settings dropout_;
-};
-
-dropout_settings dropout_of(const parameters& p) {
-  return {p.text("dropout"), static_cast<std::int32_t>(p.integer("window")), p.real("sigma"),
-          p.real("scale"), static_cast<std::int32_t>(p.integer("preserved_tokens"))};
-}
 
 // What both schedules read alike.
 template <class Settings>
@@ -127,23 +82,15 @@ method_info info() {
   m.cache = "none, or refreshed at block entry";
   m.unmask = "top-n of the schedule; threshold or gamma when set";
   const std::string code = "DPad generate_dropout.py";
-  m.parameters = {
-      choice_spec("dropout", {"gaussian", "uniform", "none"},
-                  "which suffix masks stay: fewer with the distance, preserved_tokens of the "
-                  "window, all",
-                  code),
-      integer_spec("window", 256, 1, 1e6, "positions behind the block that may stay", code),
-      real_spec("sigma", 4.0, 0, 100, "gaussian: standard deviations that the window spans", code),
-      real_spec("scale", 2.0, 0, 1e6, "gaussian: factor on the probability to stay", code),
-      integer_spec("preserved_tokens", 32, 0, 1e6, "uniform: positions that stay", code),
-      choice_spec("cache", {"none", "prefix", "dual"},
-                  "what is reused inside a block: nothing, K/V before it, K/V around it", code),
-      flag_spec("early_termination", true,
-                "end the answer with a clean block that holds the end token", code),
-      real_spec("threshold", 0.0, 0, 2,
-                "decide every token at least this confident, at least one; 0: schedule", code),
-      entropy_bound_parameter(),
-      confidence_parameter()};
+  m.parameters = dropout_parameters("gaussian");
+  append(m.parameters,
+         {choice_spec("cache", {"none", "prefix", "dual"},
+                      "what is reused inside a block: nothing, K/V before it, K/V around it", code),
+          flag_spec("early_termination", true,
+                    "end the answer with a clean block that holds the end token", code),
+          real_spec("threshold", 0.0, 0, 2,
+                    "decide every token at least this confident, at least one; 0: schedule", code),
+          entropy_bound_parameter(), confidence_parameter()});
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.knobs = {{"dropout", "rows_skipped", "none"}, {"threshold", "decided_early", "0"}};

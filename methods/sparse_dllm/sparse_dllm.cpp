@@ -15,6 +15,7 @@
 #include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/schedules.h"
+#include "methods/dpad/dropping_pace.h"
 #include "methods/sparse_dllm/kernels/eviction.h"
 #include "methods/sparse_dllm/slot_ranking.h"
 
@@ -46,7 +47,8 @@ kept_counts kept_of(const eviction_settings& e, std::int32_t length, const seque
 // What the cache and the keys of one recipe share.
 struct eviction_state {
   eviction_settings settings;
-  shared_vector<std::int32_t> key_length;  // [S] keys that this forward sees
+  shared_vector<std::int32_t> key_length;   // [S] keys that this forward sees
+  std::shared_ptr<active_suffixes> active;  // null: no mask is dropped
 };
 
 // Full forwards run over one scratch shared by all layers; only what survives has slots of its own:
@@ -81,13 +83,16 @@ class evicting_cache final : public cache_policy {
     for (std::int32_t s = 0; s < b.capacity(); ++s) {
       const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
       if (!step.active) continue;
-      const std::int32_t all = b.at(s).length;
+      const std::int32_t all = step.kv_length;
       const bool full = step.step <= settings_.delay;
       const std::int32_t kept = full ? 0 : kept_of(settings_, all, step).all();
       const std::int32_t shift = full ? 0 : kept - step.block_first;
       cache.use_scratch(s, full);
-      rows.slots_differ = rows.slots_differ || shift != 0;
-      for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) slot[r] = position[r] + shift;
+      rows.slots_differ = rows.slots_differ || shift != 0 || all != b.at(s).length;
+      std::int32_t behind = step.block_last;  // what stays there lies side by side
+      for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) {
+        slot[r] = position[r] < step.block_last ? position[r] + shift : behind++;
+      }
       state_->key_length[static_cast<std::size_t>(s)] =
           full ? all : kept + step.block_last - step.block_first;
       evicts = evicts || step.step == settings_.delay;
@@ -99,7 +104,11 @@ class evicting_cache final : public cache_policy {
   std::vector<std::int32_t> slot_positions(const step_plan& plan, std::int32_t layer,
                                            std::int32_t s) const {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
-    if (!step.active || step.step <= settings_.delay) return {};
+    if (!step.active) return {};
+    if (step.step <= settings_.delay) {
+      return state_->active == nullptr ? std::vector<std::int32_t>()
+                                       : slots_of(state_->active)(plan, layer, s);
+    }
     return kept_position_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(s)];
   }
 
@@ -130,6 +139,13 @@ class evicting_cache final : public cache_policy {
         if (!step.active || step.step != settings_.delay) continue;
         kept_position_[l][s].assign(kept_[l].begin() + kept_begin_[s],
                                     kept_[l].begin() + kept_begin_[s + 1]);
+        if (state_->active == nullptr) continue;
+        const active_suffix& active = state_->active->at(static_cast<std::int32_t>(s));
+        for (std::int32_t& slot : kept_position_[l][s]) {
+          if (slot >= active.block_last) {
+            slot = active.kept[static_cast<std::size_t>(slot - active.block_last)];
+          }
+        }
       }
     }
   }
@@ -150,7 +166,7 @@ class evicting_cache final : public cache_policy {
       const auto i = static_cast<std::size_t>(s);
       const sequence_step& step = layer.plan.of[i];
       if (step.active && step.step == settings_.delay) {
-        const std::int32_t length = b.at(s).length;
+        const std::int32_t length = step.kv_length;
         ranking_.add(0, step.block_first);
         if (!settings_.prefix_only) ranking_.add(step.block_last, length);
         first_[i] = layer.rows.row_begin[s] + step.block_first;
@@ -236,6 +252,11 @@ recipe make_sparse_dllm(const model_config& model, const parameters& p) {
     t.until_clean = u.gamma > 0;
     r.pace = std::make_unique<block_schedule>(t);
   }
+  if (p.text("dropout") == "none") return r;
+  state->active = std::make_shared<active_suffixes>();
+  r.rows = std::make_unique<active_rows>(state->active);
+  r.pace =
+      std::make_unique<dpad::dropping_pace>(std::move(r.pace), state->active, dpad::dropout_of(p));
   return r;
 }
 
@@ -269,6 +290,7 @@ method_info sparse_dllm_info() {
                   "anew by every layer",
                   paper),
       entropy_bound_parameter()};
+  append(m.parameters, dpad::dropout_parameters("none"));
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.presets["official"] = {};

@@ -203,6 +203,27 @@ TEST(limits_credit_decoding, without_credit_it_is_the_threshold_rule) {
   EXPECT_TRUE(of(5, 0.9) != threshold_rule(0.9));
 }
 
+// Far masks dropped under Sparse-dLLM: with all K/V kept it is DPad over the dual cache, and with all
+// masks kept it is Sparse-dLLM.
+TEST(limits_dpad, under_sparse_dllm_it_drops_the_same_masks) {
+  const parameter_map bound = with(blocks, {{"gamma", 3.0}});
+  const parameter_map keep = {{"retention_ratio", 1.0}, {"delay", std::int64_t{0}}};
+  for (const parameter_map& drop : std::vector<parameter_map>{
+           {{"dropout", std::string("gaussian")}, {"window", 12}, {"scale", 1.5}},
+           {{"dropout", std::string("uniform")}, {"window", 12}, {"preserved_tokens", 3}}}) {
+    const decoded under = decode(model_family::llada, "sparse_dllm", with(with(bound, keep), drop));
+    EXPECT_TRUE(under == decode(model_family::llada, "dpad",
+                                with(with(bound, drop), {{"cache", std::string("dual")},
+                                                         {"early_termination", false}})));
+    EXPECT_TRUE(under != decode(model_family::llada, "sparse_dllm", with(bound, keep)));
+  }
+  const parameter_map all = {{"dropout", std::string("uniform")}, {"preserved_tokens", 1000}};
+  for (const model_family family : {model_family::llada, model_family::dream}) {
+    EXPECT_TRUE(decode(family, "sparse_dllm", with(blocks, all)) ==
+                decode(family, "sparse_dllm", blocks));
+  }
+}
+
 TEST(limits_klass, where_nothing_can_be_ready_it_is_the_schedule) {
   for (const parameter_map& never : std::vector<parameter_map>{
            {{"confidence_threshold", 1.0}}, {{"kl_threshold", 0.0}}, {{"kl_history", 9}}}) {
