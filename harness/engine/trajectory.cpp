@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <sstream>
 
 #include "harness/base/error.h"
@@ -20,6 +21,9 @@ namespace {
 
 constexpr std::int32_t unknown_step = std::numeric_limits<std::int32_t>::max() / 2;
 
+constexpr std::int32_t longest_answer = 1 << 24;  // beyond it a file is not read
+constexpr const char* kind_names[] = {"keep", "take", "replace", "reopen", "hold"};
+
 // The trajectory of the request in each place, looked up when it takes the place.
 class held_trajectories {
  public:
@@ -29,7 +33,11 @@ class held_trajectories {
     held_.resize(static_cast<std::size_t>(b.capacity()));
     entry& h = held_[static_cast<std::size_t>(s)];
     const std::int64_t id = b.at(s).request.id;
-    if (h.id != id) h = {id, source_(id)};
+    if (h.id != id) {
+      h = {id, source_(id)};
+      h.step = h.what.steps();
+      h.token = h.what.tokens();
+    }
     return h.what;
   }
   // Generated position of a position of the sequence.
@@ -39,18 +47,29 @@ class held_trajectories {
   }
   // The step that decides it; unknown ones come last, from the left.
   std::int32_t step_of(const batch& b, std::int32_t s, std::int32_t position) {
-    const trajectory& t = of(b, s);
     const std::int32_t at = generated(b, s, position);
-    const bool known = at >= 0 && static_cast<std::size_t>(at) < t.step.size() &&
-                       t.step[static_cast<std::size_t>(at)] >= 0;
-    return known ? t.step[static_cast<std::size_t>(at)] : unknown_step + at;
+    const std::int32_t step = value(entry_of(b, s).step, at);
+    return step >= 0 ? step : unknown_step + at;
+  }
+  // The last token that it gets; -1: none.
+  std::int32_t token_of(const batch& b, std::int32_t s, std::int32_t position) {
+    return value(entry_of(b, s).token, generated(b, s, position));
   }
 
  private:
   struct entry {
     std::int64_t id = -1;
     trajectory what;
+    std::vector<std::int32_t> step, token;  // by position, for good
   };
+  const entry& entry_of(const batch& b, std::int32_t s) {
+    of(b, s);
+    return held_[static_cast<std::size_t>(s)];
+  }
+  static std::int32_t value(const std::vector<std::int32_t>& of, std::int32_t at) {
+    return at >= 0 && static_cast<std::size_t>(at) < of.size() ? of[static_cast<std::size_t>(at)]
+                                                               : -1;
+  }
   trajectory_source source_;
   std::vector<entry> held_;
 };
@@ -121,10 +140,8 @@ class trajectory_unmask final : public unmask_policy {
   }
   std::int32_t token_of(const batch& b, std::int32_t s, std::int32_t position,
                         std::int32_t otherwise) {
-    const trajectory& t = held_->of(b, s);
-    const std::int32_t at = held_trajectories::generated(b, s, position);
-    const bool known = at >= 0 && static_cast<std::size_t>(at) < t.token.size();
-    return known ? t.token[static_cast<std::size_t>(at)] : otherwise;
+    const std::int32_t token = held_->token_of(b, s, position);
+    return token >= 0 ? token : otherwise;
   }
 
   std::shared_ptr<held_trajectories> held_;
@@ -133,6 +150,62 @@ class trajectory_unmask final : public unmask_policy {
   std::vector<std::int32_t> refused_;   // tokens that would end the answer, and the mask
   std::unique_ptr<unmask_policy> own_;  // of the recipe; it may learn from what is decided
   std::vector<std::int32_t> smallest_;
+};
+
+// Repeats what every forward of the same method did, its edits and second thoughts included.
+class event_unmask final : public unmask_policy {
+ public:
+  event_unmask(std::shared_ptr<held_trajectories> held, bool computes, std::int32_t filler,
+               std::unique_ptr<unmask_policy> own)
+      : unmask_policy(own->traits()),
+        held_(std::move(held)),
+        computes_(computes),
+        filler_(filler),
+        own_(std::move(own)) {}
+
+  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+             const packed_matrix& head, candidate_lists& c) override {
+    if (computes_) own_->judge(b, plan, head_input, head, c);
+  }
+
+  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+    if (computes_) own_->decide(b, plan, c);
+    b.backend().synchronize();
+    const std::int32_t* begin = c.begin.as<std::int32_t>();
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
+      if (begin[s + 1] > begin[s]) repeat(b, s, begin[s], begin[s + 1], c);
+    }
+    own_->learn(b, plan, c);
+  }
+
+ private:
+  void repeat(const batch& b, std::int32_t s, std::int32_t first, std::int32_t last,
+              candidate_lists& c) {
+    const sequence& q = b.at(s);
+    const trajectory& t = held_->of(b, s);
+    const auto [from, to] = std::ranges::equal_range(t.events, q.step, {}, &decision_event::step);
+    std::ptrdiff_t found = 0;
+    for (std::int32_t i = first; i < last; ++i) {
+      const std::int32_t at = held_trajectories::generated(b, s, c.position.as<std::int32_t>()[i]);
+      const auto event = std::find_if(from, to, [at](const auto& e) { return e.position == at; });
+      c.accept.as<std::uint8_t>()[i] = event == to ? std::uint8_t{decision_keep} : event->what;
+      if (!computes_) c.probability.as<float>()[i] = 1;
+      if (event == to) continue;
+      ++found;
+      c.token.as<std::int32_t>()[i] = event->token >= 0 ? event->token : filler_;
+    }
+    if (found == to - from && q.request.resumed == 0) return;
+    throw error(exit_code::run_failed,
+                "request " + std::to_string(q.request.id) + ": forward " + std::to_string(q.step) +
+                    " of its trajectory decides " + std::to_string(to - from) +
+                    " positions, of which this run offers " + std::to_string(found) +
+                    ": it is of another method, other settings, or an answer that was interrupted");
+  }
+
+  std::shared_ptr<held_trajectories> held_;
+  bool computes_;
+  std::int32_t filler_;
+  std::unique_ptr<unmask_policy> own_;
 };
 
 // Expected forwards and expected sum of squared commits until n masks are gone, for every n.
@@ -173,22 +246,43 @@ double share_for_mean(double mean, double ratio, std::int32_t block) {
   return (gradual + 1 - block / mean) / (gradual - 1);
 }
 
-// Recorded decisions are of the first kind alone: which masks a step takes. Where a position has several
-// rows, one of which proposes what another one verifies, the rule alone knows which of them decides.
-void refuse_revising(const recipe& method) {
+// Where a position has several rows, one of which proposes what another one verifies, the rule alone
+// knows which of them decides.
+void refuse_copies(const recipe& method) {
   const row_traits& rows = method.rows->traits();
-  const bool copies = rows.views > 0 && !rows.carries;
-  if (!method.unmask->traits().revises() && !copies) return;
-  throw usage_error(
-      (method.method.empty() ? "this method" : method.method) +
-      (copies ? " computes several rows at one position" : " replaces or reopens tokens") +
-      ": a recorded or drawn order of decisions cannot be imposed on it");
+  if (rows.views == 0 || rows.carries) return;
+  throw usage_error((method.method.empty() ? "this method" : method.method) +
+                    " computes several rows at one position: a recorded or drawn order of "
+                    "decisions cannot be imposed on it");
 }
 
 }  // namespace
 
+std::vector<std::int32_t> trajectory::steps() const {
+  std::vector<std::int32_t> step(static_cast<std::size_t>(length), -1);
+  for (const decision_event& e : events) {
+    std::int32_t& of = step[static_cast<std::size_t>(e.position)];
+    if (e.what != decision_replace) of = e.what == decision_reopen ? -1 : e.step;
+  }
+  return step;
+}
+
+std::vector<std::int32_t> trajectory::tokens() const {
+  std::vector<std::int32_t> token(static_cast<std::size_t>(length), -1);
+  for (const decision_event& e : events) {
+    if (e.what != decision_reopen) token[static_cast<std::size_t>(e.position)] = e.token;
+  }
+  return token;
+}
+
 recipe with_trajectory(recipe method, trajectory_source source, std::int32_t filler) {
-  refuse_revising(method);
+  refuse_copies(method);
+  if (method.unmask->traits().revises()) {
+    method.unmask =
+        std::make_unique<event_unmask>(std::make_shared<held_trajectories>(std::move(source)),
+                                       false, filler, std::move(method.unmask));
+    return method;
+  }
   method.unmask = std::make_unique<trajectory_unmask>(
       std::make_shared<held_trajectories>(std::move(source)), stand_in::all, filler,
       std::vector<std::int32_t>{}, std::move(method.unmask));
@@ -196,7 +290,11 @@ recipe with_trajectory(recipe method, trajectory_source source, std::int32_t fil
 }
 
 recipe with_order(recipe method, trajectory_source source) {
-  refuse_revising(method);
+  refuse_copies(method);
+  if (method.unmask->traits().revises()) {
+    throw usage_error((method.method.empty() ? "this method" : method.method) +
+                      " replaces or reopens tokens: an order of decisions does not say which");
+  }
   method.unmask = std::make_unique<trajectory_unmask>(
       std::make_shared<held_trajectories>(std::move(source)), stand_in::order, 0,
       std::vector<std::int32_t>{}, std::move(method.unmask));
@@ -205,8 +303,12 @@ recipe with_order(recipe method, trajectory_source source) {
 
 recipe with_imposed(recipe method, trajectory_source source, const model_config& model,
                     std::int32_t filler, bool ranks) {
-  refuse_revising(method);
+  refuse_copies(method);
   const auto held = std::make_shared<held_trajectories>(std::move(source));
+  if (method.unmask->traits().revises()) {
+    method.unmask = std::make_unique<event_unmask>(held, true, filler, std::move(method.unmask));
+    return method;
+  }
   std::vector<std::int32_t> refused = model.stop_ids;
   refused.push_back(model.mask_id);
   method.unmask = std::make_unique<trajectory_unmask>(held, stand_in::decisions, filler,
@@ -226,35 +328,70 @@ void trajectory_recorder::on_step(const step_view& step) {
   for (std::int32_t s = 0; s < step.state.capacity(); ++s) {
     const sequence& q = step.state.at(s);
     if (begin[s + 1] == begin[s] || q.request.id < 0) continue;
-    trajectory& t = seen_[q.request.id];
-    const auto size = static_cast<std::size_t>(q.length - q.prompt_length + q.request.resumed);
-    t.step.resize(size, -1);
-    t.token.resize(size, 0);
+    recording& r = seen_[q.request.id];
+    if (q.step <= r.last) r.before = r.what.events.back().step + 1;  // it was interrupted
+    r.what.length = q.length - q.prompt_length + q.request.resumed;
     for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
       const std::uint8_t what = c.accept.as<std::uint8_t>()[i];
       if (what == decision_keep) continue;
-      const auto position = static_cast<std::size_t>(c.position.as<std::int32_t>()[i] -
-                                                     q.prompt_length + q.request.resumed);
-      if (what != decision_replace) t.step[position] = what == decision_reopen ? -1 : q.step;
-      if (what != decision_reopen) t.token[position] = c.token.as<std::int32_t>()[i];
+      r.last = q.step;
+      r.what.events.push_back(
+          {r.before + q.step,
+           c.position.as<std::int32_t>()[i] - q.prompt_length + q.request.resumed,
+           what == decision_reopen ? -1 : c.token.as<std::int32_t>()[i], what});
     }
   }
 }
 
 trajectory trajectory_recorder::of(std::int64_t id) const {
   const auto at = seen_.find(id);
-  return at == seen_.end() ? trajectory{} : at->second;
+  return at == seen_.end() ? trajectory{} : at->second.what;
 }
 
 void trajectory_recorder::save(const std::string& path) const {
   std::ofstream out(path);
-  for (const auto& [id, t] : seen_) {
-    out << id;
-    for (std::size_t i = 0; i < t.step.size(); ++i) out << ' ' << t.step[i] << ':' << t.token[i];
+  for (const auto& [id, r] : seen_) {
+    out << id << ' ' << r.what.length;
+    for (const decision_event& e : r.what.events) {
+      out << ' ' << e.step << ':' << e.position << ':' << e.token << ':' << kind_names[e.what];
+    }
     out << '\n';
   }
   if (!out.flush()) throw environment_error("cannot write the trajectories to " + path);
 }
+
+namespace {
+
+// STEP:POSITION:TOKEN:KIND; nothing for anything else.
+std::optional<decision_event> read_event(const std::string& word) {
+  decision_event e;
+  char colons[3] = {};
+  std::string kind;
+  std::istringstream in(word);
+  in >> e.step >> colons[0] >> e.position >> colons[1] >> e.token >> colons[2] >> kind;
+  const auto known = std::ranges::find(kind_names, kind);
+  if (!in || std::string_view(colons, 3) != ":::" || known == std::end(kind_names)) return {};
+  e.what = static_cast<std::uint8_t>(known - std::begin(kind_names));
+  return e;
+}
+
+// The words of a line behind the request's id; nothing when they make no trajectory.
+std::optional<trajectory> read_events(std::istringstream& words) {
+  trajectory t;
+  if (!(words >> t.length) || t.length < 0 || t.length > longest_answer) return {};
+  for (std::string word; words >> word;) {
+    const std::optional<decision_event> e = read_event(word);
+    const std::int32_t before = t.events.empty() ? 0 : t.events.back().step;
+    if (!e || e->what == decision_keep || e->step < before || e->position < 0 ||
+        e->position >= t.length || e->token < -1) {
+      return {};
+    }
+    t.events.push_back(*e);
+  }
+  return t;
+}
+
+}  // namespace
 
 trajectory_source load_trajectories(const std::string& path) {
   constexpr std::size_t largest = std::size_t{1} << 30;
@@ -265,22 +402,14 @@ trajectory_source load_trajectories(const std::string& path) {
     ++number;
     std::istringstream words(line);
     std::int64_t id = -1;
-    std::string word;
-    bool good = static_cast<bool>(words >> id);
-    trajectory t;
-    while (good && words >> word) {
-      std::int32_t step = 0, token = 0;
-      char colon = 0;
-      std::istringstream one(word);
-      good = static_cast<bool>(one >> step >> colon >> token) && colon == ':' && token >= 0;
-      t.step.push_back(step);
-      t.token.push_back(token);
-    }
-    if (!good) {
+    std::optional<trajectory> t;
+    if (words >> id) t = read_events(words);
+    if (!t) {
       throw environment_error(path + ", line " + std::to_string(number) +
-                              ": expected a request id and STEP:TOKEN pairs");
+                              ": expected a request id, the length of its answer and events "
+                              "STEP:POSITION:TOKEN:KIND in order of their steps");
     }
-    (*all)[id] = std::move(t);
+    (*all)[id] = std::move(*t);
   }
   return [all, path](std::int64_t id) {
     const auto found = all->find(id);
@@ -386,7 +515,7 @@ template <class Commits>
 trajectory walk(std::int32_t block, std::int32_t prompt, std::int32_t tokens, std::uint64_t key,
                 const Commits& commits) {
   trajectory t;
-  t.step.assign(static_cast<std::size_t>(tokens), 0);
+  t.length = tokens;
   std::int32_t step = 0;
   for (std::int32_t first = 0; first < tokens;) {
     const std::int32_t end = std::min(((prompt + first) / block + 1) * block - prompt, tokens);
@@ -394,7 +523,7 @@ trajectory walk(std::int32_t block, std::int32_t prompt, std::int32_t tokens, st
     for (std::size_t i = 0; i < order.size(); ++step) {
       const std::size_t now = commits(order.size() - i, i == 0);
       for (std::size_t n = 0; n < now; ++n, ++i) {
-        t.step[static_cast<std::size_t>(order[i].second)] = step;
+        t.events.push_back({step, order[i].second});
       }
     }
     first = end;

@@ -18,16 +18,31 @@
 
 namespace unmask {
 
-// Generated positions from the first one on.
+// What a forward did to one position.
+struct decision_event {
+  std::int32_t step = 0;
+  std::int32_t position = 0;  // of the generated ones, from 0
+  std::int32_t token = -1;    // -1: no matter which
+  std::uint8_t what = 1;      // decision_take, _replace, _reopen or _hold (kernels/decisions.h)
+  bool operator==(const decision_event&) const = default;
+};
+
+// The decisions of an answer, forward by forward.
 struct trajectory {
-  std::vector<std::int32_t> step;   // the forward that decided it (for good); -1: never decided
-  std::vector<std::int32_t> token;  // the last one it got; empty: tokens mean nothing
+  std::int32_t length = 0;  // generated positions
+  std::vector<decision_event> events;
+
+  // By position: the forward that decided it for good, and the last token it got; -1: none.
+  std::vector<std::int32_t> steps() const;
+  std::vector<std::int32_t> tokens() const;
 };
 
 // Trajectories by sequence_request::id.
 using trajectory_source = std::function<trajectory(std::int64_t id)>;
 
-// All three refuse a recipe that replaces or reopens tokens.
+// All three refuse a recipe that computes several rows at one position. One that replaces or reopens
+// tokens repeats its own recording, event by event, in with_trajectory and with_imposed: an event at
+// a position that its forward does not offer is an error that names both; with_order refuses it.
 //
 // The same recipe with its decisions replaced: in each forward, the candidates of a sequence whose
 // recorded step is the smallest among its candidates are decided. Under the recipe that was
@@ -59,11 +74,16 @@ class trajectory_recorder final : public step_observer {
   // Returns the trajectory of the request with this id; an empty one when it was not seen.
   trajectory of(std::int64_t id) const;
   std::size_t size() const { return seen_.size(); }
-  // Text: one line per request, "ID STEP:TOKEN STEP:TOKEN ...".
+  // Text: one line per request, "ID LENGTH STEP:POSITION:TOKEN:KIND ...", KIND take, replace, reopen
+  // or hold.
   void save(const std::string& path) const;
 
  private:
-  std::map<std::int64_t, trajectory> seen_;
+  struct recording {
+    trajectory what;
+    std::int32_t last = -1, before = 0;  // forward of the last event, forwards before a restart
+  };
+  std::map<std::int64_t, recording> seen_;
 };
 // Environment error that names file and line for anything that cannot be read.
 trajectory_source load_trajectories(const std::string& path);

@@ -40,8 +40,9 @@ token_list canvas_of(const decision_trace& trace, std::int32_t prompt, std::int3
 }
 token_list canvas_of(const trajectory& t, std::size_t length) {
   token_list canvas(length, -1);
-  for (std::size_t i = 0; i < std::min(length, t.token.size()); ++i) {
-    if (t.step[i] >= 0) canvas[i] = t.token[i];
+  const token_list step = t.steps(), token = t.tokens();
+  for (std::size_t i = 0; i < std::min(length, token.size()); ++i) {
+    if (step[i] >= 0) canvas[i] = token[i];
   }
   return canvas;
 }
@@ -54,8 +55,7 @@ trajectory peaks_of(const decision_trace& trace, std::int32_t prompt, std::int32
       if (c.accepted) decided[c.position] = t;
     }
   }
-  trajectory peaks{token_list(static_cast<std::size_t>(length), -1),
-                   token_list(static_cast<std::size_t>(length), 0)};
+  std::map<std::int32_t, decision_event> peak;
   std::map<std::int32_t, float> best;
   for (std::size_t t = 0; t < trace.size(); ++t) {
     for (const candidate& c : trace[t]) {
@@ -65,10 +65,12 @@ trajectory peaks_of(const decision_trace& trace, std::int32_t prompt, std::int32
       const auto [known, first] = best.try_emplace(c.position, c.confidence);
       if (!first && !(c.confidence > known->second)) continue;
       known->second = c.confidence;
-      peaks.step[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(t);
-      peaks.token[static_cast<std::size_t>(at)] = c.token;
+      peak[at] = {static_cast<std::int32_t>(t), at, c.token};
     }
   }
+  trajectory peaks{length, {}};
+  for (const auto& [at, event] : peak) peaks.events.push_back(event);
+  std::ranges::stable_sort(peaks.events, {}, &decision_event::step);
   return peaks;
 }
 

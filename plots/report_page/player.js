@@ -21,7 +21,8 @@
   const shown = (text) => text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^ +$/, "␣").replace(/^ /, "");
   const special = (text) => /^<\|.*\|>$/.test(text);
 
-  // Everything a side shows, computed once: totals after t forwards, and when each position was decided.
+  // Everything a side shows, computed once: totals after t forwards, and what happened to each position: a token,
+  // another one in its place, or the mask again.
   function prepare(decode, texts, stops) {
     const begin = decode.prompt.length;
     const text = (token) => texts[token] ?? `<${token}>`;
@@ -34,19 +35,19 @@
         // A prompt's own forwards are no part of redundancy, as in the rows.
         decodeRows: last.decodeRows + (step.phase === "prefill" ? 0 : size(step.rows)),
         dropped: last.dropped + size(step.dropped),
-        decided: last.decided + step.accepted.length,
+        decided: last.decided + step.accepted.length - (step.reopened ?? []).length,
       });
-      for (const c of step.accepted) {
-        at.set(step.position[c], {
-          forward: t + 1, token: step.token[c], text: text(step.token[c]), confidence: step.confidence[c],
-        });
+      const note = (p, fate) => at.set(p, [...(at.get(p) ?? []), { forward: t + 1, ...fate }]);
+      for (const c of [...step.accepted, ...(step.replaced ?? [])]) {
+        note(step.position[c], { token: step.token[c], text: text(step.token[c]), confidence: step.confidence[c] });
       }
+      for (const c of step.reopened ?? []) note(step.position[c], { token: null });
     });
     // Positions right of everything that was computed never took part: a canvas laid out in advance.
     let end = begin;
     for (const step of decode.steps) for (const [, last] of step.rows) end = Math.max(end, last);
     let stop = Infinity;
-    for (const [p, d] of at) if (stops.includes(d.token)) stop = Math.min(stop, p);
+    for (const [p, fates] of at) if (stops.includes(fates.at(-1).token)) stop = Math.min(stop, p);
     const label = (token) => (stops.includes(token) ? "■" : null);
     return { ...decode, begin, end, stop, totals, at, text, label };
   }
@@ -127,8 +128,9 @@
       // Left out, not merely still to come: a hole in what is seen.
       const seenEnd = Math.max(0, ...(step?.visible ?? []).map(([, last]) => last));
       this.cells.forEach((cell, i) => {
-        const p = decode.begin + i, fate = decode.at.get(p);
-        const decided = fate && fate.forward <= t;
+        const p = decode.begin + i;
+        const before = (decode.at.get(p) ?? []).filter((f) => f.forward <= t), fate = before.at(-1);
+        const decided = fate && fate.token !== null;
         const now = decided && fate.forward === t;
         let text = "·", label = null, title = `position ${i}: masked`, guess = false;
         if (decided) {
@@ -142,6 +144,10 @@
           guess = true;
           title = `position ${i}: masked; best guess ${JSON.stringify(text)} with confidence ${step.confidence[c]}`;
         }
+        const edits = before.filter((f, n) => n > 0 && f.token !== null && before[n - 1].token !== null).length;
+        if (edits) title += `; replaced ${edits === 1 ? "once" : `${edits} times`}`;
+        const back = before.filter((f) => f.token === null);
+        if (back.length) title += `; taken back by forward ${back.map((f) => f.forward).join(", ")}`;
         const computed = step && inside(step.rows, p);
         const dropped = step && inside(step.dropped, p);
         const flags = {

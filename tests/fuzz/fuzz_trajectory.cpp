@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Any text as recorded trajectories: refused, or a step and a token for every position.
+// Any text as recorded trajectories: refused, or events in order, of positions of the answer.
+#include <algorithm>
+
 #include "harness/engine/trajectory.h"
 #include "tests/fuzz/input_file.h"
 
@@ -11,8 +13,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::reads_or_refuses([&] {
     const trajectory_source all = load_trajectories(file.path());
     const trajectory first = all(0);
-    fuzz::require(first.step.size() == first.token.size());
-    for (const std::int32_t token : first.token) fuzz::require(token >= 0);
+    fuzz::require(std::ranges::is_sorted(first.events, {}, &decision_event::step));
+    for (const decision_event& e : first.events) {
+      fuzz::require(e.position >= 0 && e.position < first.length && e.token >= -1);
+    }
+    fuzz::require(first.steps().size() == first.tokens().size());
   });
   return 0;
 }

@@ -253,12 +253,24 @@ TEST(probes, stagnation_by_hand) {
   EXPECT_EQ(played("stagnation", {}).at("decline").at("scored"), 0);
 }
 
+// By position: the step that decided it, -1 for none, and its token.
+trajectory decided_at(const std::vector<std::int32_t>& step,
+                      const std::vector<std::int32_t>& token) {
+  trajectory t{static_cast<std::int32_t>(step.size()), {}};
+  for (std::size_t i = 0; i < step.size(); ++i) {
+    if (step[i] >= 0) t.events.push_back({step[i], static_cast<std::int32_t>(i), token[i]});
+  }
+  std::ranges::stable_sort(t.events, {}, &decision_event::step);
+  return t;
+}
+
 TEST(probes, contradiction_by_hand) {
   probe_source source;
   source.score = by_hand_score;
   source.reference = [](std::int64_t block) {
     EXPECT_EQ(block, 32);
-    return probe_decode{{{{0, 1, 2, 3}, {5, 7, 8, 9}}, {{0, 1, -1, 2}, {1, 4, 0, 60}}}, 7, ""};
+    return probe_decode{
+        {decided_at({0, 1, 2, 3}, {5, 7, 8, 9}), decided_at({0, 1, -1, 2}, {1, 4, 0, 60})}, 7, ""};
   };
   const json c = played("contradiction", source);
   EXPECT_EQ(c.at("steps"), 4);
@@ -282,10 +294,11 @@ TEST(probes, peak_oracle_by_hand) {
   probe_source source;
   source.score = by_hand_score;
   source.again = [](const trajectory_source& order) {
-    EXPECT_EQ(order(0).step, (std::vector<std::int32_t>{0, 0, 0, 2}));
-    EXPECT_EQ(order(0).token, (std::vector<std::int32_t>{5, 7, 8, 9}));
-    EXPECT_EQ(order(1).step, (std::vector<std::int32_t>{0, 0, 0, 0}));
-    return probe_decode{{{{0, 0, 0, 1}, {5, 7, 8, 4}}, {{0, 0, 0, 0}, {1, 2, 3, 60}}}, 3, ""};
+    EXPECT_EQ(order(0).steps(), (std::vector<std::int32_t>{0, 0, 0, 2}));
+    EXPECT_EQ(order(0).tokens(), (std::vector<std::int32_t>{5, 7, 8, 9}));
+    EXPECT_EQ(order(1).steps(), (std::vector<std::int32_t>{0, 0, 0, 0}));
+    return probe_decode{
+        {decided_at({0, 0, 0, 1}, {5, 7, 8, 4}), decided_at({0, 0, 0, 0}, {1, 2, 3, 60})}, 3, ""};
   };
   const json o = played("peak_oracle", source);
   EXPECT_EQ(o.at("steps"), 4);
@@ -390,15 +403,15 @@ TEST(probes, an_order_repeats_its_own_recording) {
     method_registry::instance().make(method, model->config(), "", {}, &resolved);
     const trajectory_source order = [&](std::int64_t id) {
       trajectory t = recorder.of(id);
-      t.token.clear();
+      for (decision_event& e : t.events) e.token = -1;
       return t;
     };
     const probe_decode again = decode_again(*model, method_registry::instance().find(method),
                                             parameters(resolved), requests, &order);
     ASSERT_EQ(again.problem, "");
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      EXPECT_EQ(again.of[i].token, recorder.of(static_cast<std::int64_t>(i)).token) << method;
-      EXPECT_EQ(again.of[i].step, recorder.of(static_cast<std::int64_t>(i)).step) << method;
+      EXPECT_EQ(again.of[i].tokens(), recorder.of(static_cast<std::int64_t>(i)).tokens()) << method;
+      EXPECT_EQ(again.of[i].steps(), recorder.of(static_cast<std::int64_t>(i)).steps()) << method;
     }
   }
 }

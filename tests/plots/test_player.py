@@ -74,16 +74,33 @@ def size(ranges):
     return sum(b - a for a, b in ranges)
 
 
+def decides_twice(decode):
+    """The decode with one position that is taken back and decided again, and one that is edited."""
+    first, edit, back, again = decode["steps"][1], *decode["steps"][2:5]
+    place = first["accepted"][0]
+    p, token = first["position"][place], first["token"][place]
+    other = next(t for s in decode["steps"] for t in s["token"] if t != token)
+    for step, told, kind in ((edit, other, "replaced"), (back, other, "reopened"),
+                             (again, token, "accepted")):
+        step.setdefault(kind, []).append(len(step["position"]))
+        step["position"].append(p)
+        step["token"].append(told)
+        step["confidence"].append(0.625)
+    return p
+
+
 class Player(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp()
         source = os.path.join(cls.folder, "run")
         os.mkdir(source)
-        shutil.copy(support.fixture("traces"), os.path.join(source, "rows.jsonl"))
+        cls.rows = support.rows_of("traces")
+        cls.twice = decides_twice(cls.rows[0]["probes"]["decode_trace"]["decodes"][0])
+        with open(os.path.join(source, "rows.jsonl"), "w", encoding="utf-8") as out:
+            out.writelines(json.dumps(row) + "\n" for row in cls.rows)
         cls.page = report.page(support.page_data(source))
         cls.seen = visit(cls.page, 1280, cls.folder)
-        cls.rows = support.rows_of("traces")
 
     @classmethod
     def tearDownClass(cls):
@@ -116,9 +133,11 @@ class Player(unittest.TestCase):
                     decode_rows += 0 if step["phase"] == "prefill" else size(step["rows"])
                     before = len(decided)
                     now = set()
-                    for c in step["accepted"]:
+                    for c in step["accepted"] + step.get("replaced", []):
                         decided[step["position"][c]] = (t, step["token"][c], step["confidence"][c])
                         now.add(step["position"][c])
+                    for c in step.get("reopened", []):
+                        del decided[step["position"][c]]
                     self.assertEqual(frame["rows"], f"{size(step['rows'])} of {rows}")
                     self.assertEqual(frame["decided"],
                                      f"{len(decided) - before} of {len(decided)}")
@@ -137,6 +156,9 @@ class Player(unittest.TestCase):
                         self.assertEqual(dropped, inside("dropped"))
                         self.assertEqual(cached, inside("cached"))
                         states.add((state, computed, dropped))
+                        if request == side == 0 and p == self.twice:
+                            self.assertEqual("; replaced once" in title, t >= 3)
+                            self.assertEqual("; taken back by forward 4" in title, t >= 4)
                         if p in decided:
                             at, token, confidence = decided[p]
                             self.assertIn(json.dumps(text[str(token)], ensure_ascii=False), title)

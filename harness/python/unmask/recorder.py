@@ -76,9 +76,9 @@ class Answer:
         self.counted = next(ends, len(self.output))
 
     def line(self):
-        """Its trajectory, STEP:TOKEN for every position; -1:0 where nothing was decided."""
-        pairs = (self.decided.get(position, (-1, 0)) for position in range(self.gen_length))
-        return " ".join(f"{step}:{token}" for step, token in pairs)
+        """Its trajectory: the length, then STEP:POSITION:TOKEN:take for what was decided, by steps."""
+        events = sorted((step, position, token) for position, (step, token) in self.decided.items())
+        return " ".join([str(self.gen_length), *(f"{s}:{p}:{t}:take" for s, p, t in events)])
 
 
 class Recorder:

@@ -63,7 +63,8 @@ class Record(unittest.TestCase):
         row = self.recording().write()
         path = os.path.join(self.folder.name, "trajectories", row["point_id"] + ".txt")
         with open(path, encoding="utf-8") as file:
-            self.assertEqual(file.read(), "0 1:11 0:12 1:13 -1:0\n1 2:21 2:22 1:23 0:24\n")
+            self.assertEqual(file.read(), "0 4 0:1:12:take 1:0:11:take 1:2:13:take\n"
+                                          "1 4 0:3:24:take 1:2:23:take 2:0:21:take 2:1:22:take\n")
 
     def test_verdicts_follow_the_rules_of_rows(self):
         self.assertEqual(self.recording(1).row()["verdict"], "NOT_VERIFIED")
