@@ -81,13 +81,14 @@ def first_decode(check):
         end = time.monotonic() + limit
         model = "experiments/models/tiny-llada"
         small = ["-n", "8", "--set", "params.block_length=8"] if check.settings.rehearse else []
-        answer = ""
+        shorter = ["-n", "8", "--set", "params.block_length=8"] if check.in_software else []
+        answer, said = "", check.shorter(log, "eight tokens") if check.in_software else ""
         for command in (
                 [check.program("unmask"), "generate", "--model", model, "-m", "fast_dllm",
                  "--device", check.backend, *small, "Compute 3 + 4."],
                 [check.program("unmask"), "profile", model, "-m", "fast_dllm", "--device",
                  check.device, "--set", "run.format=bf16", "--tool", "nvtx", "--limit", "1",
-                 "--repetitions", "1", "-o", check.path("first-decode")]):
+                 "--repetitions", "1", *shorter, "-o", check.path("first-decode")]):
             code, text, problem = check.text_of(command, end - time.monotonic())
             log.write("$ " + " ".join(command) + "\n" + text + problem)
             absent = re.search(r"no GPU[^\n]*", text + problem)
@@ -97,7 +98,7 @@ def first_decode(check):
             if code != 0:
                 raise Failed(f"a tiny decode ended with {code}: {' '.join(command[1:])}")
             answer = answer or text.strip().split("\n")[0]
-        return answer
+        return answer + said
     return work
 
 
@@ -368,7 +369,7 @@ def profile_command(check, shape, method, folder):
             str(requests), "--batch-size", str(requests), "--set", "run.format=bf16", "-m", name,
             *[word for s in settings for word in ("--set", "params." + s)], "--device",
             check.device, "--tool", "phases" if check.settings.rehearse else "cupti",
-            "--repetitions", "2", "--trace", folder + ".trace.json", "-o", folder]
+            *(["--no-roofs"] if check.in_software else []), "--repetitions", "2", "--trace", folder + ".trace.json", "-o", folder]
 
 
 def profiles(check):
@@ -376,8 +377,8 @@ def profiles(check):
         end = time.monotonic() + limit
         missing, shorter = [], ""
         if check.in_software:
-            shorter = check.shorter(log, "embedded models, one request of 16 and 8 tokens, times of "
-                                         "phases and not of kernels: cupti needs a GPU")
+            shorter = check.shorter(log, "embedded models, one request of 16 and 8 tokens, no "
+                                         "roofs, phases and not kernels: cupti needs a GPU")
         for shape, methods in PROFILES:
             for method in methods:
                 name = f"{shape}-{method.split()[0]}"
