@@ -115,6 +115,20 @@ class Stages(Workspace):
         self.assertIn("GPU", records[0]["reason"])
         self.assertIn("used up", records[1]["reason"])
 
+    def test_in_software_a_finding_fails_the_stage_and_limits_are_longer(self):
+        check = self.check(gpu=False, rehearse="software", only=("found", "clean"))
+
+        def say(text):
+            return lambda log, limit: log.write(text + "\n") and None
+
+        self.quietly(check.stage, "found", 5, say("softgpu: NOTE: shared race between warps"))
+        self.quietly(check.stage, "clean", 5, say("softgpu H100: 3 graph launches"))
+        self.quietly(check.stage, "not chosen", 5, say(""))
+        self.assertEqual([(r["stage"], r["status"], r["limit"], r["rehearsed"]) for r in check.records],
+                         [("found", "FAILED", 100, "software"), ("clean", "OK", 100, "software")])
+        self.assertIn("shared race between warps", check.records[0]["reason"])
+        self.assertRaisesRegex(runner.NotRun, "ncu needs a GPU", check.tool, "ncu")
+
     def test_a_long_stage_is_in_the_archive_before_it_ends(self):
         check = self.check()
         self.program("slow", f"echo '{{\"row\": 1}}' > {self.work}/rows.jsonl; sleep 300")
