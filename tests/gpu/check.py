@@ -125,13 +125,13 @@ def run(given):
     print(f"{check.settings.budget - check.left():.0f} s of {settings.budget:.0f} s; "
           f"{settings.name}.tar.gz "
           f"{os.path.getsize(os.path.join(results, settings.name + '.tar.gz')) / 2**20:.1f} MiB")
+    failed = [r for r in check.records if r["status"] in ("FAILED", "TIMEOUT")]
+    if not given.keep:
+        shutil.rmtree(work, ignore_errors=True)
     unknown = set(given.stage) - {r["stage"] for r in check.records}
     if unknown:
         print(f"gpu: --{name} has no stage {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
-    failed = [r for r in check.records if r["status"] in ("FAILED", "TIMEOUT")]
-    if not given.keep:
-        shutil.rmtree(work, ignore_errors=True)
     return 1 if failed else 0
 
 
