@@ -47,6 +47,8 @@ option_table profile_options() {
               "harness/profile/README.md)"},
              {"launch-count", 20, "ncu: profile at most N kernels"},
              {"trace", no_default, "write the profiled pass as a Chrome trace (Perfetto reads it)"},
+             {"no-roofs", flag(),
+              "do not measure what the machine reaches: rows lack the share of it"},
              {"task", no_default, "decode items of this task; default word_problem"},
              {"limit", 4, "decode N items of the task, or N random prompts"},
              {"prompt-tokens,p", 0,
@@ -249,7 +251,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   settings.tool = tool == "cupti"  ? profile_tool::cupti
                   : tool == "nvtx" ? profile_tool::nvtx
                                    : profile_tool::phases;
-  settings.roofs = roofs_of;
+  if (!line.given("no-roofs")) settings.roofs = roofs_of;
   settings.trace = line.text("trace");
   run_options run;
   run.watch = make_profiler(std::move(settings));

@@ -17,12 +17,13 @@ namespace {
 // cards. A first run must replace them all.
 //
 // RTX 4090 and 5090: 165.2 and 209.5 TFLOP/s of bfloat16 with float32 sums, 1008 and 1792 GB/s, 128
-// and 170 multiprocessors, L2 of 72 and 96 MiB (NVIDIA's architecture papers of Ada and RTX
-// Blackwell). B200: 2250 TFLOP/s and 8 TB/s (data sheet of HGX B200), 148 multiprocessors, L2 of
-// 126.5 MiB and 178.35 GiB as its driver reports them (github.com/pytorch/ao, pull request 4002). Of
-// all three 85 % of products and 86 % of memory, as of the A100, and the L2 rate of A100 or H200:
-// assumed. B200 reaches its peak by tcgen05, which these kernels do not use: mma.sync is assumed at the
-// A100's 2048 operations per clock and multiprocessor. Shared memory: CUDA C++ Programming Guide,
+// and 170 multiprocessors, L2 of 72 and 96 MiB, boost clocks of 2.52 and 2.407 GHz ("NVIDIA Ada GPU
+// Architecture" and "NVIDIA RTX Blackwell GPU Architecture", specifications of the card). B200:
+// 2250 TFLOP/s and 8 TB/s (data sheet of HGX B200), 148 multiprocessors, L2 of 126.5 MiB and 178.35
+// GiB as its driver reports them (github.com/pytorch/ao, pull request 4002). Of all three 85 % of
+// products and 86 % of memory, as of the A100, and the L2 rate of A100 or H200: assumed. B200
+// reaches its peak by tcgen05, which these kernels do not use: mma.sync is assumed at the A100's
+// 2048 operations per clock and multiprocessor. Shared memory: CUDA C++ Programming Guide,
 // "Technical Specifications per Compute Capability".
 std::vector<device_ceilings> later_cards(const device_ceilings& a100, const device_ceilings& h200) {
   device_ceilings rtx4090 = a100;

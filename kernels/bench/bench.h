@@ -136,6 +136,7 @@ inline std::vector<timing> interleave(benchmark::State& state,
 // Registers the cases of the CUDA backend, cuda_*, where there is a GPU; elsewhere says in one line
 // on standard error that they are NOT RUN and why. UNMASK_BENCH_EMULATED=1 registers emulated_*
 // instead: the same code on the emulator at small sizes, to test it; their times mean nothing.
+// UNMASK_BENCH_SMALL=1 registers cuda_* at these sizes, for a GPU in software (tests/softgpu).
 void register_device_cases();
 
 }  // namespace unmask::bench

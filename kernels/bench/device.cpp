@@ -27,11 +27,12 @@ namespace {
 struct target {
   const unmask::backend& backend;
   bool emulated;
+  bool small;  // sizes that a GPU in software computes in seconds too, one call each
   double copy_bytes() const {
-    static const double roof = emulated ? 0 : cuda::measure_copy_roof(0).bytes_per_second;
+    static const double roof = small ? 0 : cuda::measure_copy_roof(0).bytes_per_second;
     return roof;
   }
-  int calls() const { return emulated ? 1 : 20; }
+  int calls() const { return small ? 1 : 20; }
 };
 
 tensor indices(const backend& backend, const std::vector<std::int32_t>& values) {
@@ -83,7 +84,7 @@ void linear(benchmark::State& state, const target& on) {
   const weight_kind kind = weights_of(state.range(3));
   const std::int64_t weight_bytes = (kind.bytes * k + kind.bytes_per_output) * n;
   const std::int64_t copies =
-      on.emulated ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / weight_bytes);
+      on.small ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / weight_bytes);
   // Weights are packed from host memory, as those of a checkpoint.
   const tensor w = random_tensor(reference_backend(), {n, k}, 0.05F);
   const tensor x = random_tensor(on.backend, {m, k});
@@ -111,7 +112,7 @@ void attention(benchmark::State& state, const target& on) {
   const std::int64_t cache_bytes =
       2 * stride * sequences * kv_page_size * kv_heads * dim * (half ? 2 : 4);
   const std::int64_t copies =
-      on.emulated ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / cache_bytes);
+      on.small ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / cache_bytes);
   std::vector<std::pair<tensor, tensor>> stores;
   for (std::int64_t i = 0; i < copies; ++i) stores.emplace_back(pages(), pages());
   std::vector<std::int32_t> table(static_cast<std::size_t>(stride * sequences)), begin{0}, owner,
@@ -377,23 +378,27 @@ void add(const target& on, const char* name, void (*body)(benchmark::State&, con
   auto* b =
       benchmark::RegisterBenchmark(full.c_str(), [body, on](benchmark::State& s) { body(s, on); });
   b->ArgNames(names)->UseManualTime();
-  for (const shape& s : on.emulated ? small : shapes) b->Args(s);
+  for (const shape& s : on.small ? small : shapes) b->Args(s);
   // A fixed number of samples: looking for one would fill the operands anew for every try. A
   // profiler that replays kernels asks for one.
   const char* asked = std::getenv("UNMASK_BENCH_ITERATIONS");
-  b->Iterations(on.emulated ? 1 : asked != nullptr ? std::max(1, std::atoi(asked)) : 25);
+  b->Iterations(on.small ? 1 : asked != nullptr ? std::max(1, std::atoi(asked)) : 25);
 }
 
 }  // namespace
 
 void register_device_cases() {
-  const char* asked = std::getenv("UNMASK_BENCH_EMULATED");
-  const bool emulated = asked != nullptr && std::string(asked) == "1";
+  const auto asked = [](const char* name) {
+    const char* text = std::getenv(name);
+    return text != nullptr && std::string(text) == "1";
+  };
+  const bool emulated = asked("UNMASK_BENCH_EMULATED");
   if (const cuda::report machine = cuda::query(); !emulated && machine.devices.empty()) {
     std::fprintf(stderr, "NOT RUN: cuda_*: %s\n", machine.note.c_str());
     return;
   }
-  const target on{emulated ? cuda_emulated_backend() : cuda_backend(), emulated};
+  const target on{emulated ? cuda_emulated_backend() : cuda_backend(), emulated,
+                  emulated || asked("UNMASK_BENCH_SMALL")};
   // In order of value: a run out of time keeps what it measured. 32 rows of a sequence are a whole
   // block of SDAR, 7 what an eviction leaves of it; 8192 rows are a piece of a prefill or refresh.
   add(on, "attention", attention, {"sequences", "rows", "heads", "kv", "dim", "keys", "bits"},

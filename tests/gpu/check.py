@@ -7,6 +7,7 @@
     ./dev gpu --first                       4 minutes: does every kernel compute the right thing?
     ./dev gpu --measure                     9 minutes: how fast, against which ceilings?
     ./dev gpu --first --rehearse            the same stages and limits without a GPU
+    ./dev gpu --first --rehearse software   what nvcc compiled, on a GPU in software (tests/softgpu)
     ./dev gpu --report gpu-*.tar.gz         results/gpu/README.md from what came back
 
 The programs are those of unmask-gpu/ in the source tree, which is unpacked from unmask-gpu.tar.xz
@@ -54,6 +55,21 @@ def find_build(asked):
     return os.path.join(ROOT, "build", "release"), "programs: build/release"
 
 
+def software_programs(asked, work):
+    """As find_build: links in the working folder, by which unmask_softgpu is called as each program."""
+    build = os.path.abspath(asked or os.path.join(ROOT, "build", "dev"))
+    linked = os.path.join(build, "bin", "unmask_softgpu")
+    if not os.access(linked, os.X_OK):
+        raise SystemExit(f"gpu: --rehearse software needs {linked}, which builds with nvcc and tests "
+                         "have (--build FOLDER)")
+    folder = os.path.join(work, "software")
+    os.makedirs(os.path.join(folder, "bin"))
+    listed = subprocess.run([linked, "--programs"], capture_output=True, text=True, check=True)
+    for name in listed.stdout.split():
+        os.symlink(linked, os.path.join(folder, "bin", name))
+    return folder, f"programs: {linked}"
+
+
 def take_tuning(archive, cache):
     """Products that an earlier call tuned, so that this one does not try them again."""
     taken = 0
@@ -69,7 +85,6 @@ def take_tuning(archive, cache):
 
 def run(given):
     name = "first" if given.first else "measure"
-    build, which = find_build(given.build)
     problem = gpu_problem()
     results = os.path.abspath(given.results or os.path.join(ROOT, "runs", "gpu"))
     # A folder of its own: two checks may start in the same second.
@@ -77,8 +92,14 @@ def run(given):
     os.makedirs(runs, exist_ok=True)
     work = tempfile.mkdtemp(dir=runs, prefix="work-" + name + time.strftime("-%Y%m%dT%H%M%SZ-",
                                                                             time.gmtime()))
+    if given.rehearse == "software":
+        build, which = software_programs(given.build, work)
+    else:
+        build, which = find_build(given.build)
     settings = Settings(build, results, work, "gpu-" + name, given.budget or BUDGETS[name],
-                        not problem, problem, given.rehearse)
+                        not problem, problem, given.rehearse, tuple(given.stage))
+    if not given.budget:
+        settings.budget *= settings.slower
     print(which, flush=True)
     if problem and not given.rehearse:
         print(problem + "; --rehearse runs the stages without one", flush=True)
@@ -86,6 +107,9 @@ def run(given):
     cache = check.path("cache")
     os.makedirs(cache, exist_ok=True)
     os.environ["UNMASK_CACHE"] = cache
+    if check.in_software:
+        # Looking for races doubles the time; the kernels' own tests look (ctest -L softgpu).
+        os.environ.setdefault("UNMASK_SOFTGPU_RACES", "off")
     if given.tuning:
         print(f"tuning: {take_tuning(given.tuning, cache)} files of {given.tuning}", flush=True)
     if name == "first":
@@ -104,6 +128,10 @@ def run(given):
     failed = [r for r in check.records if r["status"] in ("FAILED", "TIMEOUT")]
     if not given.keep:
         shutil.rmtree(work, ignore_errors=True)
+    unknown = set(given.stage) - {r["stage"] for r in check.records}
+    if unknown:
+        print(f"gpu: --{name} has no stage {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
     return 1 if failed else 0
 
 
@@ -117,8 +145,13 @@ def main(arguments=None):
                       help="write the programs with the libraries they load, and stop")
     what.add_argument("--report", metavar="ARCHIVE", nargs="+",
                       help="write results/gpu/README.md from these archives, and stop")
-    parser.add_argument("--rehearse", action="store_true",
-                        help="without a GPU: the emulator and the CPU stand in, limits are the same")
+    parser.add_argument("--rehearse", nargs="?", const="emulator", default="",
+                        choices=("emulator", "software"),
+                        help="without a GPU: the emulator and the CPU stand in, limits are the same; "
+                             "software: what nvcc compiled runs on the GPU of tests/softgpu, shorter "
+                             "and with limits 20 times as long")
+    parser.add_argument("--stage", action="append", default=[], metavar="NAME",
+                        help="run this stage only (repeatable)")
     parser.add_argument("--results", default="", help="folder of what comes back (runs/gpu)")
     parser.add_argument("--build", default="", help="folder of programs to take")
     parser.add_argument("--goldens", default=os.environ.get("UNMASK_GOLDENS", ""),

@@ -109,11 +109,25 @@ class Stages(Workspace):
         self.quietly(self.check(gpu=False).stage, "a", 5, lambda log, limit: "")
         self.quietly(self.check(budget=0.5).stage, "b", 5, lambda log, limit: "")
         self.quietly(self.check(gpu=False).stage, "c", 5, lambda log, limit: "", False)
-        self.quietly(self.check(gpu=False, rehearse=True).stage, "d", 5, lambda log, limit: "")
+        self.quietly(self.check(gpu=False, rehearse="emulator").stage, "d", 5, lambda log, limit: "")
         records = runner.json_lines(os.path.join(self.work, "stages.jsonl"))
         self.assertEqual([r["status"] for r in records], ["NOT RUN", "NOT RUN", "OK", "OK"])
         self.assertIn("GPU", records[0]["reason"])
         self.assertIn("used up", records[1]["reason"])
+
+    def test_in_software_a_finding_fails_the_stage_and_limits_are_longer(self):
+        check = self.check(gpu=False, rehearse="software", only=("found", "clean"))
+
+        def say(text):
+            return lambda log, limit: log.write(text + "\n") and None
+
+        self.quietly(check.stage, "found", 5, say("softgpu: NOTE: shared race between warps"))
+        self.quietly(check.stage, "clean", 5, say("softgpu H100: 3 graph launches"))
+        self.quietly(check.stage, "not chosen", 5, say(""))
+        self.assertEqual([(r["stage"], r["status"], r["limit"], r["rehearsed"]) for r in check.records],
+                         [("found", "FAILED", 100, "software"), ("clean", "OK", 100, "software")])
+        self.assertIn("shared race between warps", check.records[0]["reason"])
+        self.assertRaisesRegex(runner.NotRun, "ncu needs a GPU", check.tool, "ncu")
 
     def test_a_long_stage_is_in_the_archive_before_it_ends(self):
         check = self.check()
@@ -383,7 +397,7 @@ class Tables(Workspace):
         self.assertEqual(summary.embedding_size("sdar-8b"), 4096 * 151936)
 
     def report(self, rehearsed):
-        check = self.check(name="gpu-measure", rehearse=rehearsed)
+        check = self.check(name="gpu-measure", rehearse="emulator" if rehearsed else "")
         with open(check.path("ceilings.jsonl"), "w", encoding="utf-8") as out:
             out.writelines(json.dumps(r) + "\n" for r in self.CEILINGS)
         with open(check.path("kernels.jsonl"), "w", encoding="utf-8") as out:

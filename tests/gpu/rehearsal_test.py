@@ -2,7 +2,9 @@
 # Copyright The Unmask Authors
 """Both commands of the GPU check from the packed programs, without a GPU: every stage runs on the
 emulator or the CPU under the limits of the real thing, what comes back fits, and the page is
-written from it.    python3 rehearsal_test.py BUILD"""
+written from it. And, where nvcc built them, the stages that are short on the GPU in software.
+
+    python3 rehearsal_test.py BUILD [Rehearsal | InSoftware]"""
 
 import os
 import subprocess
@@ -11,6 +13,7 @@ import tarfile
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check as driver  # noqa: E402
@@ -79,6 +82,63 @@ class Rehearsal(unittest.TestCase):
         self.assertIn("No number below was measured on a GPU", written)
         for part in ("## Kernels", "| attention/", "## Throughput", "| FOCUS |", "## Steps"):
             self.assertIn(part, written)
+
+
+class InSoftware(unittest.TestCase):
+    # Whole, --first takes about six minutes there.
+    STAGES = {"first": ["environment", "first decode", "operations", "device tests", "memcheck",
+                        "operations large"],
+              "measure": ["environment", "ceilings", "kernels", "prediction", "ncu", "by mma.sync"]}
+    NOT_THERE = {"memcheck", "operations large", "ceilings", "ncu"}
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def rehearse(self, name, *arguments):
+        return subprocess.run([sys.executable, "-B", driver.__file__, "--" + name, "--rehearse",
+                               "software", "--build", BUILD, "--results", self.folder.name,
+                               *arguments], capture_output=True, text=True, check=False)
+
+    def records(self, name):
+        """Of the stages of STAGES, which all have to run or to say what they need."""
+        chosen = [word for s in self.STAGES[name] for word in ("--stage", s)]
+        done = self.rehearse(name, *chosen)
+        print(done.stdout, flush=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with tarfile.open(os.path.join(self.folder.name, f"gpu-{name}.tar.gz")) as packed:
+            packed.extract(f"gpu-{name}/stages.jsonl", self.folder.name)
+        records = runner.json_lines(os.path.join(self.folder.name, f"gpu-{name}", "stages.jsonl"))
+        self.assertEqual([r["stage"] for r in records], self.STAGES[name])
+        for r in records:
+            with self.subTest(r["stage"]):
+                self.assertEqual(r["status"], "NOT RUN" if r["stage"] in self.NOT_THERE else "OK",
+                                 r["reason"])
+                self.assertEqual(r["rehearsed"], "software")
+                if r["status"] == "NOT RUN":
+                    self.assertIn("needs", r["reason"])
+        return {r["stage"]: r["reason"] for r in records}
+
+    def test_both_commands_run_what_nvcc_compiled(self):
+        first, measure = self.records("first"), self.records("measure")
+        self.assertIn("softgpu", first["environment"])
+        self.assertIn("(eight tokens)", first["first decode"])
+        self.assertRegex(measure["kernels"], r"^1\d cases \(smallest sizes")
+
+    def test_what_the_gpu_in_software_finds_fails_the_stage(self):
+        # A wait for a copy is left out. Copies arrive at once here: every result is right all the same.
+        with mock.patch.dict(os.environ, {
+                "UNMASK_SOFTGPU_ASYNC": "early",
+                "UNMASK_SOFTGPU_DROP": "grouped_wide|cp.async.wait_group|0"}):
+            done = self.rehearse("first", "--stage", "device tests")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stdout, r"FAILED +device tests .*software found: softgpu: NOTE: read "
+                                      "before a copy arrived")
+
+    def test_a_stage_that_is_not_there_is_refused(self):
+        done = self.rehearse("first", "--stage", "decision")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--first has no stage decision", done.stderr)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def machine_lines(machine):
 def render(archives, prediction, folder):
     """(text, whether it was a rehearsal)."""
     stages = unpack(archives, folder)
-    rehearsed = any(r.get("rehearsed") for _, records in stages for r in records)
+    rehearsed = {r.get("rehearsed") for _, records in stages for r in records} - {None, ""}
     environment = os.path.join(folder, "environment.json")
     machine = {}
     if os.path.exists(environment):
@@ -62,7 +62,9 @@ def render(archives, prediction, folder):
     lines = ["# Measured on a GPU", ""]
     if rehearsed:
         lines = ["# Rehearsal without a GPU", "",
-                 "**No number below was measured on a GPU.** The emulator and the CPU stood in.", ""]
+                 "**No number below was measured on a GPU.** " +
+                 ("A GPU in software" if "software" in rehearsed else "The emulator and the CPU") +
+                 " stood in.", ""]
     lines += ["Written by `./dev gpu --report` from " +
               ", ".join(f"`{os.path.basename(a)}`" for a in archives) + ".", ""]
     lines += machine_lines(machine)
@@ -80,7 +82,7 @@ def render(archives, prediction, folder):
     missing = [f"* {r['stage']}: {r['status']}, {r['reason']}" for _, records in stages
                for r in records if r["status"] != "OK"]
     lines += ["## What is missing", ""] + (missing or ["Nothing: every stage is OK."])
-    return "\n".join(lines) + "\n", rehearsed
+    return "\n".join(lines) + "\n", bool(rehearsed)
 
 
 def write(archives, prediction, output):

@@ -8,6 +8,7 @@ import dataclasses
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,8 @@ os.environ.setdefault("UNMASK_ROOT", ROOT)
 # What may come back from a borrowed machine: 16 MiB a file. A little below, for the archive's head.
 ARCHIVE_LIMIT = 15 << 20
 FLUSH_SECONDS = 30
+# What tests/softgpu says of a broken rule.
+FINDING = re.compile(r"softgpu: (NOTE|FAULT|HOST|no |unknown)[^\n]*")
 
 
 class NotRun(Exception):
@@ -45,7 +48,14 @@ class Settings:
     budget: float = 240.0  # seconds for everything
     gpu: bool = True
     problem: str = ""      # why there is no GPU
-    rehearse: bool = False  # the emulator and the CPU stand in for the GPU
+    # What stands in for the GPU: "emulator" (and the CPU), "software" (tests/softgpu), "" nothing.
+    rehearse: str = ""
+    only: tuple = ()       # names of the stages to run; empty: all
+
+    @property
+    def slower(self):
+        """Limits are multiplied by this where the GPU is one in software."""
+        return 20 if self.rehearse == "software" else 1
 
 
 class Check:
@@ -64,11 +74,15 @@ class Check:
     # What stands for the GPU: of `unmask` commands, of single operations, of kernel tests.
     @property
     def device(self):
-        return "cpu" if self.settings.rehearse else "cuda"
+        return "cpu" if self.settings.rehearse == "emulator" else "cuda"
+
+    @property
+    def in_software(self):
+        return self.settings.rehearse == "software"
 
     @property
     def backend(self):
-        return "cuda-emulated" if self.settings.rehearse else "cuda"
+        return "cuda-emulated" if self.settings.rehearse == "emulator" else "cuda"
 
     # ---- running programs -----------------------------------------------------------------------
 
@@ -79,7 +93,9 @@ class Check:
         return path
 
     def tool(self, name):
-        """A profiler's or sanitizer's command; in a rehearsal, where it is not here, its stand-in."""
+        """A profiler's or sanitizer's command; on the emulator its stand-in."""
+        if self.in_software:
+            raise NotRun(f"{name} needs a GPU: it cannot look into one in software")
         found = shutil.which(name) or next(iter(sorted(glob.glob(f"/usr/local/cuda*/bin/{name}")) +
                                                 sorted(glob.glob(f"/opt/nvidia/*/*/{name}"))), None)
         if found and not self.settings.rehearse:
@@ -128,11 +144,19 @@ class Check:
 
     # ---- bookkeeping ----------------------------------------------------------------------------
 
+    def shorter(self, log, what):
+        """Says in the log what a rehearsal in software leaves out; returns it for the table."""
+        log.write(f"rehearsed in software: {what}\n")
+        log.flush()
+        return f" ({what})"
+
     def stage(self, name, limit, work, needs_gpu=True):
         """work(log, limit) returns a sentence for the table, or raises one of the above."""
+        if self.settings.only and name not in self.settings.only:
+            return
         begin = time.monotonic()
         status, reason = "OK", ""
-        limit = min(limit, self.left())
+        limit = min(limit * self.settings.slower, self.left())
         log_name = self.path(name.replace(" ", "-") + ".log")
         with open(log_name, "a", encoding="utf-8") as log:
             try:
@@ -143,6 +167,7 @@ class Check:
                 if limit < 1:
                     raise NotRun(f"the {self.settings.budget:.0f} s for the whole check are used up")
                 reason = work(log, limit) or ""
+                self.look_for_findings(log)
             except NotRun as why:
                 status, reason = "NOT RUN", str(why)
             except Partial as why:
@@ -166,6 +191,16 @@ class Check:
         print(f"{status:8} {name:24} {record['seconds']:7.1f} s  {reason}", flush=True)
         self.flush()
 
+    def look_for_findings(self, log):
+        """A rule that the GPU in software saw broken fails the stage, whatever came out."""
+        if not self.in_software:
+            return
+        log.flush()
+        with open(log.name, encoding="utf-8", errors="replace") as text:
+            found = FINDING.search(text.read())
+        if found:
+            raise Failed("the GPU in software found: " + found.group(0))
+
     def flush(self):
         """Everything so far as RESULTS/NAME.tar.gz, replaced at once. When it grows over what may
         come back, the largest files are left out and named in left-out.txt."""
@@ -184,8 +219,10 @@ class Check:
         os.replace(fresh, target)
 
     def _files(self):
-        return sorted(os.path.join(folder, f) for folder, _, files in os.walk(self.settings.work)
-                      for f in files)
+        """What travels: all but links to programs."""
+        every = (os.path.join(folder, f) for folder, _, files in os.walk(self.settings.work)
+                 for f in files)
+        return sorted(path for path in every if not os.path.islink(path))
 
     def _write_archive(self, file):
         with tarfile.open(file, "w:gz", compresslevel=3) as archive:

@@ -29,6 +29,12 @@ PROFILES = [("sdar-8b", ["block_diffusion", "focus", "optimus"]),
             ("dream-7b", ["fast_dllm"])]
 # layers, prompt, answer, requests: of a profile, and of its rehearsal on an embedded model.
 PROFILE_SIZE, REHEARSAL_SIZE = (4, 512, 64, 32), (3, 40, 32, 2)
+# The same on a GPU in software, where a token takes a tenth of a second to a second: settings of
+# decisions and of throughput. Every method, one item, one block of eight tokens: about two minutes a way.
+DECISIONS_IN_SOFTWARE = ["limit=1", "gen_length=8", "params.block_length=8"]
+THROUGHPUT_IN_SOFTWARE = ["serve.requests=2", "serve.max_prompt_tokens=16", "serve.max_output_tokens=8",
+                          "warmup=0"]
+PROFILE_IN_SOFTWARE = (3, 16, 8, 1)
 # A near-tie may fall the other way where the GPU contracts or rounds otherwise.
 ANSWERS_THAT_MAY_DIFFER = 0.02
 
@@ -75,13 +81,14 @@ def first_decode(check):
         end = time.monotonic() + limit
         model = "experiments/models/tiny-llada"
         small = ["-n", "8", "--set", "params.block_length=8"] if check.settings.rehearse else []
-        answer = ""
+        shorter = ["-n", "8", "--set", "params.block_length=8"] if check.in_software else []
+        answer, said = "", check.shorter(log, "eight tokens") if check.in_software else ""
         for command in (
                 [check.program("unmask"), "generate", "--model", model, "-m", "fast_dllm",
                  "--device", check.backend, *small, "Compute 3 + 4."],
                 [check.program("unmask"), "profile", model, "-m", "fast_dllm", "--device",
                  check.device, "--set", "run.format=bf16", "--tool", "nvtx", "--limit", "1",
-                 "--repetitions", "1", "-o", check.path("first-decode")]):
+                 "--repetitions", "1", *shorter, "-o", check.path("first-decode")]):
             code, text, problem = check.text_of(command, end - time.monotonic())
             log.write("$ " + " ".join(command) + "\n" + text + problem)
             absent = re.search(r"no GPU[^\n]*", text + problem)
@@ -91,7 +98,7 @@ def first_decode(check):
             if code != 0:
                 raise Failed(f"a tiny decode ended with {code}: {' '.join(command[1:])}")
             answer = answer or text.strip().split("\n")[0]
-        return answer
+        return answer + said
     return work
 
 
@@ -100,6 +107,8 @@ def first_decode(check):
 def operations(check, size):
     """Operations on fresh random inputs, outputs poisoned, against the reference."""
     def work(log, limit):
+        if check.in_software and size == "large":
+            raise NotRun("needs a GPU: sizes of real models take hours in software")
         out = check.path(f"operations-{size}.jsonl")
         timed_out = None
         try:
@@ -126,10 +135,14 @@ def device_tests(check):
     def work(log, limit):
         out = check.path("device-tests.json")
         # A rehearsal runs a few of them: all are part of the test suite.
+        shorter = (check.shorter(log, "experts and selection; ctest -L softgpu runs all")
+                   if check.in_software else "")
         chosen = ("device_moe*:each/operation*/top_indices:each/operation*/mark_top"
                   if check.settings.rehearse else
                   "device_*:each/operation*:attention*:head*:selection*-device_memory*")
-        env = {"UNMASK_TEST_DEVICE": "emulated" if check.settings.rehearse else "gpu"}
+        env = {"UNMASK_TEST_DEVICE": "emulated" if check.settings.rehearse == "emulator" else "gpu"}
+        if check.settings.rehearse == "software":
+            env["UNMASK_SOFTGPU_PAGEABLE"] = "on"  # operands of these tests are ordinary host memory
         code = check.run([check.program("kernels_test"), f"--gtest_filter={chosen}",
                           f"--gtest_output=json:{out}"], log, limit, allowed=(0, 1), env=env)
         with open(out, encoding="utf-8") as text:
@@ -144,7 +157,8 @@ def device_tests(check):
         if len(skipped) == len(cases):
             raise NotRun("needs a GPU that reads ordinary host memory; the stage `operations` "
                          "covers these kernels in device memory")
-        return f"{len(cases) - len(skipped)} tests" + (f", {len(skipped)} skipped" if skipped else "")
+        return f"{len(cases) - len(skipped)} tests" + (
+            f", {len(skipped)} skipped" if skipped else "") + shorter
     return work
 
 
@@ -159,6 +173,8 @@ def goldens(check, folder):
         if not os.path.isdir(source):
             raise NotRun(f"{source} is not a folder of golden data")
         small = ["--limit", "1", "--max-rows", "120"] if check.settings.rehearse else []
+        shorter = (check.shorter(log, "one run a method, of at most 120 rows")
+                   if check.in_software else "")
         report = check.path("golden.txt")
         try:
             check.run([check.program("unmask_golden"), source, "--device", check.backend, *small],
@@ -167,7 +183,7 @@ def goldens(check, folder):
             if not folder:
                 shutil.rmtree(source, ignore_errors=True)
         with open(report, encoding="utf-8") as text:
-            return text.read().strip().split("\n")[-1]
+            return text.read().strip().split("\n")[-1] + shorter
     return work
 
 
@@ -189,10 +205,14 @@ def decisions(check):
         end = time.monotonic() + limit
         ways = [("cpu", "cpu", "off"), ("graphs-off", check.device, "off"),
                 ("graphs-on", check.device, "on")]
-        answers = {}
+        answers, shorter = {}, ""
+        fewer = ["limit=1"] if check.settings.rehearse else []
+        if check.in_software:
+            fewer = DECISIONS_IN_SOFTWARE
+            shorter = check.shorter(log, "every method, but one item of eight tokens in a block of eight")
         for name, device, graphs in ways:
             folder = check.path(os.path.join("decisions", name))
-            few = ["--set", "limit=1"] if check.settings.rehearse else []
+            few = [word for s in fewer for word in ("--set", s)]
             check.run([check.program("unmask"), "run", os.path.join("tests", "gpu", "decisions.toml"),
                        "--set", f"device={device}", "--set", f"graphs={graphs}", *few, "-s",
                        "--no-progress", "-o", folder], log, end - time.monotonic())
@@ -212,7 +232,7 @@ def decisions(check):
             raise Failed(f"{between} answers differ with recorded layers; {said}")
         if any(d > ANSWERS_THAT_MAY_DIFFER * b for _, d, b in counts):
             raise Failed(said)
-        return said
+        return said + shorter
     return work
 
 
@@ -239,7 +259,7 @@ def sanitizer(check, tool):
 def ceilings(check):
     def work(log, limit):
         if check.settings.rehearse:
-            raise NotRun("needs a GPU: there is no emulation of a ceiling")
+            raise NotRun("needs a GPU: a ceiling is a time")
         out = check.path("ceilings.jsonl")
         check.run([check.program("unmask_ceilings"), str(int(limit * 0.8))], log, limit, output=out)
         end = [r for r in json_lines(out) if r["kind"] == "end"]
@@ -250,14 +270,16 @@ def ceilings(check):
 
 
 def bench_environment(check, rows):
-    return {"UNMASK_BENCH_ROWS": rows, "UNMASK_BENCH_EMULATED": "1" if check.settings.rehearse else ""}
+    return {"UNMASK_BENCH_ROWS": rows, "UNMASK_BENCH_SMALL": "1" if check.in_software else "",
+            "UNMASK_BENCH_EMULATED": "1" if check.settings.rehearse == "emulator" else ""}
 
 
 def kernels(check):
     def work(log, limit):
         out = check.path("kernels.jsonl")
-        prefix = "emulated_" if check.settings.rehearse else "cuda_"
+        prefix = "emulated_" if check.settings.rehearse == "emulator" else "cuda_"
         bench, env = check.program("unmask_bench"), bench_environment(check, out)
+        shorter = check.shorter(log, "smallest sizes, one call each") if check.in_software else ""
         listed = check.text_of([bench, "--benchmark_list_tests", f"--benchmark_filter={prefix}"], 60,
                                env)[1]
         cases = [line for line in listed.split("\n") if line.startswith(prefix)]
@@ -267,7 +289,7 @@ def kernels(check):
         measured = {r["name"] for r in json_lines(out) if not r.get("error")}
         if len(measured) < len(cases):
             raise Partial(f"{len(measured)} of {len(cases)} cases")
-        return f"{len(measured)} cases"
+        return f"{len(measured)} cases{shorter}"
     return work
 
 
@@ -276,7 +298,7 @@ def by_mma_sync(check):
     def work(log, limit):
         first = {r["name"]: r for r in json_lines(check.path("kernels.jsonl")) if not r.get("error")}
         out = check.path("kernels-mma-sync.jsonl")
-        prefix = "emulated_" if check.settings.rehearse else "cuda_"
+        prefix = "emulated_" if check.settings.rehearse == "emulator" else "cuda_"
         check.run([check.program("unmask_bench"), f"--benchmark_filter={prefix}attention"], log, limit,
                   env={**bench_environment(check, out), "UNMASK_CUDA_WGMMA": "off"})
         times = sorted(r["median_us"] / first[r["name"]]["median_us"] for r in json_lines(out)
@@ -316,23 +338,29 @@ def prediction(check):
 
 def throughput(check):
     def work(log, limit):
-        scale = "tiny" if check.settings.rehearse else "shapes"
+        scale, few, shorter = "tiny" if check.settings.rehearse else "shapes", [], ""
+        if check.in_software:
+            few = [word for s in THROUGHPUT_IN_SOFTWARE for word in ("--set", s)]
+            shorter = check.shorter(log, "embedded model, 2 requests of 16 and 8 tokens, no warm-up")
         folder = check.path("throughput")
         check.run([check.program("unmask"), "run", os.path.join("tests", "gpu", "throughput.toml"),
-                   "--scale", scale, "--no-progress", "-o", folder], log, limit)
+                   "--scale", scale, *few, "--no-progress", "-o", folder], log, limit)
         rows = json_lines(os.path.join(folder, "rows.jsonl"))
         missing = [f"{r['label']} at {r['batch_size']} ({r['verdict']} {r['reason']})" for r in rows
                    if "tokens_per_second" not in r.get("metrics", {})]
         if missing:
             raise Partial("missing: " + ", ".join(missing))
-        return f"{len(rows)} rows"
+        return f"{len(rows)} rows{shorter}"
     return work
 
 
 def profile_command(check, shape, method, folder):
     """`unmask profile` of a method on a shape; in a rehearsal the same on an embedded model."""
     name, *settings = method.split()
-    layers, prompt, answer, requests = REHEARSAL_SIZE if check.settings.rehearse else PROFILE_SIZE
+    layers, prompt, answer, requests = (PROFILE_IN_SOFTWARE if check.in_software else REHEARSAL_SIZE
+                                        if check.settings.rehearse else PROFILE_SIZE)
+    if check.in_software:
+        settings.append(f"block_length={answer}")
     blocks = shape in ("sdar-8b", "llada2-mini")
     model = (os.path.join("experiments", "models", "tiny-sdar" if blocks else "tiny-llada")
              if check.settings.rehearse else os.path.join("experiments", "shapes", shape))
@@ -341,13 +369,16 @@ def profile_command(check, shape, method, folder):
             str(requests), "--batch-size", str(requests), "--set", "run.format=bf16", "-m", name,
             *[word for s in settings for word in ("--set", "params." + s)], "--device",
             check.device, "--tool", "phases" if check.settings.rehearse else "cupti",
-            "--repetitions", "2", "--trace", folder + ".trace.json", "-o", folder]
+            *(["--no-roofs"] if check.in_software else []), "--repetitions", "2", "--trace", folder + ".trace.json", "-o", folder]
 
 
 def profiles(check):
     def work(log, limit):
         end = time.monotonic() + limit
-        missing = []
+        missing, shorter = [], ""
+        if check.in_software:
+            shorter = check.shorter(log, "embedded models, one request of 16 and 8 tokens, no "
+                                         "roofs, phases and not kernels: cupti needs a GPU")
         for shape, methods in PROFILES:
             for method in methods:
                 name = f"{shape}-{method.split()[0]}"
@@ -366,18 +397,19 @@ def profiles(check):
                             if "phases" not in r.get("probes", {})]
         if missing:
             raise Partial("missing: " + ", ".join(missing))
-        return f"{sum(len(m) for _, m in PROFILES)} profiles"
+        return f"{sum(len(m) for _, m in PROFILES)} profiles{shorter}"
     return work
 
 
 def ncu(check):
     """Full sections of four kernels at the shapes that decide. Clocks stay as they are."""
     def work(log, limit):
+        check.tool("ncu")
         end = time.monotonic() + limit
         missing = []
         for name, case, kernel in NCU_CASES:
             report = check.path("ncu-" + name)
-            prefix = "emulated_" + case.split("/")[0] if check.settings.rehearse else "cuda_" + case
+            prefix = "emulated_" + case.split("/")[0] if check.settings.rehearse == "emulator" else "cuda_" + case
             try:
                 check.run([*check.tool("ncu"), "--set", "full", "--clock-control", "none",
                            "--kernel-name", "regex:" + kernel, "--launch-skip", "2",
@@ -418,8 +450,8 @@ def first(check, golden_folder=""):
     check.stage("decisions", 45, decisions(check))
     check.stage("goldens", 60, goldens(check, golden_folder))
     check.stage("memcheck", 60, sanitizer(check, "memcheck"))
-    check.stage("operations large", 40, operations(check, "large") if not check.settings.rehearse
-                else operations(check, "small"))
+    emulated = check.settings.rehearse == "emulator"
+    check.stage("operations large", 40, operations(check, "small" if emulated else "large"))
 
 
 def measure(check):
