@@ -14,14 +14,7 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-struct accept_top_params {
-  candidate_set candidates;
-  const float* score;
-  const std::int32_t* quota;
-  std::uint8_t* accept;
-};
-
-UNMASK_KERNEL void accept_top_kernel(accept_top_params p) {
+UNMASK_KERNEL void accept_top_kernel(op::accept_top p) {
   shared_allocator shared;
   const block_group block = take_group(shared);
   const int s = static_cast<int>(block_index());
@@ -31,15 +24,7 @@ UNMASK_KERNEL void accept_top_kernel(accept_top_params p) {
   });
 }
 
-struct accept_threshold_params {
-  candidate_set candidates;
-  const float* score;
-  float threshold;
-  bool strict, always_best;
-  std::uint8_t* accept;
-};
-
-UNMASK_KERNEL void accept_threshold_kernel(accept_threshold_params p) {
+UNMASK_KERNEL void accept_threshold_kernel(op::accept_threshold p) {
   shared_allocator shared;
   const block_group block = take_group(shared);
   const int s = static_cast<int>(block_index());
@@ -60,38 +45,26 @@ UNMASK_KERNEL void accept_threshold_kernel(accept_threshold_params p) {
   });
 }
 
-struct noise_params {
-  candidate_set candidates;
-  noise_source noise;
-  float temperature;
-  float* score;
-};
-
-UNMASK_DEVICE double draw_of(const noise_params& p, int s, int c) {
-  const std::uint64_t key = stream_key(p.noise.seed[s], static_cast<std::uint32_t>(p.noise.step[s]),
-                                       static_cast<std::uint32_t>(p.candidates.position[c]));
+// The draw of candidate c of sequence s.
+UNMASK_DEVICE double draw_of(const noise_source& noise, const candidate_set& candidates, int s,
+                             int c) {
+  const std::uint64_t key = stream_key(noise.seed[s], static_cast<std::uint32_t>(noise.step[s]),
+                                       static_cast<std::uint32_t>(candidates.position[c]));
   return uniform_open(key, score_draw);
 }
 
 // One block for each sequence. The largest draws round to 1 in float32; they stay below it.
-UNMASK_KERNEL void uniform_scores_kernel(noise_params p) {
+UNMASK_KERNEL void uniform_scores_kernel(op::uniform_scores p) {
   const int s = static_cast<int>(block_index());
   const int last = p.candidates.begin[s + 1];
   for (int c = p.candidates.begin[s] + static_cast<int>(thread_index()); c < last;
        c += static_cast<int>(block_size())) {
-    const float u = static_cast<float>(draw_of(p, s, c));
+    const float u = static_cast<float>(draw_of(p.noise, p.candidates, s, c));
     p.score[c] = u < 0x1.fffffep-1F ? u : 0x1.fffffep-1F;
   }
 }
 
-struct merge_accept_params {
-  std::int32_t count;
-  const std::uint8_t* also;
-  bool both;
-  std::uint8_t* accept;
-};
-
-UNMASK_KERNEL void merge_accept_kernel(merge_accept_params p) {
+UNMASK_KERNEL void merge_accept_kernel(op::merge_accept p) {
   const int step = static_cast<int>(grid_size() * block_size());
   for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
        i += step) {
@@ -161,17 +134,8 @@ UNMASK_KERNEL void commit_kernel(commit_params p) {
   if (group.rank() == 0) p.counts.taken[s] += taken;
 }
 
-struct combine_scores_params {
-  std::int32_t count;
-  const float* a;
-  float wa;
-  const float* b;
-  float wb;
-  float* out;
-};
-
 // Products of two floats are exact in float64: one rounding at the sum, one at the store.
-UNMASK_KERNEL void combine_scores_kernel(combine_scores_params p) {
+UNMASK_KERNEL void combine_scores_kernel(op::combine_scores p) {
   const int step = static_cast<int>(grid_size() * block_size());
   for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
        i += step) {
@@ -182,12 +146,7 @@ UNMASK_KERNEL void combine_scores_kernel(combine_scores_params p) {
   }
 }
 
-struct round_bf16_params {
-  std::int32_t count;
-  float* x;
-};
-
-UNMASK_KERNEL void round_bf16_kernel(round_bf16_params p) {
+UNMASK_KERNEL void round_bf16_kernel(op::round_bf16 p) {
   const int step = static_cast<int>(grid_size() * block_size());
   for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
        i += step) {

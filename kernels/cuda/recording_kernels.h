@@ -14,21 +14,13 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 constexpr int stage_threads = 128;
 
-struct stage_rows_params {
-  row_set rows;
-  const std::int32_t* token;  // [R] or null
-  const std::int32_t* index;  // [R] or null
-  std::int32_t padded;
-  staged_rows to;
-};
-
 UNMASK_DEVICE void stage_entry(const std::int32_t* from, bool there, std::int32_t filler,
                                std::int32_t* to, std::int32_t r) {
   if (to != nullptr) to[r] = there && from != nullptr ? from[r] : filler;
 }
 
 // A thread for every padded row, and for every entry of row_begin.
-UNMASK_KERNEL void stage_rows_kernel(stage_rows_params p) {
+UNMASK_KERNEL void stage_rows_kernel(op::stage_rows p) {
   const auto i = static_cast<std::int32_t>(block_index() * block_size() + thread_index());
   if (i <= p.rows.sequences && p.to.row_begin != nullptr) {
     p.to.row_begin[i] = p.rows.row_begin[i];

@@ -32,10 +32,9 @@ void merge_accept(const device_backend& device, const op::merge_accept& args) {
 }
 
 void uniform_scores(const device_backend& device, const op::uniform_scores& args) {
-  device.work().launch(
-      "uniform_scores", {blocks_for(args.candidates.sequences, 1), group_threads},
-      uniform_scores_kernel,
-      {device.in(args.candidates), device.in(args.noise), 1.0F, device.out(args.score)});
+  device.work().launch("uniform_scores", {blocks_for(args.candidates.sequences, 1), group_threads},
+                       uniform_scores_kernel,
+                       {device.in(args.candidates), device.in(args.noise), device.out(args.score)});
 }
 
 void commit(const device_backend& device, const op::commit& args) {

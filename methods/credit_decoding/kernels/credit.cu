@@ -90,14 +90,7 @@ UNMASK_KERNEL void credited_confidence_kernel(credit_params p) {
   if (block.rank() == 0) judge_credits(p, c, favourite, best, sum);
 }
 
-struct near_best_params {
-  candidate_set candidates;
-  const float* score;
-  float threshold, slack;
-  std::uint8_t* accept;
-};
-
-UNMASK_KERNEL void accept_near_best_kernel(near_best_params p) {
+UNMASK_KERNEL void accept_near_best_kernel(op::accept_near_best p) {
   shared_allocator shared;
   const block_group block = take_group(shared);
   const int s = static_cast<int>(block_index());

@@ -6,21 +6,11 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-struct entropy_bound_params {
-  candidate_set candidates;
-  const float* score;
-  const float* negative_entropy;
-  float bound;
-  bool without_largest;
-  std::int32_t minimum;
-  std::uint8_t* accept;
-};
-
 // Takes one candidate after the other, best first, until the bound is passed: as many searches of
 // the group as there are tokens decided. Every thread adds up the same entropies in that order.
 template <class G, class K>
 UNMASK_DEVICE void take_under_bound(const G& group, int n, const K& key,
-                                    const entropy_bound_params& p, int first) {
+                                    const op::accept_entropy_bound& p, int first) {
   for (int i = group.rank(); i < n; i += group.size()) p.accept[first + i] = 0;
   double before = 0, largest = 0;
   std::uint64_t last = ~std::uint64_t{0};
@@ -45,7 +35,7 @@ UNMASK_DEVICE void take_under_bound(const G& group, int n, const K& key,
   }
 }
 
-UNMASK_KERNEL void accept_entropy_bound_kernel(entropy_bound_params p) {
+UNMASK_KERNEL void accept_entropy_bound_kernel(op::accept_entropy_bound p) {
   shared_allocator shared;
   const block_group block = take_group(shared);
   const int s = static_cast<int>(block_index());

@@ -6,16 +6,9 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-struct run_best_params {
-  candidate_set candidates;
-  const float* score;
-  float above;
-  std::uint8_t* accept;
-};
-
 // One block for each sequence, one thread for each candidate, which looks along its run to both
 // sides until it meets a better one.
-UNMASK_KERNEL void accept_run_best_kernel(run_best_params p) {
+UNMASK_KERNEL void accept_run_best_kernel(op::accept_run_best p) {
   const int s = static_cast<int>(block_index());
   const int begin = p.candidates.begin[s], end = p.candidates.begin[s + 1];
   const std::int32_t* position = p.candidates.position;

@@ -79,23 +79,7 @@ UNMASK_KERNEL void compare_distributions_kernel(history_params p) {
   p.settled[c] = now >= p.history ? 1 : 0;
 }
 
-struct settled_params {
-  candidate_set candidates;
-  const std::int32_t* last;
-  const std::int32_t* allowed;
-  const float* probability;
-  const float* doubt;
-  const float* moved;
-  const std::uint8_t* settled;
-  float threshold;
-  bool strict;
-  op::ready_choice choice;
-  const std::int32_t* quota;
-  std::int32_t at_most;
-  std::uint8_t* accept;
-};
-
-UNMASK_KERNEL void accept_settled_kernel(settled_params p) {
+UNMASK_KERNEL void accept_settled_kernel(op::accept_settled p) {
   shared_allocator shared;
   const block_group block = take_group(shared);
   const int s = static_cast<int>(block_index());

@@ -6,20 +6,8 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-struct surprise_params {
-  candidate_set candidates;
-  const std::int32_t* first;
-  const float* weight;
-  std::int32_t places;
-  const float* surprise;
-  const std::int32_t* token;
-  const float* probability;
-  float limit;
-  float* score;
-};
-
 // One block for each sequence, one thread for each candidate.
-UNMASK_KERNEL void surprise_scores_kernel(surprise_params p) {
+UNMASK_KERNEL void surprise_scores_kernel(op::surprise_scores p) {
   const int s = static_cast<int>(block_index());
   const int end = p.candidates.begin[s + 1];
   for (int c = p.candidates.begin[s] + static_cast<int>(thread_index()); c < end;

@@ -6,16 +6,8 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-struct accept_sequential_params {
-  candidate_set candidates;
-  const std::int32_t* block_begin;
-  std::int32_t block;
-  const std::int32_t* quota;
-  std::uint8_t* accept;
-};
-
 // One warp for each sequence.
-UNMASK_KERNEL void accept_sequential_kernel(accept_sequential_params p) {
+UNMASK_KERNEL void accept_sequential_kernel(op::accept_sequential p) {
   const warp_group group;
   const int s = static_cast<int>(block_index());
   const int first = p.candidates.begin[s], last = p.candidates.begin[s + 1];

@@ -7,13 +7,6 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-struct accept_factor_params {
-  candidate_set candidates;
-  const float* score;
-  float factor;
-  std::uint8_t* accept;
-};
-
 // t = the lowest rank whose score is below that rank's threshold; then the t best. Ranks are
 // counted, n comparisons for each candidate.
 template <class G, class K>
@@ -38,7 +31,7 @@ UNMASK_DEVICE void take_by_factor(const G& group, int n, const K& key, const flo
   for_each_taken(group, n, key, c, [&](int i, bool taken) { accept[i] = taken ? 1 : 0; });
 }
 
-UNMASK_KERNEL void accept_factor_kernel(accept_factor_params p) {
+UNMASK_KERNEL void accept_factor_kernel(op::accept_factor p) {
   shared_allocator shared;
   const block_group block = take_group(shared);
   const int s = static_cast<int>(block_index());
@@ -50,12 +43,12 @@ UNMASK_KERNEL void accept_factor_kernel(accept_factor_params p) {
 
 // score / temperature - ln(-ln u) in float64. The two logarithms may differ from the reference's in
 // the last of 53 bits, the stored float in its last bit about once in 10^8 draws.
-UNMASK_KERNEL void gumbel_scores_kernel(noise_params p) {
+UNMASK_KERNEL void gumbel_scores_kernel(op::gumbel_scores p) {
   const int s = static_cast<int>(block_index());
   const int last = p.candidates.begin[s + 1];
   for (int c = p.candidates.begin[s] + static_cast<int>(thread_index()); c < last;
        c += static_cast<int>(block_size())) {
-    const double gumbel = -log(-log(draw_of(p, s, c)));
+    const double gumbel = -log(-log(draw_of(p.noise, p.candidates, s, c)));
     p.score[c] = static_cast<float>(
         static_cast<double>(p.score[c]) / static_cast<double>(p.temperature) + gumbel);
   }
