@@ -22,8 +22,6 @@ ABOUT = {
                   "(block 32, aligned to position 0), 6 query and 3 key/value heads of 32, QK norm",
     "Dream": "Dream / Qwen2: bidirectional attention, multi-head (6 x 32), biases of queries, keys and "
              "values, row p predicts token p + 1",
-    "Fast_dLLM_Qwen": "Fast-dLLM v2 / Qwen2: block-causal attention (block 32, aligned to position 0), "
-                      "multi-head (6 x 32), biases of queries, keys and values, row p predicts token p + 1",
     "qwen3": "Qwen3: causal attention, 6 query and 3 key/value heads of 32, QK norm",
 }
 

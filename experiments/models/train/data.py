@@ -134,8 +134,10 @@ class Batcher:
         for b in range(first, last):
             lo, hi = max(n0, b * self.block), min(n0 + len(answer), (b + 1) * self.block)
             share.append(max(1, hi - lo))
-        copies = sorted((first + c for c in rng.choices(range(last - first), share, k=COPIES)), reverse=True)
-        context = copies[0] * self.block
+        copies = sorted(first + c for c in rng.choices(range(last - first), share, k=COPIES))
+        context = copies[-1] * self.block
+        if self.seeds:
+            copies.reverse()  # the context's last row then has its next token, the first of a copy, behind it
         ids, mask, w, score = [clean[:context]], [np.zeros(context, bool)], [], []
         for b in copies:
             s = b * self.block
