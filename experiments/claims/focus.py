@@ -44,6 +44,15 @@ IN_FIGURE_7 = {**ON_CHAT, "artifacts": ("figure_7",), "scales": ("tiny",),
                "regime": few_a_step(workload=CHAT, batch_size=32)}
 SCORES = {"kind": "score", "preset": HF, "scales": ("tiny", "full"), "clock": "none: nothing is timed",
           "tasks": "mean of the artifact's tasks, as the paper averages its five"}
+# Two models in one engine: Fast-dLLM v2 decodes its own alone.
+CHATS = ("story", "sharegpt", "wildchat")
+WHOLE, EVICTING = {"label": "LMDeploy", "model": SDAR}, {"label": "FOCUS", "model": SDAR}
+NESTED = {"label": "Fast-dLLM v2", "model": ("tiny-fdv2", "Fast_dLLM_v2_7B")}
+NESTED_CACHED = {**NESTED, "label": "Fast-dLLM v2, sub-block cache"}
+OF_FIGURE_15 = {"artifacts": ("figure_15",), "regime": few_a_step(workload=CHATS, batch_size=LARGE),
+                "tasks": "stories, judged by an autoregressive model; ShareGPT and WildChat at full",
+                "preset": "lmdeploy, threshold 0.8 of FOCUS; eval, 0.9, of Fast-dLLM v2"}
+IN_FIGURE_15 = {**ON_CHAT, **OF_FIGURE_15}
 ROWS = {"kind": "count", "quantity": "rows of layers 2 and up in decode forwards, a delivered token",
         "preset": LMD, "scales": ("tiny", "full"), "artifacts": ("table_5",),
         "tasks": "the task that the statement names",
@@ -449,6 +458,23 @@ def llada2_loses_on_math(f):
     return speed(f, "FOCUS", "LMDeploy", workload="math500", batch_size=64, model=LLADA2)
 
 
+@claim(place="Appendix F.2, Fig. 15", statement="FOCUS has up to 9.04 times the throughput of Fast-dLLM v2.",
+       quantity="throughput in one engine, FOCUS over Fast-dLLM v2, each on its model", bound=FASTER,
+       published=Published(9.04, "caption of Fig. 15, the largest: WildChat", 0.005),
+       rivals=("whole_blocks_over_fast_dllm_v2",),
+       controls=("focus_over_cached_fast_dllm_v2", "rows_against_fast_dllm_v2"),
+       note="The paper compares engines too, one without continuous batching; here is one engine.", **IN_FIGURE_15)
+def speedup_over_fast_dllm_v2(f):
+    return speed(f, EVICTING, NESTED, workload=CHATS, batch_size=LARGE)
+
+
+@claim(place="Appendix F.2", statement="FOCUS computes fewer rows a token than Fast-dLLM v2 with its cache.",
+       bound=below(1, "us: our reading of \"ineffective redundancy reduction\" on the other side"),
+       **{**ROWS, **OF_FIGURE_15, "controls": ("rows_against_fast_dllm_v2",)})
+def rows_against_cached_fast_dllm_v2(f):
+    return ratio(f, "processed_rows_per_output", EVICTING, NESTED_CACHED, workload=CHATS, batch_size=LARGE)
+
+
 @claim(place="Section 5.4, Fig. 8",
        statement="FOCUS has a higher throughput than its cache alone (DC+).",
        quantity="throughput, FOCUS at 0.8 over DC+ at 0.9", bound=FASTER,
@@ -590,6 +616,24 @@ def focus_over_dc_plus_at_equal_thresholds(f):
          **SIMPLER)
 def random_rows_at_equal_budget(f):
     return speed(f, "FOCUS, threshold 0.9", "FOCUS, 2 random rows", workload=CHAT, batch_size=LARGE)
+
+
+@control(statement="Whole blocks on FOCUS' model are faster than Fast-dLLM v2 on its own.",
+         quantity="throughput, whole blocks at 0.9 over Fast-dLLM v2", bound=FASTER, **IN_FIGURE_15)
+def whole_blocks_over_fast_dllm_v2(f):
+    return speed(f, WHOLE, NESTED, workload=CHATS, batch_size=LARGE)
+
+
+@control(statement="FOCUS is faster than Fast-dLLM v2 with its cache in the block.",
+         quantity="throughput, FOCUS over Fast-dLLM v2 with its cache", bound=FASTER, **IN_FIGURE_15)
+def focus_over_cached_fast_dllm_v2(f):
+    return speed(f, EVICTING, NESTED_CACHED, workload=CHATS, batch_size=LARGE)
+
+
+@control(statement="FOCUS computes fewer rows a token than Fast-dLLM v2 without that cache.",
+         bound=below(1, "us"), **{**ROWS, **OF_FIGURE_15, "controls": ()})
+def rows_against_fast_dllm_v2(f):
+    return ratio(f, "processed_rows_per_output", EVICTING, NESTED, workload=CHATS, batch_size=LARGE)
 
 
 @control(statement="With one request FOCUS is faster than whole blocks.",

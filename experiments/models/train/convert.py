@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns AR weights into a starting point for SDAR, SDAR weights into one for LLaDA, and a LLaDA model into
-a Dream model.
+"""Turns AR weights into a starting point for SDAR, SDAR weights into one for LLaDA, a LLaDA model into
+a Dream model or into a starting point for Fast-dLLM v2 (fdv2), and a trained one of those into its form.
 
 AR to SDAR: same shapes. The look-up heads of layer 1 (lookup_init.py) compare one place later in a
 causal model; a masked position is compared exactly as a key is, so their queries become their keys,
@@ -11,11 +11,17 @@ behind it has: its queries and keys are biases alone, turned by the rotary embed
 attends to the next one only, its values are the row itself, and its output is so large that the
 sum with the own row is the other row. Trained from AR weights Dream models stayed poor here.
 
+To fdv2: the same weights and biases of zero. --to shifted adds the layer of LLaDA to Dream behind the training.
+Attention is block-causal, so that the last row of a block has no row behind it: it attends to itself and
+keeps its own state, which training made predict the token behind the block.
+
 To LLaDA: the LLaDA layers have no QK norm and no grouped heads. The norm is replaced by its average factor,
 measured on a batch and folded into the projections; key and value heads are repeated.
 
 python convert.py --checkpoint RUN/ar/last.pt   --tokenizer TOK --to sdar  --out RUN/sdar_init.pt
 python convert.py --checkpoint RUN/sdar/last.pt --tokenizer TOK --to llada --out RUN/llada_init.pt
+python convert.py --checkpoint ../tiny-llada    --tokenizer TOK --to fdv2  --out RUN/fdv2_init.pt
+python convert.py --checkpoint RUN/fdv2/last.pt --tokenizer TOK --to shifted --out RUN/fdv2.pt
 """
 import argparse
 import os
@@ -92,6 +98,12 @@ def to_sdar(state):
     return out
 
 
+def with_biases(state):
+    """State of an fdv2 model from that of a LLaDA model: biases of zero."""
+    out = net.Model(net.make_config("fdv2")).state_dict()
+    return {key: state.get(key, torch.zeros_like(value)) for key, value in out.items()}
+
+
 # Of the attention to the next row. At a distance d from it a logit falls by SHARPNESS (1 - cos(d a)) of each
 # frequency a; the highest alone gives 18 for its neighbours.
 SHARPNESS = 40.0
@@ -101,8 +113,10 @@ LOUDNESS = 3000.0
 
 
 @torch.no_grad()
-def to_dream(state, layers):
-    c = net.make_config("dream", layers + 1, kv_heads=6)
+def shifted(state, layers, kind):
+    """Checkpoint of a model whose row p - 1 predicts what row p of `state` does, but for the last row of a
+    block (fdv2)."""
+    c = net.make_config(kind, layers + 1, kv_heads=6)
     out = net.Model(c).state_dict()
     for key in out:
         out[key] = state[key].clone() if key in state else torch.zeros_like(out[key])
@@ -116,15 +130,15 @@ def to_dream(state, layers):
     out[last + "wv.weight"], out[last + "wo.weight"] = torch.eye(c.dim), LOUDNESS * torch.eye(c.dim)
     for norm in ("attn_norm", "ff_norm"):
         out[last + norm] = torch.ones(c.dim)
-    return {"model": out, "kind": "dream", "layers": c.layers, "kv_heads": c.kv_heads, "text": "llada",
-            "tokens": 0}
+    return {"model": out, "kind": kind, "layers": c.layers, "kv_heads": c.kv_heads,
+            "text": "llada" if kind == "dream" else "qwen", "tokens": 0}
 
 
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--checkpoint", required=True, help="checkpoint or exported folder")
     ap.add_argument("--tokenizer", required=True)
-    ap.add_argument("--to", choices=["sdar", "llada", "dream"], default="llada")
+    ap.add_argument("--to", choices=["sdar", "llada", "dream", "fdv2", "shifted"], default="llada")
     ap.add_argument("--out", required=True)
     a = ap.parse_args()
     if os.path.isdir(a.checkpoint):
@@ -132,8 +146,11 @@ def main():
         s = {"model": source.state_dict(), "kind": source.cfg.kind}
     else:
         s = torch.load(a.checkpoint)
-    if a.to == "dream":
-        torch.save(to_dream(s["model"], s.get("layers", 5)), a.out)
+    if a.to in ("dream", "shifted"):
+        torch.save(shifted(s["model"], s.get("layers", 5), "dream" if a.to == "dream" else "fdv2"), a.out)
+        return
+    if a.to == "fdv2":
+        torch.save({"model": with_biases(s["model"]), "kind": "fdv2", "tokens": s.get("tokens", 0)}, a.out)
         return
     codec = Codec(os.path.join(a.tokenizer, "qwen.json"), s["kind"])
     model = to_sdar(s["model"]) if a.to == "sdar" else without_norms(s["model"], s["kind"], codec)

@@ -16,6 +16,8 @@ EOS_WEIGHT = 0.1
 NEAR_EOS_WEIGHT = 0.5  # the end of an answer: its place decides whether the answer is cut
 IGNORED, DECIDED, SCORED = 0, 1, 2  # a token's part in the block being decoded; SCORED: an answer's
 COPIES = 4  # noise draws that share one clean context
+SEED_WEIGHT = 2.0  # of a block's first token, which the block before predicts (fdv2): there are few
+PROMPT_WEIGHT = 0.15
 
 
 class Batcher:
@@ -24,7 +26,8 @@ class Batcher:
     or SCORED."""
 
     def __init__(self, kind, codec, seed, excluded, budget=4096, copy=0.5, drills=0.0, long=0.0,
-                 blocks=(32,), parallel=0.0):
+                 blocks=(32,), parallel=0.0, seeds=False):
+        self.seeds = seeds  # a clean block's last row predicts the token behind it; no block's first is masked
         self.kind, self.codec, self.budget = kind, codec, budget
         self.copy, self.drills, self.long, self.parallel = copy, drills, long, parallel
         self.blocks, self.block = blocks, blocks[0]  # every item draws its block length
@@ -133,6 +136,8 @@ class Batcher:
             share.append(max(1, hi - lo))
         copies = sorted(first + c for c in rng.choices(range(last - first), share, k=COPIES))
         context = copies[-1] * self.block
+        if self.seeds:
+            copies.reverse()  # the context's last row then has its next token, the first of a copy, behind it
         ids, mask, w, score = [clean[:context]], [np.zeros(context, bool)], [], []
         for b in copies:
             s = b * self.block
@@ -148,7 +153,8 @@ class Batcher:
             mask.append(m)
             w.append(weight)
             score.append(np.where(asked < n0 + len(answer), SCORED, DECIDED) * m)
-        w = np.concatenate([np.zeros(context, np.float32)] + w)
+        seeds = np.where(np.arange(context) < n0, PROMPT_WEIGHT, 1.0)
+        w = np.concatenate([seeds.astype(np.float32)] + w)
         score = np.concatenate([np.zeros(context, np.int8)] + score)
         return (np.concatenate(ids), np.concatenate(mask), w, score,
                 self.layout(context, copies))
@@ -289,13 +295,19 @@ class Batcher:
         fam = self.names.index(family)
         if self.kind == "ar":
             ids = np.array(prompt + answer + [EOS])
-            w = np.full(len(ids), 0.15, np.float32)
+            w = np.full(len(ids), PROMPT_WEIGHT, np.float32)
             w[len(prompt):] = 1.0
             score = np.zeros(len(ids), np.int8)
             score[len(prompt):-1] = SCORED
             return self.push(ids, None, w, score, fam)
         make = self.sdar if self.kind == "sdar" else self.llada
         return self.push(*make(prompt, answer, p), fam)
+
+    def seed_rows(self, layout):
+        """Last rows of clean blocks whose next token follows in the sequence."""
+        position, _, segment = layout
+        follows = (position[1:] == position[:-1] + 1) & (segment[:-1] == 0)
+        return np.nonzero(follows & (position[1:] % self.block == 0))[0]
 
     def push(self, ids, mask, w, score, *rest):
         layout, fam = rest if len(rest) == 2 else (None, rest[0])
@@ -304,7 +316,13 @@ class Batcher:
         else:
             if self.kind == "dream":
                 mask[0] = False  # no row stands before the first token to predict it
-            inputs, targets, w = np.where(mask, MASK, ids), ids, w * mask
+            if self.seeds:
+                mask = mask & (layout[0] % self.block > 0)
+                score = score * mask
+            rows = self.seed_rows(layout) if self.seeds else []
+            inputs, targets, ahead, w = np.where(mask, MASK, ids), ids.copy(), w, w * mask
+            for row in rows:
+                targets[row], w[row] = ids[row + 1], SEED_WEIGHT * ahead[row + 1]
         for bucket in BUCKETS:
             if len(inputs) <= bucket:
                 self.queues[bucket].append((inputs, targets, w, score, fam, layout))

@@ -91,7 +91,7 @@ def names(cfg):
                  "wv.weight": "self_attn.v_proj.weight", "wo.weight": "self_attn.o_proj.weight",
                  "gate.weight": "mlp.gate_proj.weight", "up.weight": "mlp.up_proj.weight",
                  "down.weight": "mlp.down_proj.weight"}
-        if kind == "dream":
+        if cfg.qkv_bias:
             parts.update({f"w{x}.bias": f"self_attn.{x}_proj.bias" for x in "qkv"})
         else:
             parts.update({f"{x}_norm": f"self_attn.{x}_norm.weight" for x in "qk"})
@@ -122,6 +122,7 @@ def llada_config(c):
 
 def qwen_config(c):
     architecture, model_type = {"sdar": ("SDARForCausalLM", "sdar"), "dream": ("DreamModel", "Dream"),
+                                "fdv2": ("Fast_dLLM_QwenForCausalLM", "Fast_dLLM_Qwen"),
                                 "ar": ("Qwen3ForCausalLM", "qwen3")}[c.kind]
     out = {
         "architectures": [architecture],
@@ -138,6 +139,8 @@ def qwen_config(c):
         out["mask_token_id"] = MASK
     if c.kind == "sdar":
         out["block_size"] = c.block
+    if c.kind == "fdv2":
+        out["bd_size"] = c.block
     return out
 
 
@@ -214,9 +217,10 @@ def load_exported(path):
     with open(os.path.join(path, "config.json"), encoding="utf-8") as f:
         read = json.load(f)
     kind = {"llada": "llada", "sdar": "sdar", "qwen3": "ar", "Dream": "dream",
-            "llada2_moe": "llada2"}[read["model_type"]]
+            "llada2_moe": "llada2", "Fast_dLLM_Qwen": "fdv2"}[read["model_type"]]
     layers = read["n_layers"] if kind == "llada" else read["num_hidden_layers"]
-    model = Model(make_config(kind, layers, read.get("block_size", 32), read.get("num_key_value_heads")))
+    block = read.get("block_size", read.get("bd_size", 32))
+    model = Model(make_config(kind, layers, block, read.get("num_key_value_heads")))
     with open(os.path.join(path, "model.safetensors.index.json"), encoding="utf-8") as f:
         files = sorted(set(json.load(f)["weight_map"].values()))
     tensors = {}

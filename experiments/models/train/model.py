@@ -6,6 +6,9 @@ sdar  : block-causal attention (blocks aligned to position 0), QK norm, GQA, rms
 ar    : causal attention, otherwise identical to sdar.
 dream : bidirectional attention, GQA, biases of queries, keys and values, no QK norm, rms eps 1e-6;
         row p predicts token p + 1, as in the causal model that it is adapted from.
+fdv2  : block-causal attention, biases of queries, keys and values, no QK norm, rms eps 1e-6 (Fast-dLLM v2). In
+        training a masked token is read from its own row and the token behind a clean block from that
+        block's last row; convert.py --to shifted then makes every row p predict token p + 1.
 llada2 : sdar with a mixture of experts in the place of every feed-forward but the first (LLaDA2.0).
 """
 from dataclasses import dataclass
@@ -44,15 +47,15 @@ class Config:
     @property
     def in_blocks(self):
         """Attention is block-causal."""
-        return self.kind in ("sdar", "llada2")
+        return self.kind in ("sdar", "fdv2", "llada2")
 
 
 def make_config(kind, layers=5, block=32, kv_heads=None):
     if kind == "llada":
         return Config(kind=kind, layers=layers)
-    dream = kind == "dream"
-    return Config(kind=kind, layers=layers, kv_heads=kv_heads or 3, qk_norm=not dream, qkv_bias=dream, eps=1e-6,
-                  block=block, experts=16 if kind == "llada2" else 0)
+    biased = kind in ("dream", "fdv2")
+    return Config(kind=kind, layers=layers, kv_heads=kv_heads or (6 if kind == "fdv2" else 3), qk_norm=not biased,
+                  qkv_bias=biased, eps=1e-6, block=block, experts=16 if kind == "llada2" else 0)
 
 
 def config_of(state):

@@ -83,7 +83,7 @@ def decide_surest(hidden, head, ids, flat, tgt, sco, group, rng, behind=0):
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("--kind", choices=["llada", "sdar", "ar", "dream", "llada2"], required=True)
+    ap.add_argument("--kind", choices=["llada", "sdar", "ar", "dream", "llada2", "fdv2"], required=True)
     ap.add_argument("--out", required=True)
     ap.add_argument("--tokenizer", required=True, help="folder with llada.json and qwen.json")
     ap.add_argument("--exclude", required=True, help="folder with the held-out *.jsonl")
@@ -105,7 +105,7 @@ def main():
                     help="share of the tasks of parallel.py among the sequences with a task")
     ap.add_argument("--ranked-from", type=float, default=0.3,
                     help="progress from which masks follow the model's own confidence")
-    ap.add_argument("--block", default="32", help="block length (sdar, llada2); of several, separated by "
+    ap.add_argument("--block", default="32", help="block length (sdar, llada2, fdv2); of several, separated by "
                     "commas, every item draws one and the first is the exported model's")
     a = ap.parse_args()
     torch.set_num_threads(1)
@@ -135,7 +135,8 @@ def main():
         elapsed, run = saved["elapsed"], saved["run"] + 1
     path = os.path.join(a.tokenizer, "llada.json" if a.kind == "llada" else "qwen.json")
     batcher = Batcher("sdar" if cfg.in_blocks else a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
-                      excluded_hashes(a.exclude), a.budget, a.copy, a.drills, a.long, blocks, a.parallel)
+                      excluded_hashes(a.exclude), a.budget, a.copy, a.drills, a.long, blocks, a.parallel,
+                      a.kind == "fdv2")
     chance = torch.Generator().manual_seed(a.seed + 77 * (run + 1))
     hidden = torch.compile(model.hidden, dynamic=False)
     log = open(os.path.join(a.out, "log.txt"), "a", encoding="utf-8")
