@@ -155,12 +155,11 @@ class trajectory_unmask final : public unmask_policy {
 // Repeats what every forward of the same method did, its edits and second thoughts included.
 class event_unmask final : public unmask_policy {
  public:
-  event_unmask(std::shared_ptr<held_trajectories> held, bool computes, std::int32_t filler,
+  event_unmask(std::shared_ptr<held_trajectories> held, bool computes,
                std::unique_ptr<unmask_policy> own)
       : unmask_policy(own->traits()),
         held_(std::move(held)),
         computes_(computes),
-        filler_(filler),
         own_(std::move(own)) {}
 
   void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
@@ -183,6 +182,11 @@ class event_unmask final : public unmask_policy {
               candidate_lists& c) {
     const sequence& q = b.at(s);
     const trajectory& t = held_->of(b, s);
+    if (!t.events.empty() && t.events.front().token < 0) {
+      throw usage_error(
+          "a method that replaces or reopens tokens repeats its own recording alone: drawn "
+          "decisions have no tokens and no edits");
+    }
     const auto [from, to] = std::ranges::equal_range(t.events, q.step, {}, &decision_event::step);
     std::ptrdiff_t found = 0;
     for (std::int32_t i = first; i < last; ++i) {
@@ -192,7 +196,7 @@ class event_unmask final : public unmask_policy {
       if (!computes_) c.probability.as<float>()[i] = 1;
       if (event == to) continue;
       ++found;
-      c.token.as<std::int32_t>()[i] = event->token >= 0 ? event->token : filler_;
+      if (event->token >= 0) c.token.as<std::int32_t>()[i] = event->token;  // not of a reopened one
     }
     if (found == to - from && q.request.resumed == 0) return;
     throw error(exit_code::run_failed,
@@ -204,7 +208,6 @@ class event_unmask final : public unmask_policy {
 
   std::shared_ptr<held_trajectories> held_;
   bool computes_;
-  std::int32_t filler_;
   std::unique_ptr<unmask_policy> own_;
 };
 
@@ -278,9 +281,8 @@ std::vector<std::int32_t> trajectory::tokens() const {
 recipe with_trajectory(recipe method, trajectory_source source, std::int32_t filler) {
   refuse_copies(method);
   if (method.unmask->traits().revises()) {
-    method.unmask =
-        std::make_unique<event_unmask>(std::make_shared<held_trajectories>(std::move(source)),
-                                       false, filler, std::move(method.unmask));
+    method.unmask = std::make_unique<event_unmask>(
+        std::make_shared<held_trajectories>(std::move(source)), false, std::move(method.unmask));
     return method;
   }
   method.unmask = std::make_unique<trajectory_unmask>(
@@ -306,7 +308,7 @@ recipe with_imposed(recipe method, trajectory_source source, const model_config&
   refuse_copies(method);
   const auto held = std::make_shared<held_trajectories>(std::move(source));
   if (method.unmask->traits().revises()) {
-    method.unmask = std::make_unique<event_unmask>(held, true, filler, std::move(method.unmask));
+    method.unmask = std::make_unique<event_unmask>(held, true, std::move(method.unmask));
     return method;
   }
   std::vector<std::int32_t> refused = model.stop_ids;

@@ -80,8 +80,9 @@ def first_decode(check):
     def work(log, limit):
         end = time.monotonic() + limit
         model = "experiments/models/tiny-llada"
-        small = ["-n", "8", "--set", "params.block_length=8"] if check.settings.rehearse else []
-        shorter = ["-n", "8", "--set", "params.block_length=8"] if check.in_software else []
+        few = ["-n", "8", "--set", "params.block_length=8"]
+        small = few if check.settings.rehearse else []
+        shorter = few if check.in_software else []
         answer, said = "", check.shorter(log, "eight tokens") if check.in_software else ""
         for command in (
                 [check.program("unmask"), "generate", "--model", model, "-m", "fast_dllm",
@@ -369,7 +370,8 @@ def profile_command(check, shape, method, folder):
             str(requests), "--batch-size", str(requests), "--set", "run.format=bf16", "-m", name,
             *[word for s in settings for word in ("--set", "params." + s)], "--device",
             check.device, "--tool", "phases" if check.settings.rehearse else "cupti",
-            *(["--no-roofs"] if check.in_software else []), "--repetitions", "2", "--trace", folder + ".trace.json", "-o", folder]
+            *(["--no-roofs"] if check.in_software else []), "--repetitions", "2",
+            "--trace", folder + ".trace.json", "-o", folder]
 
 
 def profiles(check):

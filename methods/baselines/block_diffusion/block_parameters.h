@@ -12,8 +12,8 @@
 
 namespace unmask {
 
-// block_length, steps, remasking, gamma, kl_threshold, kl_history, threshold, accept_compare, temperature, loop, stop,
-// stop_in_prompt_block.
+// block_length, steps, remasking, gamma, kl_threshold, kl_history, threshold, accept_compare,
+// temperature, loop, stop, stop_in_prompt_block.
 std::vector<parameter_spec> block_parameters(double threshold);
 // sampler, confidence_dtype, mask_track, partial_prefill, commit, commit_last: the points at which
 // the published engines differ; for methods with a delayed cache.

@@ -185,6 +185,9 @@ TEST(imposed, edits_are_repeated_from_a_file) {
   other["block_length"] = std::int64_t{4};
   test::expect_error(exit_code::run_failed, "it is of another method, other settings",
                      [&] { again(other); });
+  const trajectory_source drawn = [](std::int64_t) { return steady_trajectory(8, 2, 5, 24, 1); };
+  test::expect_error(exit_code::usage, "drawn decisions have no tokens",
+                     [&] { decode(*model, c, nullptr, &drawn, false); });
 }
 
 TEST(imposed, steady_commits_are_what_every_step_commits_and_focus_still_drops_rows) {
