@@ -33,6 +33,7 @@ namespace unmask {
 namespace {
 
 constexpr std::size_t most_requests = 10'000'000;
+constexpr double longest_search = 1 << 20;  // times serve.duration
 
 class keeping_sink final : public engine_sink {
  public:
@@ -341,10 +342,11 @@ class engine_point final : public loadable_point {
     return r;
   }
 
-  std::vector<request_plan> plans(double rate, std::uint64_t seed) const {
+  // `longer`: arrivals last so many times serve.duration.
+  std::vector<request_plan> plans(double rate, std::uint64_t seed, double longer) const {
     const std::string& how = serve_.text("arrivals");
     auto n = static_cast<std::size_t>(serve_.integer("requests"));
-    const double duration = serve_.real("duration");
+    const double duration = serve_.real("duration") * longer;
     std::vector<double> times;
     if (how == "trace") {
       if (workload_->arrivals.empty()) {
@@ -392,8 +394,8 @@ class engine_point final : public loadable_point {
     return measured_;
   }
 
-  served_run serve(double rate, std::uint64_t seed) {
-    const std::vector<request_plan> arrivals = plans(rate, seed);
+  served_run serve(double rate, std::uint64_t seed, double longer = 1) {
+    const std::vector<request_plan> arrivals = plans(rate, seed, longer);
     const double overhead = serve_.real("step_overhead_ms") / 1e3;
     engine_settings settings;
     settings.policy = parse_batching(serve_.text("policy"));
@@ -453,31 +455,42 @@ class engine_point final : public loadable_point {
     return run;
   }
 
+  // One run of a search. Where serve.duration brings too few requests for a P90, they go on arriving
+  // for twice as long, and again; a fixed number of requests is the user's to raise.
+  rate_result at_rate(double rate, std::uint64_t seed) {
+    const bool by_time = serve_.integer("requests") == 0 && serve_.real("duration") > 0 &&
+                         serve_.text("arrivals") != "trace";
+    for (double longer = 1;; longer *= 2) {
+      const served_run run = serve(rate, seed, longer);
+      std::vector<double> tpot;
+      bool all = true;
+      for (const request_record* r : counted_requests(run, objective_.trim)) {
+        all = all && r->end == outcome::finished;
+        tpot.push_back(tpot_of(*r, objective_.tpot));
+      }
+      std::erase_if(tpot, [](double v) { return !std::isfinite(v); });
+      const double arrived = run.requests.empty() ? 0 : run.requests.back().arrival;
+      if (percentile_earned(0.9, tpot.size())) {
+        return {percentile_of(tpot, 0.9), all, backlog_of(run.requests).growing,
+                run.totals.seconds > 2 * arrived, each_is_alone(run.requests)};
+      }
+      if (!by_time || longer > longest_search) {
+        throw usage_error("serve: " + std::to_string(tpot.size()) +
+                          " requests are too few for a P90; raise serve." +
+                          (by_time ? "duration" : "requests"));
+      }
+    }
+  }
+
   void capacity_values(std::map<std::string, metric>& into) {
     std::vector<double> found;
     double tested = 0, backlogs = 0, unbounded = 0;
     int runs = 0;
     const auto seeds = static_cast<std::uint64_t>(serve_.integer("search_seeds"));
     for (std::uint64_t s = 0; s < seeds; ++s) {
-      const capacity c = find_capacity(
-          [&](double rate) {
-            const served_run run = serve(rate, seed_ + s);
-            std::vector<double> tpot;
-            bool all = true;
-            for (const request_record* r : counted_requests(run, objective_.trim)) {
-              all = all && r->end == outcome::finished;
-              tpot.push_back(tpot_of(*r, objective_.tpot));
-            }
-            std::erase_if(tpot, [](double v) { return !std::isfinite(v); });
-            if (!percentile_earned(0.9, tpot.size())) {
-              throw usage_error("serve: " + std::to_string(tpot.size()) +
-                                " requests are too few for a P90; raise serve.requests");
-            }
-            const double arrived = run.requests.empty() ? 0 : run.requests.back().arrival;
-            return rate_result{percentile_of(tpot, 0.9), all, backlog_of(run.requests).growing,
-                               run.totals.seconds > 2 * arrived};
-          },
-          objective_.tpot_seconds, serve_.real("rate"), serve_.real("search_step"));
+      const capacity c =
+          find_capacity([&](double rate) { return at_rate(rate, seed_ + s); },
+                        objective_.tpot_seconds, serve_.real("rate"), serve_.real("search_step"));
       found.push_back(c.rate);
       tested += c.tested_ok / static_cast<double>(seeds);
       backlogs += c.backlog / static_cast<double>(seeds);

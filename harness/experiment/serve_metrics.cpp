@@ -202,6 +202,15 @@ std::map<std::string, metric> serving_values(const served_run& run,
   return all;
 }
 
+bool each_is_alone(const std::vector<request_record>& requests) {
+  double over = 0;
+  for (const request_record& r : requests) {
+    if (r.arrival < over) return false;
+    over = std::max(over, r.finish);
+  }
+  return true;
+}
+
 capacity find_capacity(const std::function<rate_result(double rate)>& at, double objective,
                        double start, double step) {
   capacity found;
@@ -228,7 +237,9 @@ capacity find_capacity(const std::function<rate_result(double rate)>& at, double
       return found;
     }
   } else {
-    for (int i = 0; i < most_doublings && !good(low = high - octave); ++i) high = low;
+    for (int i = 0; i < most_doublings && !seen.at(low).alone && !good(low = high - octave); ++i) {
+      high = low;
+    }
     if (!good(low)) return found;
   }
   while (high - low > 1) {

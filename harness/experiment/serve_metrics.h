@@ -47,7 +47,9 @@ struct rate_result {
   bool served = true;      // every request was answered
   bool backlog = false;    // more and more requests in the system (serving.h); ends no search
   bool saturated = false;  // serving took more than twice as long as the arrivals
+  bool alone = false;      // no two requests were there at a time: lower rates change nothing
 };
+bool each_is_alone(const std::vector<request_record>& requests);  // ordered by arrival
 struct capacity {
   double rate = 0;       // requests per second; 0: not even the lowest rate tried is served
   double tested_ok = 0;  // the highest rate of the grid that keeps the objective

@@ -215,6 +215,19 @@ TEST_F(virtual_serving, capacities_are_those_of_an_independent_simulation) {
   }
 }
 
+// Five seconds bring ten requests, too few for a P90: they go on arriving until there are enough.
+TEST_F(virtual_serving, a_search_waits_for_enough_requests) {
+  const std::string search =
+      "rate = 2.0\nsearch = true\nsearch_seeds = 3\npolicy = \"block_sync\"\n";
+  const auto capacity = [&](const std::string& duration) {
+    const result_row row = serve("block_diffusion", "params.stop = \"none\"\n", duration + search);
+    EXPECT_EQ(row.verdict, verdict_kind::not_verified) << row.reason;
+    return value(row, "slo_capacity_requests_per_second");
+  };
+  const double longer = capacity("duration = 120\n");
+  EXPECT_NEAR(capacity("duration = 5\n"), longer, 0.5 * longer);
+}
+
 // Under a light load the scheduler chooses 32 in every step, although a request then has fewer rows
 // towards the end of each block.
 TEST_F(virtual_serving, the_chunk_chosen_is_logged) {

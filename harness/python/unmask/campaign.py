@@ -18,6 +18,7 @@ from unmask.shapes import TEXT, fit
 RECORD = "campaign.json"
 LARGEST = 14 << 20       # bytes of all archives of a folder
 ENDED_WELL = (0, 4)      # 4: a claim is not supported, which is a result
+FAILED = 1               # an artifact has; the others are measured
 SMOL = "models/smol/config.json"
 
 
@@ -74,8 +75,10 @@ def _write_record(place, record):
 
 
 def measure(options, number, folder, version, register):
-    """Runs every scale of one campaign; continues where it stopped. The exit code of the worst."""
+    """Runs every scale of one campaign; continues where it stopped. EnvironmentFault, once all are run, where one
+    has an artifact that FAILED."""
     place, record = begin(options.directory, number, version, register)
+    failed = []
     for scale in scales_here(folder):
         words = ["run", folder, "--scale", scale, "--lanes", str(options.lanes), "-o", place,
                  "--set", f"run.seed={number - 1}", "--no-progress"]
@@ -83,9 +86,14 @@ def measure(options, number, folder, version, register):
             for one in found:
                 words += [flag, one]
         code = program.call(words).returncode
-        if code not in ENDED_WELL:
+        if code == FAILED:
+            failed.append(scale)
+        elif code not in ENDED_WELL:
             raise EnvironmentFault(f"campaign {number}, scale {scale}: ended with exit code {code}; the same "
                                    "command goes on where it stopped")
+    if failed:
+        raise EnvironmentFault(f"campaign {number}: an artifact of the scale {' and '.join(failed)} FAILED, see "
+                               f"{place}/campaign.md; the same command tries it again")
     record["ended"] = _now()
     _write_record(place, record)
 

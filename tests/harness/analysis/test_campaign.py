@@ -12,7 +12,7 @@ from made import row_of
 from test_claims import FASTER, Made, scored, write
 
 from unmask import campaign
-from unmask.errors import UserError
+from unmask.errors import EnvironmentFault, UserError
 from unmask.register import repeats
 
 FAST, SLOW = (1.0, 1.01, 0.99), (2.0, 2.02, 1.98)
@@ -94,6 +94,16 @@ class Campaigns(Made):
         self.refused("campaign 1 has `program`", campaign.begin, results, 3, "unmask 1, commit b", register)
         register.hash = "changed"
         self.refused("campaign 1 has `register`", campaign.begin, results, 3, "unmask 1, commit a", register)
+
+    def test_what_failed_keeps_nothing_else_from_being_measured(self):
+        options = campaign.parser().parse_args([f"{self.folder}/results"])
+        with unittest.mock.patch.object(campaign.program, "call") as call:
+            call.side_effect = [unittest.mock.Mock(returncode=code) for code in (campaign.FAILED, 4)]
+            with self.assertRaises(EnvironmentFault) as caught:
+                campaign.measure(options, 1, self.folder, "unmask 1, commit a", unittest.mock.Mock(hash="r"))
+        self.assertIn("an artifact of the scale shapes FAILED", str(caught.exception))
+        self.assertEqual([c.args[0][3] for c in call.call_args_list], ["shapes", "tiny"])
+        self.assertNotIn("ended", campaign.read_record(f"{self.folder}/results/1"))
 
 
 if __name__ == "__main__":

@@ -269,6 +269,24 @@ TEST(serve, a_backlog_is_told_and_ends_no_search) {
   EXPECT_LT(any.runs, 12);
 }
 
+// A P90 that misses the objective when every request has the machine to itself misses it at any rate.
+TEST(serve, no_search_goes_below_requests_that_are_alone) {
+  int runs = 0;
+  const auto slow = [&](double rate) {
+    ++runs;
+    return rate_result{1 + rate, true, false, false, rate < 0.3};
+  };
+  const capacity c = find_capacity(slow, 0.5, 1, 2);
+  EXPECT_EQ(c.rate, 0);
+  EXPECT_EQ(runs, 3);  // at 1, 0.5 and 0.25
+  std::vector<request_record> there(2);
+  there[0].arrival = 0, there[0].finish = 3;
+  there[1].arrival = 3, there[1].finish = 4;
+  EXPECT_TRUE(each_is_alone(there));
+  there[0].finish = 3.5;
+  EXPECT_FALSE(each_is_alone(there));
+}
+
 // Chunks of 32 that end with a block hold fewer rows: what was chosen is not what was computed.
 TEST(serve, chosen_chunks_are_not_rows) {
   served_run run = example();
