@@ -152,7 +152,8 @@ TEST_F(serve_runs, random_weights_need_no_tokenizer_for_lengths) {
 // Virtual serving of drawn lengths and commits: nothing of the model but its block length.
 class virtual_serving : public serve_runs {
  protected:
-  result_row serve(const std::string& method, const std::string& params, const std::string& more) {
+  result_row serve(const std::string& method, const std::string& params, const std::string& more,
+                   int longest_answer = 1024) {
     const bool tokens = method == "autoregressive";
     const experiment_spec spec = parse_spec(
         "title = \"t\"\nkind = \"serve\"\n[run]\nwarmup = 0\nrepetitions = 1\nbatch_size = 128\n"
@@ -162,7 +163,9 @@ class virtual_serving : public serve_runs {
             "\"\n[[workload]]\nlengths = \"sdar-8b/sharegpt\"\n[[method]]\nname = \"" + method +
             "\"\n" + params +
             "[serve]\narrivals = \"poisson\"\nrequests = 0\nmax_prompt_tokens = 2048\n"
-            "max_output_tokens = 1024\nprefill_tokens = 4096\nslo_tpot_ms = 50\n"
+            "max_output_tokens = " +
+            std::to_string(longest_answer) +
+            "\nprefill_tokens = 4096\nslo_tpot_ms = 50\n"
             "clock = \"virtual\"\ncost = \"1:44 140:44 4096:324.8\"\n"
             "commits = \"sdar-8b/sharegpt\"\n" +
             more,
@@ -226,6 +229,15 @@ TEST_F(virtual_serving, a_search_waits_for_enough_requests) {
   };
   const double longer = capacity("duration = 120\n");
   EXPECT_NEAR(capacity("duration = 5\n"), longer, 0.5 * longer);
+}
+
+// A token alone has no time between tokens, however many requests arrive: the search says so and ends.
+TEST_F(virtual_serving, a_search_of_answers_in_one_piece_ends) {
+  const result_row row =
+      serve("block_diffusion", "params.stop = \"none\"\n",
+            "duration = 5\nrate = 20.0\ntpot = \"stream\"\nsearch = true\nsearch_seeds = 1\n", 1);
+  EXPECT_EQ(row.verdict, verdict_kind::failed);
+  EXPECT_NE(row.reason.find("0 requests are too few for a P90"), std::string::npos) << row.reason;
 }
 
 // Under a light load the scheduler chooses 32 in every step, although a request then has fewer rows
