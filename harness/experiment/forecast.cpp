@@ -186,8 +186,10 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
       "| point | model | task | items | prompt | tokens | method | settings | batch | device | "
       "forwards, at most | passes | GPU hours |\n"
       "|---|---|---|---:|---:|---:|---|---|---:|---|---:|---:|---:|\n";
+  bool guessed = false;
   for (const experiment_point& p : points) {
     const point_forecast f = forecast(spec, p, device);
+    guessed = guessed || !f.prompt_known;
     text += fmt::format(
         "| {} | {} | {} | {} | {}{:.0f} | {:.0f} | {} | {} | {} | {} | {:.0f} | {:.0f} | {} |\n",
         p.id, p.model.name, p.workload.name, f.items, f.prompt_known ? "" : "~", f.prompt,
@@ -203,10 +205,13 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
           ? fmt::format("; {} points without: no configuration of their model is here",
                         sum.without_hours)
           : "");
-  return text +
-         "~: the prompts of the benchmark are not written yet (unmask prompts); they are taken to "
-         "be "
-         "as long as the harness allows, or 1000 tokens\n";
+  if (guessed) {
+    text +=
+        "~: the prompts of the benchmark are not written yet (unmask prompts); they are taken to "
+        "be "
+        "as long as the harness allows, or 1000 tokens\n";
+  }
+  return text;
 }
 
 }  // namespace unmask
