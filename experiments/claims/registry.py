@@ -19,6 +19,7 @@ FASTER = above(1, "paper: faster")
 BETTER = above(0, "paper: better")
 THRESHOLDS = (0.95, 0.9, 0.7, 0.5)
 LONG = "long canvas"
+PROMPTS = ("long prompt", "long prompt, pairs")
 # The papers' own settings decide 2.6 to 6.1 tokens a step of LLaDA-8B on GSM8K (KLASS 256 / 98.6, WINO 256 / 41.9).
 FEW = presumes_of_tasks("a threshold of 0.9 decides at most seven tokens a step, as in the papers",
                         "committed_per_step", at_most(7, "us: WINO's 6.1 is the most that is published"),
@@ -321,7 +322,7 @@ def streaming_over_vanilla(f):
            "prompts have at least 250 tokens: 32 masks and a tenth of the attention are few rows of them",
            "prompt_tokens_mean", at_least(250, "us: few-shot GSM8K has about 900"), label="vanilla")})
 def d2cache_is_faster(f):
-    return speed(f, "d2cache, one token", "vanilla", TOKENS, model=MODELS, workload="long prompt")
+    return speed(f, "d2cache, one token", "vanilla", TOKENS, model=MODELS, workload=PROMPTS)
 
 
 # ---- What deciding together breaks ----
@@ -510,7 +511,7 @@ def dropping_under_sparse_dllm_is_faster(f):
          quantity="rows a token over vanilla", bound=below(1, "us"),
          **{**ROWS, "artifacts": ("table_3",)})
 def d2cache_computes_fewer_rows(f):
-    return ratio(f, "redundancy", "d2cache, one token", "vanilla", model=MODELS, workload="long prompt")
+    return ratio(f, "redundancy", "d2cache, one token", "vanilla", model=MODELS, workload=PROMPTS)
 
 
 @control(statement="A threshold of 0.9 is faster than one token a step.", quantity="throughput over vanilla",
@@ -553,7 +554,7 @@ def stopping_is_faster_on_long_canvases(f):
          quantity="throughput, early stop over none", bound=FASTER,
          **{**LEFT_OUT, "regime": no_precondition("one baseline is compared with itself")})
 def stopping_is_faster_on_long_prompts(f):
-    return speed(f, "vanilla_stopping", "vanilla", TOKENS, model=MODELS, workload="long prompt")
+    return speed(f, "vanilla_stopping", "vanilla", TOKENS, model=MODELS, workload=PROMPTS)
 
 
 @control(statement="WINO that takes nothing back is faster than vanilla decoding.",

@@ -119,7 +119,8 @@ void print_plan(const run_request& request, const experiment_spec& spec,
                                 {"obstacle", obstacle}};
   std::vector<experiment_point> points;
   if (!spec.models.empty()) points = make_plan(spec, make_executor()->methods());
-  const plan_forecast all = forecast_of(spec, points, ceilings_of(line.text("gpu")));
+  const device_ceilings device = ceilings_of(line.text("gpu"));
+  const plan_forecast all = forecast_of(spec, points, device);
   out["answers"] = all.answers;
   out["forwards"] = all.forwards;
   out["gpu_hours"] = all.gpu_hours;
@@ -130,7 +131,8 @@ void print_plan(const run_request& request, const experiment_spec& spec,
                              {"workload", p.workload.name},
                              {"method", p.method},
                              {"label", p.label},
-                             {"variation", p.variation}});
+                             {"variation", p.variation},
+                             {"items", forecast(spec, p, device).items}});
   }
   using handling = nlohmann::ordered_json::error_handler_t;
   print("{}\n", out.dump(-1, ' ', false, handling::replace));
@@ -247,8 +249,9 @@ void find_timed(std::vector<campaign_item>& items, const fs::path& experiments) 
   const scratch_folder scratch;
   const fs::path list = scratch.path() / "timed.txt";
   try {
-    if (run_process(package_command({"claims", "--timed", "--experiments-dir", experiments}), list,
-                    scratch.path() / "log.txt") != 0) {
+    const texts words = {"claims",   "--timed", "--scale", items.front().scale, "--experiments-dir",
+                         experiments};
+    if (run_process(package_command(words), list, scratch.path() / "log.txt") != 0) {
       return;
     }
   } catch (const error&) {

@@ -26,7 +26,7 @@ const std::map<std::string, texts>& values_of_options() {
       {"device", find_run_key("device")->choices()},
       {"format", {"md", "csv", "latex", "json"}},
       {"tool", {"phases", "nvtx", "cupti", "nsys", "ncu"}},
-      {"scale", {"tiny", "shapes", "real", "full"}},
+      {"scale", {"tiny", "scores", "real", "shapes", "full"}},
       {"view", {"rows", "paired", "paper", "parallelism", "phases"}},
       {"gpu", {"a100", "b200", "h100", "h200", "rtx4090", "rtx5090"}},
       {"color", {"auto", "always", "never"}},

@@ -12,6 +12,7 @@ from unmask.errors import EnvironmentFault, UserError
 from unmask.files import read_json
 from unmask.register import repeats
 from unmask.register.declare import read_register
+from unmask.register.judge import SCORES
 from unmask.rows import read_rows
 from unmask.shapes import TEXT, fit
 
@@ -34,11 +35,12 @@ def refuse_modified(version, allowed):
                         "--allow-modified to try something out, whose rows no archive takes")
 
 
-def scales_here(folder):
-    """What can be measured without a GPU: the pre-trained model where it was made, what runs on a virtual clock,
-    and the embedded models. Artifacts of these scales that need more say so."""
+def scales_here(folder, number):
+    """What campaign `number` can measure without a GPU: the pre-trained model where it was made, what runs on a
+    virtual clock, and the embedded models. Artifacts of these scales that need more say so. The first reads the
+    scores beside speeds for all: their spread is that of items, and greedy decoding writes the same text again."""
     real = ["real"] if os.path.isfile(os.path.join(folder, SMOL)) else []
-    return [*real, "shapes", "tiny"]
+    return [*real, "shapes", *([SCORES] if number == 1 else []), "tiny"]
 
 
 def read_record(place):
@@ -79,7 +81,7 @@ def measure(options, number, folder, version, register):
     has an artifact that FAILED."""
     place, record = begin(options.directory, number, version, register)
     failed = []
-    for scale in scales_here(folder):
+    for scale in scales_here(folder, number):
         words = ["run", folder, "--scale", scale, "--lanes", str(options.lanes), "-o", place,
                  "--set", f"run.seed={number - 1}", "--no-progress"]
         for flag, found in (("--set", options.set), ("--only", options.only)):

@@ -13,15 +13,15 @@ from unmask.files import read_json
 from unmask.names import find_known, keep_named
 from unmask.register.declare import RATIOS, read_register
 from unmask.register import repeats
-from unmask.register.judge import VERDICTS, judge_all, needs_text, result_of, run_line
+from unmask.register.judge import SCORES, VERDICTS, judge_all, needs_text, result_of, run_line
 from unmask.settings import estimate_json
 from unmask.shapes import TEXT, fit
 from unmask.verdicts import tone
 
 SINCE = "register.json"
 HEAD = [
-    "SUPPORTED: the whole 95 % interval lies within the bound; PARTLY: it does, but the score of the same "
-    "rows is worse, open or not there, or a simpler method passes the same bound;",
+    "SUPPORTED: the whole 95 % interval lies within the bound; PARTLY: it does, but the score beside "
+    "it is worse, open or not there, or a simpler method passes the same bound;",
     "NOT SUPPORTED: the interval lies beyond the bound, or excludes half of the published effect; OPEN: it "
     "crosses the bound;",
     "NOT APPLICABLE: the claim's precondition was measured and is not met; NOT RUN: with the rows or the "
@@ -224,7 +224,7 @@ examples: unmask run experiments -o runs; unmask claims runs
     p.add_argument("results", nargs="?", default="runs", metavar="RESULTS")
     p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--format", default="md", help="md, csv, latex or json (default: md)")
-    p.add_argument("--scale", default="tiny", help="tiny, real, shapes or full (default: tiny); a claim "
+    p.add_argument("--scale", default="tiny", help="tiny, scores, real, shapes or full (default: tiny); a claim "
                                                    "of other scales is judged at its own")
     p.add_argument("--only", action="append", default=[], metavar="NAME",
                    help="keep PAPER, PAPER/CLAIM or PAPER/ARTIFACT (repeatable)")
@@ -239,7 +239,7 @@ examples: unmask run experiments -o runs; unmask claims runs
     p.add_argument("--headlines", action="store_true",
                    help="the claims of the abstracts alone, a short line each; exit code 0 whatever they are")
     p.add_argument("--timed", action="store_true",
-                   help="list the experiment files that a claim on times is about, and judge none")
+                   help="list the experiment files whose times at this scale a claim is about, and judge none")
     p.add_argument("--list", action="store_true", help="list the claims and judge none")
     p.add_argument("--register", action="store_true",
                    help="date the claims that are new or have changed, in claims/register.json, and judge "
@@ -291,7 +291,8 @@ def main(arguments):
     if options.register:
         tables.write(write_since(folder, register), options.output)
     elif options.timed:
-        timed = sorted({path for c in claims for path in c.artifacts if c.reads_the_clock})
+        timed = sorted({path for c in claims for path in c.artifacts
+                        if c.reads_the_clock and options.scale != SCORES})
         tables.write("".join(f"{path}\n" for path in timed), options.output)
     elif options.list:
         tables.write(list_claims(register, claims), options.output)

@@ -98,12 +98,29 @@ class Campaigns(Made):
     def test_what_failed_keeps_nothing_else_from_being_measured(self):
         options = campaign.parser().parse_args([f"{self.folder}/results"])
         with unittest.mock.patch.object(campaign.program, "call") as call:
-            call.side_effect = [unittest.mock.Mock(returncode=code) for code in (campaign.FAILED, 4)]
+            call.side_effect = [unittest.mock.Mock(returncode=code) for code in (campaign.FAILED, 0, 4)]
             with self.assertRaises(EnvironmentFault) as caught:
                 campaign.measure(options, 1, self.folder, "unmask 1, commit a", unittest.mock.Mock(hash="r"))
         self.assertIn("an artifact of the scale shapes FAILED", str(caught.exception))
-        self.assertEqual([c.args[0][3] for c in call.call_args_list], ["shapes", "tiny"])
+        self.assertEqual([c.args[0][3] for c in call.call_args_list], ["shapes", "scores", "tiny"])
         self.assertNotIn("ended", campaign.read_record(f"{self.folder}/results/1"))
+
+    def test_the_first_reads_the_scores_for_all(self):
+        options = campaign.parser().parse_args([f"{self.folder}/results"])
+        with unittest.mock.patch.object(campaign.program, "call") as call:
+            call.return_value = unittest.mock.Mock(returncode=0)
+            campaign.measure(options, 2, self.folder, "unmask 1, commit a", unittest.mock.Mock(hash="r"))
+        self.assertEqual([c.args[0][3] for c in call.call_args_list], ["shapes", "tiny"])
+
+        timed = [scored("fast", 8, 8, FAST), scored("slow", 8, 8, SLOW)]
+        results = self.put_campaigns(timed, timed, timed)
+        self.assertEqual(self.verdict(results).campaigns, "3 of 3")
+        self.assertEqual(self.verdict(results).verdict, "PARTLY")  # eight items say nothing of a score
+        self.put([scored("fast", 300, 400), scored("slow", 300, 400)], "1/focus/table_5/scores")
+        self.assertEqual((self.verdict(results).verdict, self.verdict(results).campaigns), ("SUPPORTED", "3 of 3"))
+        with tempfile.TemporaryDirectory() as into:
+            campaign.archive(results, into)
+            self.assertEqual(self.verdict(into).verdict, "SUPPORTED")
 
 
 if __name__ == "__main__":

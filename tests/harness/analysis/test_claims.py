@@ -106,6 +106,86 @@ class Made(unittest.TestCase):
         return judge_all(register.claims, register, evidence, asked)[0][1]
 
 
+class ScoresBesideASpeed(Made):
+    """A speed is timed on a few items, its score read on more of the same settings (scale `scores`)."""
+    FAST, SLOW = (1.0, 1.01, 0.99), (2.0, 2.02, 1.98)
+
+    def beside(self, fast, slow, text=FASTER, of=400, task="word_problem", **more):
+        timed = [scored("fast", 8, 8, self.FAST), scored("slow", 8, 8, self.SLOW)]
+        self.put([scored("fast", fast, of, task=task, **more), scored("slow", slow, of, task=task, **more)],
+                 "focus/table_5/scores")
+        return self.judged(text, timed)
+
+    def test_eight_items_leave_it_open(self):
+        r = self.judged(FASTER, [scored("fast", 8, 8, self.FAST), scored("slow", 8, 8, self.SLOW)])
+        self.assertEqual(r.verdict, "PARTLY")
+        self.assertIn("score of the same rows open: 0 [-0.324, 0.324], n = 8 items", r.reason)
+
+    def test_more_items_say_what_it_costs(self):
+        kept = self.beside(300, 300)
+        self.assertEqual((kept.verdict, kept.finding.quality.n, kept.rows), ("SUPPORTED", 400, 4))
+        self.assertIn("score of the same settings on word_problem kept: 0 [", kept.reason)
+        worse = self.beside(260, 300)
+        self.assertEqual(worse.verdict, "PARTLY")
+        self.assertAlmostEqual(worse.finding.quality.value, -0.1)
+        self.assertIn("worse", worse.reason)
+
+    def test_items_of_all_tasks_are_one_sample(self):
+        """All right on 104 items of each of two tasks: 208 items leave two points, two means of tasks would not. The
+        limits are those of no wrong answer of 208 and of 104, by Wilson's formula."""
+        def both(label):
+            return [scored(label, 104, 104), scored(label, 104, 104, task="needle")]
+        self.put(both("fast") + both("slow"), "focus/table_5/scores")
+        r = self.judged(FASTER, [scored("fast", 8, 8, self.FAST), scored("slow", 8, 8, self.SLOW)])
+        z2 = stats.norm.ppf(0.975) ** 2
+        self.assertEqual(r.verdict, "SUPPORTED", r.reason)
+        self.assertAlmostEqual(r.finding.quality.low, -z2 / (208 + z2), places=6)
+        self.assertGreater(z2 / (104 + z2) / math.sqrt(2), 0.02)
+
+    def test_graded_text_says_nothing_of_answers(self):
+        """Ten answers that agree beside ten texts that differ by a hundredth: the answers leave as much open as
+        ten leave, halved, for they are half of the items."""
+        def both(label, grade):
+            text = scored(label, 10, 10, task="summary")
+            text["items"]["score"] = [grade + i / 100 for i in range(10)]
+            return [scored(label, 10, 10, self.FAST if label == "fast" else self.SLOW), text]
+        r = self.judged(FASTER, both("fast", 0.51) + both("slow", 0.5))
+        z2 = stats.norm.ppf(0.975) ** 2
+        self.assertAlmostEqual(r.finding.quality.value, 0.005)
+        self.assertLess(r.finding.quality.low, 0.005 - z2 / (10 + z2) / 2)
+
+    def test_one_size_of_batch_stands_for_all(self):
+        text = FASTER.replace('"slow")', '"slow", batch_size=1, workload="word_problem")')
+        self.assertEqual(self.beside(300, 300, text, batch=8).verdict, "SUPPORTED")
+
+    def test_where_the_clock_has_no_answers_other_tasks_stand_beside_it(self):
+        text = FASTER.replace('"slow")', '"slow", workload="1K")')
+        self.put([scored("fast", 300, 400, task="needle"), scored("slow", 300, 400, task="needle")],
+                 "focus/table_5/scores")
+        r = self.judged(text, [unscored("fast", self.FAST, task="1K"), unscored("slow", self.SLOW, task="1K")])
+        self.assertEqual(r.verdict, "SUPPORTED", r.reason)
+        self.assertIn("settings on needle kept", r.reason)
+
+    def test_a_task_of_the_clock_without_any_score_is_counted(self):
+        self.put([scored("fast", 300, 400), scored("slow", 300, 400)], "focus/table_5/scores")
+        r = self.judged(FASTER, [scored("fast", 8, 8, self.FAST), scored("slow", 8, 8, self.SLOW),
+                                 unscored("fast", self.FAST, task="chat"), unscored("slow", self.SLOW, task="chat")])
+        self.assertEqual(r.verdict, "PARTLY")
+        self.assertIn("1 of 2 points without one", r.reason)
+
+    def test_a_growing_speed_has_the_score_of_its_end(self):
+        text = """
+@claim(**SPEED)
+def c(f):
+    return growth(f, "tokens_per_second", "fast", "slow", "batch_size", 1, 32)
+"""
+        timed = [scored(label, 8, 8, seconds, batch) for batch in (1, 32)
+                 for label, seconds in (("fast", self.FAST if batch == 32 else self.SLOW), ("slow", self.SLOW))]
+        self.put([scored("fast", 300, 400, batch=8), scored("slow", 300, 400, batch=8)], "focus/table_5/scores")
+        r = self.judged(text, timed)
+        self.assertEqual((r.verdict, r.finding.quality.n), ("SUPPORTED", 400))
+
+
 class Judging(Made):
     def test_the_whole_interval_decides(self):
         self.assertEqual(judge_interval((1.1, 1.2), Region(1, open=True)), HELD)
@@ -129,7 +209,7 @@ class Judging(Made):
         self.assertIn("score of the same rows open", few.reason)
         none = self.judged(FASTER, [unscored("fast", [1.0, 1.01, 0.99]), unscored("slow", [2, 2.02, 1.98])])
         self.assertEqual(none.verdict, "PARTLY")
-        self.assertIn("no score on these rows", none.reason)
+        self.assertIn("no score of these settings", none.reason)
         half = self.judged(FASTER, [scored("fast", 180, 200, fast), scored("slow", 180, 200, slow),
                                     unscored("fast", list(fast), 8), unscored("slow", list(slow), 8)])
         self.assertEqual(half.verdict, "PARTLY")
@@ -459,6 +539,7 @@ class Command(Made):
         self.assertEqual(self.run_command("--paper", "optimus")[0], 0)
         self.assertIn("1 claims; 0 controls", self.run_command("--list")[1])
         self.assertEqual(self.run_command("--timed")[1], f"{self.folder}/focus/table_5.toml\n")
+        self.assertEqual(self.run_command("--timed", "--scale", "scores")[1], "")  # nobody reads their times
 
     def test_changed_claims_are_dated_and_others_keep_their_date(self):
         self.register(FASTER + FASTER.replace("def c", "def d"))

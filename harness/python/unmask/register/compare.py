@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claims measure: pooled ratios with the score of the same rows, differences of scores, shares,
+"""What claims measure: pooled ratios with the score beside them, differences of scores, shares,
 growth along a setting. Each gives a Finding; none of them knows what a claim wants."""
 
 from dataclasses import dataclass, field, replace
@@ -22,12 +22,13 @@ SKEW = "items from the 81st on left out: they were drawn otherwise"
 @dataclass
 class Finding:
     """What a claim's function measured: the estimate that is judged, the points it is pooled from, and
-    of a speed the difference of scores of the same rows."""
+    of a speed the difference of scores of the same rows, or of the same settings on more items."""
     shown: str
     estimate: Estimate
     points: list = field(default_factory=list)   # [(name, Estimate)]
     quality: Estimate | None = None
-    unscored: int = 0                            # points of a speed whose rows have no score
+    unscored: int = 0                            # points of a speed whose settings have no score
+    scored_on: str = ""                          # the tasks of `quality`, where those are other rows
     notes: list = field(default_factory=list)
 
 
@@ -118,21 +119,75 @@ def falling(frame, clock, labels, **where):
     every = [ratio(frame, clock, after, before, **where) for before, after in zip(labels, labels[1:])]
     found = largest(Finding("each / the one before", every[0].estimate,
                             [(f.shown, f.estimate) for f in every]))
-    found.quality = speed(frame, labels[-1], labels[0], clock, **where).quality
+    return _scored_as(found, speed(frame, labels[-1], labels[0], clock, **where))
+
+
+def _scored_as(found, beside):
+    """A finding with the score of a speed."""
+    found.quality, found.unscored, found.scored_on = beside.quality, beside.unscored, beside.scored_on
     return found
 
 
 def speed(frame, of, over, clock="tokens_per_second", **where):
     """How many times as fast one side is, pooled over all points geometrically, and the difference of
-    the scores of the same rows."""
+    the scores of the same settings: on the items measured for that, else of the same rows."""
     found = ratio(frame, clock, of, over, **where)
-    pairs = _scored(frame.pairs(of, over, **where))
-    if pairs and not is_modelled(pairs[0][0]):
-        kinds = [_mean_of_tasks(kind, found.notes)[0] for kind in _answered_and_judged(pairs) if kind]
+    timed = frame.pairs(of, over, **where)
+    pairs, others = _pairs_of_scores(frame, of, over, where)
+    if pairs and not is_modelled(timed[0][0]):
+        kinds = [_over_items(kind, found.notes) for kind in _answered_and_judged(pairs) if kind]
         found.quality = min(kinds, key=lambda e: e.value)
         found.notes += ["score: the worse of answers and of judged text"] if len(kinds) > 1 else []
-        found.unscored = len(found.points) - len(pairs)
+        found.unscored = _unscored(timed, pairs) if others else len(timed) - len(_scored(timed))
+        found.scored_on = ", ".join(sorted({a["workload"]["family"] for a, _ in pairs})) if others else ""
     return found
+
+
+def _over_items(pairs, notes, parity=None):
+    """The score beside a speed: the mean over items, of all tasks alike; over tasks where rows kept none. Every
+    task would ask for its own 200 items to tell two points, and papers do not average what stands beside a speed.
+    What is right or wrong is one sample, every graded task its own: small differences of a text say nothing of
+    answers that happen to agree."""
+    if not all(estimates.paired_scores(a, b)[0] for a, b in pairs):
+        return _mean_of_tasks(pairs, notes, parity)[0]
+    samples = {}
+    for task, members in _by_task(pairs, notes).items():
+        scores = _item_scores(members, parity)
+        samples.setdefault(task if scores[:, 2].any() else "answers", []).append(scores)
+    every = [_difference(np.concatenate(arrays)) for arrays in samples.values()]
+    if len(every) == 1:
+        return every[0]
+    n = sum(e.n for e in every)
+    value = sum(e.n * e.value for e in every) / n
+    return Estimate(value, value - math.hypot(*(e.n * (e.value - e.low) for e in every)) / n,
+                    value + math.hypot(*(e.n * (e.high - e.value) for e in every)) / n, n, "items",
+                    f"mean of {n} items")
+
+
+def _pairs_of_scores(frame, of, over, where):
+    """Pairs with a score, and whether they are other rows than those of a speed: batches of every size write the
+    same text, so those measured for their score have one; where the clock's tasks have no right answer, they
+    have tasks of their own."""
+    if frame.scores is not None:
+        asked = {name: value for name, value in where.items() if name != "batch_size"}
+        if "workload" in asked and not frame.scores.look(workload=asked["workload"]):
+            del asked["workload"]
+        try:
+            return _scored(frame.scores.pairs(of, over, **asked)), True
+        except NeedsRows:
+            pass
+    return _scored(frame.pairs(of, over, **where)), False
+
+
+def _unscored(timed, scored):
+    """Points of a speed without a score: neither on their own rows nor on other items of the same model and task.
+    Where no task of the clock has answers, other tasks stand for all of a model's."""
+    def of(row):
+        return row["model"]["name"], row["workload"]["family"]
+    there = {of(a) for a, _ in scored}
+    if not there & {of(a) for a, _ in timed}:
+        return sum(a["model"]["name"] not in {model for model, _ in there} for a, _ in timed)
+    return sum(of(a) not in there and not (a["score"] and b["score"]) for a, b in timed)
 
 
 def _scored(pairs):
@@ -171,19 +226,20 @@ def at_equal_score(frame, of, rivals, clock="tokens_per_second", **where):
     for rival in rivals:
         if not frame.look(**{**where, **settings_of(rival)}):
             continue
-        pairs = next(filter(None, _answered_and_judged(_scored(frame.pairs(rival, of, **where)))), [])
-        if pairs and _mean_of_tasks(pairs, [], parity=1)[0].value >= 0:
+        pairs = next(filter(None, _answered_and_judged(_pairs_of_scores(frame, rival, of, where)[0])), [])
+        if pairs and _over_items(pairs, [], parity=1).value >= 0:
             good.append(rival)
     if not good:
         raise NeedsRows("a setting of the simpler method that scores as well")
     found, rival = _fastest(frame, of, good, clock, **where)
-    pairs = next(filter(None, _answered_and_judged(_scored(frame.pairs(of, rival, **where)))))
-    found.quality = _mean_of_tasks(pairs, found.notes, parity=0)[0]
+    pairs = next(filter(None, _answered_and_judged(_pairs_of_scores(frame, of, rival, where)[0])))
+    found.quality = _over_items(pairs, found.notes, parity=0)
     return found
 
 
 def growth(frame, metric, of, over, along, first, last, **where):
-    """The ratio of two sides at the last value of a setting over the same ratio at the first."""
+    """The ratio of two sides at the last value of a setting over the same ratio at the first; of rates with the
+    score beside that at the last."""
     late = ratio(frame, metric, of, over, **{**where, along: last})
     early = ratio(frame, metric, of, over, **{**where, along: first})
     value, how = late.estimate.value / early.estimate.value, "ratio of ratios"
@@ -198,7 +254,10 @@ def growth(frame, metric, of, over, along, first, last, **where):
         above = math.hypot(math.log(a.high / a.value), math.log(b.value / b.low))
         whole = Estimate(value, value * math.exp(-below), value * math.exp(above), min(a.n, b.n),
                          a.unit, how)
-    return Finding(f"({late.shown}) at {along} {last} / at {first}", whole, points)
+    found = Finding(f"({late.shown}) at {along} {last} / at {first}", whole, points)
+    if metric in estimates.RATES:
+        return _scored_as(found, speed(frame, of, over, metric, **{**where, along: last}))
+    return found
 
 
 def _item_scores(pairs, parity):
@@ -245,16 +304,20 @@ def _difference_of_means(pairs):
     return Estimate(intervals.mean(values), low, high, every[0].n, "items", every[0].how)
 
 
-def _mean_of_tasks(pairs, notes, parity=None, by_item=False):
-    """The mean over tasks of the difference of scores, as the papers average them, or over all items
-    alike; and [(task, Estimate)]."""
+def _by_task(pairs, notes):
     tasks = {}
     for left, right in pairs:
         tasks.setdefault(left["workload"]["family"], []).append((left, right))
     if any((items_kept(a) or math.inf) < a["score"]["n"] for a, _ in pairs):
         notes.append(SKEW)
+    return tasks
+
+
+def _mean_of_tasks(pairs, notes, parity=None, by_item=False):
+    """The mean over tasks of the difference of scores, as the papers average them, or over all items
+    alike; and [(task, Estimate)]."""
     points, arrays = [], []
-    for task, members in tasks.items():
+    for task, members in _by_task(pairs, notes).items():
         scores = _item_scores(members, parity)
         if scores is None or not len(scores):
             if by_item or parity is not None:

@@ -42,16 +42,26 @@ def settings_of(side):
 
 
 class Frame:
-    """Rows of one claim's artifacts at one scale; it remembers which were looked at."""
+    """Rows of one claim's artifacts at one scale; it remembers which were looked at. `scores`: a frame of the
+    same settings over more items, measured for their score alone; None where there are none."""
 
-    def __init__(self, rows):
+    def __init__(self, rows, scores=()):
         self.all = rows
         self.rows = [row for row in rows if is_reportable(row)]
         self.used = []
+        self.scores = Frame(scores) if scores else None
+
+    def tasks(self):
+        return {row["workload"]["family"] for row in self.rows}
 
     def keep_tasks(self, tasks):
-        """Leaves out the rows of all other tasks."""
-        self.rows = [row for row in self.rows if row["workload"]["family"] in tasks]
+        """Leaves out the rows of all other tasks, and their scores."""
+        left_out = self.tasks() - set(tasks)
+        for frame in filter(None, (self, self.scores)):
+            frame.rows = [row for row in frame.rows if row["workload"]["family"] not in left_out]
+
+    def looked_at(self):
+        return self.used + (self.scores.used if self.scores else [])
 
     def look(self, **where):
         """Rows with these settings, one value of each key or any of several: label, workload, model,

@@ -21,6 +21,7 @@ from unmask.verdicts import FAILED, HELD, UNDECIDED, Region, judge
 
 VERDICTS = ("SUPPORTED", "PARTLY", "NOT SUPPORTED", "NOT APPLICABLE", "OPEN", "NOT RUN")
 TINY_PARAMETERS = 100_000_000
+SCORES = "scores"  # the scale of what is measured for its score alone
 # A count is exact for its prompts and says nothing of others. Other draws of as many prompts moved
 # counts by up to 3 %: what lies within 10 % of its bound stays open.
 COUNT_MARGIN = 0.1
@@ -105,7 +106,7 @@ def _judged(claim, evidence, asked):
                 f"; {needs}" if needs else "")
             return r
         rows += evidence.places[at]
-    frame = Frame(rows)
+    frame = Frame(rows, _more_scores(claim, r.scale, evidence))
     try:
         outside = _outside(claim, frame)
         if outside:
@@ -115,9 +116,17 @@ def _judged(claim, evidence, asked):
     except NeedsRows as lack:
         r.reason = f"needs {lack}" + _unreportable(frame)
         return r
-    _describe_rows(r, frame.used)
-    _register_state(claim, r, frame.used, evidence.since)
+    _describe_rows(r, frame.looked_at())
+    _register_state(claim, r, frame.looked_at(), evidence.since)
     return _weigh(claim, r)
+
+
+def _more_scores(claim, scale, evidence):
+    """Of a speed on few items: rows of the same settings on as many as a score needs (scale `scores`)."""
+    if claim.quality is None or scale != "tiny":
+        return []
+    return [row for a in claim.artifacts
+            for row in evidence.places.get(experiments.place_of(a, SCORES), [])]
 
 
 def _outside(claim, frame):
@@ -275,13 +284,14 @@ def _quality(claim, r):
     if q is None:
         if r.verdict == "SUPPORTED":
             r.verdict = "PARTLY"
-        return "; no score on these rows"
+        return "; no score of these settings"
     found = judge(q.range, claim.quality.region) if q.low is not None else UNDECIDED
     unscored = r.finding.unscored
     if r.verdict == "SUPPORTED" and (found != HELD or unscored):
         r.verdict = "PARTLY"
     words = {HELD: "kept", UNDECIDED: "open", FAILED: "worse"}[found]
-    return (f"; score of the same rows {words}: {estimate_text(q)}, wanted {claim.quality.text}" +
+    of = f"settings on {r.finding.scored_on}" if r.finding.scored_on else "rows"
+    return (f"; score of the same {of} {words}: {estimate_text(q)}, wanted {claim.quality.text}" +
             (f", {unscored} of {len(r.finding.points)} points without one" if unscored else ""))
 
 

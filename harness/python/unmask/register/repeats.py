@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import replace
 import os
 
-from unmask.register.judge import Evidence, judge_all, result_of
+from unmask.register.judge import SCORES, Evidence, judge_all, result_of
 from unmask.rows import ARCHIVE
 
 
@@ -25,12 +25,21 @@ def evidence_of(results, since=None):
     """The campaigns below a folder: its numbered folders, else its archives, else the folder itself."""
     folders = numbered(results)
     if folders:
-        return [Evidence(place, since) for _, place in folders]
+        return _with_scores_of_the_first([Evidence(place, since) for _, place in folders])
     found, number = [Evidence(results, since)], 2
     while os.path.isfile(os.path.join(results, archive_name(number))):
         found.append(Evidence(results, since, archive_name(number)))
         number += 1
-    return found
+    return _with_scores_of_the_first(found)
+
+
+def _with_scores_of_the_first(campaigns):
+    """The first campaign measures the scores beside speeds; the others read them there."""
+    for place, rows in campaigns[0].places.items():
+        if place.endswith("/" + SCORES):
+            for other in campaigns[1:]:
+                other.places.setdefault(place, rows)
+    return campaigns
 
 
 def _together(claim, results):
