@@ -87,6 +87,38 @@ TEST(artifact_files, every_scale_can_be_planned) {
   }
 }
 
+// A claim reads a speed at the scale tiny and the score beside it at the scale scores, by label: both must be of the
+// same settings. Files of look-ups are ordered by length, so that a score is of all lengths, not of the head.
+TEST(artifact_files, scores_are_of_the_settings_that_are_timed) {
+  std::size_t compared = 0;
+  std::vector<std::string> folders = {"registry"};
+  for (const test::paper_files& paper : papers()) folders.push_back(paper.name);
+  for (const std::string& folder : folders) {
+    for (const auto& entry : fs::directory_iterator(experiments() / folder)) {
+      const fs::path& file = entry.path();
+      const std::vector<scale_entry> scales = read_any_scale(file).scales;
+      if (std::ranges::find(scales, "scores", &scale_entry::name) == scales.end()) continue;
+      SCOPED_TRACE(file.string());
+      const experiment_spec scores = read_spec(file, "scores");
+      const auto timed = make_plan(read_spec(file, "tiny"), methods());
+      for (const experiment_point& p : make_plan(scores, methods())) {
+        EXPECT_TRUE(std::ranges::any_of(timed, [&](const experiment_point& t) {
+          const bool other_task = t.workload.name != p.workload.name;
+          return t.label == p.label && t.method == p.method && t.params == p.params &&
+                 t.model.name == p.model.name && t.model.path == p.model.path &&
+                 t.model.soften == p.model.soften && t.run.gen_length == p.run.gen_length &&
+                 (other_task || t.workload.gen_length == p.workload.gen_length);
+        })) << title_of(p);
+        ++compared;
+      }
+      for (const workload_entry& w : scores.workloads) {
+        EXPECT_TRUE(w.items.context_high == 0 || w.items.spread) << w.name;
+      }
+    }
+  }
+  EXPECT_GT(compared, 300u);
+}
+
 // Without the data sets and weights of the papers, from declarations and configurations alone.
 TEST(artifact_files, every_full_scale_is_forecast) {
   for (const test::paper_files& paper : papers()) {
