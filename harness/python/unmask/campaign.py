@@ -38,7 +38,8 @@ def refuse_modified(version, allowed):
 def scales_here(folder, number):
     """What campaign `number` can measure without a GPU: the pre-trained model where it was made, what runs on a
     virtual clock, and the embedded models. Artifacts of these scales that need more say so. The first reads the
-    scores beside speeds for all: their spread is that of items, and greedy decoding writes the same text again."""
+    scores beside speeds for all: greedy decoding writes the same text again, and where tokens are drawn the
+    interval over items, each drawn by itself, holds what the draw adds."""
     real = ["real"] if os.path.isfile(os.path.join(folder, SMOL)) else []
     return [*real, "shapes", *([SCORES] if number == 1 else []), "tiny"]
 

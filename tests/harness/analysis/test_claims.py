@@ -154,6 +154,13 @@ class ScoresBesideASpeed(Made):
         self.assertAlmostEqual(r.finding.quality.value, 0.005)
         self.assertLess(r.finding.quality.low, 0.005 - z2 / (10 + z2) / 2)
 
+    def test_one_item_tells_no_equal_score(self):
+        """Which setting scores as well is chosen on odd items, and compared on even ones: one item has no odd one."""
+        text = FASTER.replace('speed(f, "fast", "slow")', 'at_equal_score(f, "fast", ["slow"])')
+        r = self.judged(text, [scored("fast", 1, 1, self.FAST), scored("slow", 1, 1, self.SLOW)])
+        self.assertEqual(r.verdict, "NOT RUN")
+        self.assertIn("needs more than one item of word_problem", r.reason)
+
     def test_one_size_of_batch_stands_for_all(self):
         text = FASTER.replace('"slow")', '"slow", batch_size=1, workload="word_problem")')
         self.assertEqual(self.beside(300, 300, text, batch=8).verdict, "SUPPORTED")

@@ -153,6 +153,8 @@ def _over_items(pairs, notes, parity=None):
     samples = {}
     for task, members in _by_task(pairs, notes).items():
         scores = _item_scores(members, parity)
+        if not len(scores):
+            raise NeedsRows(f"more than one item of {task}")
         samples.setdefault(task if scores[:, 2].any() else "answers", []).append(scores)
     every = [_difference(np.concatenate(arrays)) for arrays in samples.values()]
     if len(every) == 1:
