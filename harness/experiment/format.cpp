@@ -211,6 +211,7 @@ format_table scale_table() {
        {"takes", text_type, "", "how long, for people"},
        {"note", text_type, "", "what this scale shows and what not"},
        {"not_run", text_type, "", "why it cannot be measured yet"},
+       {"labels", texts_type, "all", "of the [[method]] tables that it keeps"},
        {"set", table_type, "", "settings as in --set"},
        {"title", text_type, "", "instead of the file's"},
        {"description", text_type, "", "instead of the file's"},

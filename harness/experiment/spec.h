@@ -147,6 +147,7 @@ struct scale_entry {
   std::string takes, note;               // for listings
   std::string not_run;                   // why this scale cannot run anywhere yet; empty: it can
   std::vector<std::string> needs;        // as stated
+  std::vector<std::string> labels;       // of the methods it keeps; empty: all
   std::vector<dotted_setting> settings;  // [scale.NAME.set]
 };
 

@@ -12,7 +12,7 @@ from unmask.names import find_known
 from unmask.shapes import TEXT, fit
 
 # What a scale says of itself; everything else it lays over the shared part of its file.
-SCALE_KEYS = ("takes", "note", "not_run", "needs", "set")
+SCALE_KEYS = ("takes", "note", "not_run", "needs", "labels", "set")
 # What analyses rely on; a scale may lay anything over it.
 TABLE = {"artifact?": {"paper?": TEXT, "id?": TEXT, "title?": TEXT, "published?": TEXT},
          "scale?": {"*": {"needs?": [TEXT], "not_run?": TEXT}}, "run?": {}, "model?": [{}],

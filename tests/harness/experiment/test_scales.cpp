@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/base/files.h"
+#include "harness/base/nearest.h"
 #include "harness/experiment/catalogue.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/request.h"
@@ -66,6 +67,24 @@ TEST(scales, another_scale_and_its_needs) {
   EXPECT_EQ(cannot_run(parsed(artifact_text), small_machine()), "");
 }
 
+TEST(scales, labels_keep_these_methods_in_the_order_of_the_file) {
+  const std::string more =
+      "[[method]]\nname = \"fast_dllm\"\n[scale.some]\nlabels = [\"fast_dllm\", \"vanilla\"]\n";
+  const experiment_spec spec = parsed(artifact_text + more, "some");
+  EXPECT_EQ(names_in(spec.methods, &method_entry::label),
+            (std::vector<std::string>{"vanilla", "fast_dllm"}));
+  EXPECT_EQ(spec.methods[0].models, std::vector<std::string>{"canvas"});
+  // Of a scale's own methods, where it has some.
+  const experiment_spec own =
+      parsed(more +
+                 "[[scale.some.method]]\nname = \"vanilla\"\n[[scale.some.method]]\nname = "
+                 "\"vanilla\"\nlabel = \"other\"\n[[scale.some.method]]\nname = \"fast_dllm\"\n",
+             "some");
+  EXPECT_EQ(names_in(own.methods, &method_entry::label),
+            (std::vector<std::string>{"vanilla", "fast_dllm"}));
+  EXPECT_EQ(parsed(artifact_text + more).methods.size(), 3u);  // another scale keeps all
+}
+
 // A plain experiment insists on its device as an artifact does.
 TEST(scales, a_device_that_is_asked_for_is_needed) {
   experiment_spec spec = parsed(artifact_text);
@@ -84,6 +103,9 @@ TEST(scales, mistakes_are_named_with_their_line) {
       {text, "ful", "did you mean 'full'"},
       {"title = \"x\"\n", "tiny", "has no scales"},
       {"[scale.full]\n[scale.shapes]\n", "", "has no scale \"tiny\""},
+      {text + "[scale.other]\nlabels = [\"fats\"]\n", "other",
+       "`scale.other.labels`: unknown label 'fats'; did you mean 'fast'"},
+      {"[scale.tiny]\nlabels = [\"fast\"]\n", "", "unknown label 'fast'"},
       {text + "[scale.tiny.wrkload]\n", "", "workload"},
       {text + "[scale.other]\nneeds = [\"weigths:x\"]\n", "", "did you mean 'weights'"},
       {text + "[scale.other]\nneeds = [\"memory_gb:much\"]\n", "", "memory_gb:N"},
