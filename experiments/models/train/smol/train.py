@@ -15,13 +15,12 @@ import time
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 import base
 from data import Packer  # puts the trainer's other files on the path
-from model import Model, Shape
+from model import Model, Shape, product_type
 from trainer import excluded_hashes, save, schedule
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "data")
@@ -76,7 +75,7 @@ def main():
     os.makedirs(a.out, exist_ok=True)
     gguf = base.open_base(a.base)
     tok = Tokenizer.from_str(base.tokenizer_json(gguf))
-    model = Model(base.weights(gguf), Shape.of(gguf), a.rank)
+    model = Model(base.weights(gguf), Shape.of(gguf), a.rank, dtype=product_type())
     params = list(model.parameters())
     adam = torch.optim.AdamW(params, lr=a.lr, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
     last = os.path.join(a.out, "last.pt")
@@ -115,15 +114,17 @@ def main():
             break
         taken = torch.zeros(2, dtype=torch.int64)
         for _ in range(a.accumulate):
-            ids, place, lengths, masks, rows, targets, weights, family, used = packer.row(progress)
+            (ids, place, lengths, masks, rows, candidates, shares, weights, family,
+             used) = packer.row(progress)
             x = model.hidden(ids, place, lengths, masks)
             logits = model.logits(x[rows])
-            loss = F.cross_entropy(logits, targets, reduction="none")
+            loss = -(logits.log_softmax(-1).gather(1, candidates) * shares).sum(-1)
             ((loss * weights).sum() / weights.sum() / a.accumulate / workers.size).backward()
             taken += torch.tensor([used, len(rows)])
             with torch.no_grad():
                 scored = weights == 1
-                right = (logits.argmax(-1) == targets).float()
+                best = logits.argmax(-1, keepdim=True)  # counts as right by the share that it has
+                right = ((candidates == best) * shares).sum(-1)
                 for row, values in zip(tally, (torch.ones(len(rows)), right, loss)):
                     row.index_add_(0, family[scored], values[scored])
         workers.add_up([p.grad for p in params])
