@@ -26,8 +26,8 @@ def few_a_step(label="LMDeploy", **where):
                     "committed_per_step", at_most(FEW, "paper: Figure 2"), label=label, **where)
 
 
-WITNESS = ("At the scale real the model is smol, trained for minutes: its free text is not readable, so "
-           "it is a weak witness.")
+WITNESS = ("At the scale real the model is smol, trained for two hours at most: its text is worse than its "
+           "base's, so it is a weak witness.")
 PRE_TRAINED_MODEL = presumes("the model is pre-trained, of at least 100 million parameters", "parameters",
                              at_least(1e8, "us: the paper has 8 and 16 billion"))
 
