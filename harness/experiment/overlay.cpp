@@ -3,10 +3,8 @@
 #include "harness/experiment/overlay.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "harness/base/error.h"
-#include "harness/base/nearest.h"
 #include "harness/base/toml_reader.h"
 #include "harness/experiment/needs.h"
 
@@ -42,28 +40,6 @@ void drop_empty_axes(toml::table& sweep) {
     } else {
       ++it;
     }
-  }
-}
-
-std::string label_of(const toml::table& method) {
-  return method["label"].value_or(method["name"].value_or(std::string()));
-}
-
-// Keeps the methods that a scale names by their labels, in the order of the file.
-void keep_labels(toml::table& table, const std::vector<std::string>& labels,
-                 const std::string& where) {
-  std::vector<std::string> known;
-  toml::array none;
-  toml::array* written = table["method"].as_array();
-  toml::array& methods = written ? *written : none;
-  for (const toml::node& m : methods) {
-    if (m.is_table()) known.push_back(label_of(*m.as_table()));
-  }
-  for (const std::string& label : labels) find_known("label", label, known, where);
-  for (auto m = methods.begin(); m != methods.end();) {
-    const bool chosen =
-        !m->is_table() || std::ranges::find(labels, label_of(*m->as_table())) != labels.end();
-    m = chosen ? std::next(m) : methods.erase(m);
   }
 }
 
@@ -133,10 +109,6 @@ experiment_table overlaid_table(const std::string& text, const std::filesystem::
   for (const char* key : {"takes", "note", "not_run", "needs", "labels", "set"}) over.erase(key);
   read.table.erase("scale");
   lay_over(read.table, over);
-  if (!read.scale.labels.empty()) {
-    keep_labels(read.table, read.scale.labels,
-                file.string() + ": `scale." + read.scale.name + ".labels`");
-  }
   if (toml::table* sweep = read.table["sweep"].as_table()) drop_empty_axes(*sweep);
   return read;
 }

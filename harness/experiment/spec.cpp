@@ -3,11 +3,13 @@
 #include "harness/experiment/spec.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <type_traits>
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/nearest.h"
 #include "harness/base/toml_reader.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/needs.h"
@@ -396,6 +398,10 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   r.tables("model", [&](toml_reader& t) { spec.models.push_back(read_model(t, file)); });
   r.tables("workload", [&](toml_reader& t) { read_workload(t, file, spec); });
   r.tables("method", [&](toml_reader& t) { spec.methods.push_back(read_method(t)); });
+  located(spec.file + ": `scale." + spec.scale + ".labels`", [&] {
+    keep_named("label", read.scale.labels, spec.methods,
+               [](const method_entry& m) { return std::array{m.label}; });
+  });
   r.table("probe", [&](toml_reader& t) { read_probe(t, spec); });
   r.table("sweep", [&](toml_reader& t) { read_sweep(t, spec); });
   r.scalars("serve", spec.run.serve);
