@@ -225,11 +225,13 @@ void silu_mul(benchmark::State& state, const target& on) {
   });
 }
 
-// Arguments: rows, width, experts, experts of a row. Grouped as LLaDA2.0 groups them.
+// Arguments: rows, width, experts, experts of a row, bits of a row's value. Grouped as LLaDA2.0
+// groups them. Rows of 16 bits, those of models in bfloat16, go through the product library.
 void route(benchmark::State& state, const target& on) {
   const std::int64_t rows = state.range(0), width = state.range(1), count = state.range(2),
                      per_row = state.range(3);
-  const tensor x = random_tensor(on.backend, {rows, width}),
+  const bool half = state.range(4) == 16;
+  const tensor x = random_tensor(on.backend, {rows, width}, 1, half ? dtype::bf16 : dtype::f32),
                weight = random_tensor(on.backend, {count, width}, 0.05F);
   const tensor expert = on.backend.allocate(dtype::i32, {rows, per_row});
   const tensor share = on.backend.allocate(dtype::f32, {rows, per_row});
@@ -239,8 +241,12 @@ void route(benchmark::State& state, const target& on) {
   router.groups = count % 8 == 0 ? 8 : 1;
   router.groups_kept = router.groups / 2 + router.groups % 2;
   router.weight = weight;
+  if (half) {
+    router.parts = pack_router(
+        on.backend, random_tensor(reference_backend(), {count, width}, 0.05F), weight_format::bf16);
+  }
   measure(state, on, 2.0 * static_cast<double>(rows * width * count),
-          static_cast<double>(4 * (rows * width + count * width)), [&](int) {
+          static_cast<double>((half ? 2 : 4) * rows * width + 4 * count * width), [&](int) {
             on.backend.run(op::moe_route{x, router, expert, share});
           });
 }
@@ -422,9 +428,13 @@ void register_device_cases() {
        {8192, 2048, 768, 128, 8, 16},
        {32, 2048, 512, 256, 8, 8}},
       {{7, 64, 40, 4, 2, 16}, {7, 64, 40, 4, 2, 8}});
-  add(on, "route", route, {"rows", "width", "experts", "per_row"},
-      {{8192, 2048, 256, 8}, {1740, 2048, 256, 8}, {7, 2048, 256, 8}, {8192, 2048, 128, 8}},
-      {{5, 64, 8, 2}});
+  add(on, "route", route, {"rows", "width", "experts", "per_row", "bits"},
+      {{8192, 2048, 256, 8, 16},
+       {1740, 2048, 256, 8, 16},
+       {7, 2048, 256, 8, 16},
+       {8192, 2048, 128, 8, 16},
+       {1740, 2048, 256, 8, 32}},
+      {{5, 64, 8, 2, 16}, {5, 64, 8, 2, 32}});
   add(on, "confidence", confidence, {"rows", "width", "vocabulary", "bits"},
       {{512, 4096, 151936, 16},
        {1703, 4096, 151936, 16},

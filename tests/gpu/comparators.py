@@ -15,12 +15,12 @@ try:
 except ImportError:
     triton = None
 
-# (model, query heads, key heads, head dim)
-MODELS = [("llada-8b", 32, 32, 128), ("dream-7b", 28, 4, 128), ("sdar-8b", 32, 8, 128),
-          ("llada2-mini", 16, 4, 128)]
-# (sequences, rows a sequence, keys a sequence): a whole canvas, a block of 32, one of 8
-SIZES = [(8, 1024, 1024), (8, 32, 1024), (32, 8, 2048)]
-
+# (sequences, rows a sequence, keys a sequence, query heads, key heads), of 128: the cases of
+# unmask_bench, and a whole canvas of 1,024.
+CASES = [(64, 32, 4096, 32, 8), (256, 32, 512, 32, 8), (1, 8192, 8192, 32, 32),
+         (1, 8192, 16384, 32, 32), (1, 32, 4096, 32, 8), (1, 32, 32768, 32, 8),
+         (8, 1024, 1024, 32, 32)]
+HEAD_DIM = 128
 
 def say(**fields):
     print(json.dumps(fields), flush=True)
@@ -49,27 +49,29 @@ def attention(torch):
     backends = {"PyTorch SDPA cuDNN": SDPBackend.CUDNN_ATTENTION,
                 "PyTorch SDPA FlashAttention": SDPBackend.FLASH_ATTENTION,
                 "PyTorch SDPA math": SDPBackend.MATH}
-    for model, heads, kv_heads, dim in MODELS:
-        for batch, rows, keys in SIZES:
-            q = torch.randn(batch, heads, rows, dim, device="cuda", dtype=torch.bfloat16)
-            k, v = (torch.randn(batch, kv_heads, keys, dim, device="cuda", dtype=torch.bfloat16)
-                    for _ in range(2))
-            what = f"attention {model} {batch}x{rows} rows, {keys} keys"
-            for name, backend in backends.items():
-                try:
-                    with sdpa_kernel(backend):
-                        taken = seconds_of(torch, lambda: torch.nn.functional
-                                           .scaled_dot_product_attention(
-                                               q, k, v, enable_gqa=heads != kv_heads))
-                    say(what=what, by=name, seconds=taken,
-                        flops=4.0 * batch * heads * rows * keys * dim)
-                except (RuntimeError, TypeError) as why:
-                    say(what=what, by=name, status="NOT RUN",
-                        reason=f"{name}: {str(why).splitlines()[0]}")
+    for batch, rows, keys, heads, kv_heads in CASES:
+        q = torch.randn(batch, heads, rows, HEAD_DIM, device="cuda", dtype=torch.bfloat16)
+        k, v = (torch.randn(batch, kv_heads, keys, HEAD_DIM, device="cuda", dtype=torch.bfloat16)
+                for _ in range(2))
+        what = f"attention {batch}x{rows} rows, {keys} keys, {heads}/{kv_heads} heads"
+        for name, backend in backends.items():
+            # Scores in memory: too many for the largest cases.
+            if backend == SDPBackend.MATH and batch * heads * rows * keys > 1 << 30:
+                continue
+            try:
+                with sdpa_kernel(backend):
+                    taken = seconds_of(torch, lambda: torch.nn.functional
+                                       .scaled_dot_product_attention(
+                                           q, k, v, enable_gqa=heads != kv_heads))
+                say(what=what, by=name, seconds=taken,
+                    flops=4.0 * batch * heads * rows * keys * HEAD_DIM)
+            except (RuntimeError, TypeError) as why:
+                say(what=what, by=name, status="NOT RUN",
+                    reason=f"{name}: {str(why).splitlines()[0]}")
 
 
 def products(torch):
-    for n, k in ((4096, 4096), (24576, 4096), (4096, 12288)):
+    for n, k in ((6144, 4096), (24576, 4096), (4096, 12288)):
         weight = torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
         for m in (32, 256, 8192):
             x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
@@ -111,6 +113,20 @@ def confidence_of_triton(torch):
         bytes=2.0 * rows * columns)
 
 
+def head_of_pytorch(torch):
+    """Logits and the largest probability of a row, as decoding loops in PyTorch compute them: the
+    logits lie in memory as bfloat16, the softmax is taken in float32 or in float64."""
+    rows, columns, width = 512, 151936, 4096
+    weight = torch.randn(columns, width, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(rows, width, device="cuda", dtype=torch.bfloat16)
+    for kind in (torch.float32, torch.float64):
+        def largest(kind=kind):
+            logits = torch.nn.functional.linear(x, weight)
+            return torch.softmax(logits, dim=-1, dtype=kind).max(dim=-1)
+        say(what=f"head and confidence of {rows} rows, vocabulary {columns}, {kind}", by="PyTorch",
+            seconds=seconds_of(torch, largest), flops=2.0 * rows * columns * width)
+
+
 def main():
     try:
         import torch  # pylint: disable=import-outside-toplevel
@@ -123,7 +139,7 @@ def main():
     torch.manual_seed(1)
     say(versions={"torch": torch.__version__, "cuda": torch.version.cuda,
                   "cudnn": torch.backends.cudnn.version()})
-    for part in (attention, products, confidence_of_triton):
+    for part in (attention, products, head_of_pytorch, confidence_of_triton):
         try:
             part(torch)
         except Exception as why:  # pylint: disable=broad-except
