@@ -88,7 +88,7 @@ double from_bf16(std::uint16_t bits) {
 }
 
 // Whether y[row, column] of y = x W^T, n by n by n, is what float64 sums say: int8 exactly,
-// bfloat16 as near as float32 sums in another order come.
+// bfloat16 as near as float_sum_error says.
 bool is_right(const library_product& p, std::int64_t row, std::int64_t column) {
   const auto n = static_cast<std::size_t>(p.depth);
   const auto at = [&](std::int64_t r) { return static_cast<std::size_t>(r) * n; };
@@ -108,7 +108,7 @@ bool is_right(const library_product& p, std::int64_t row, std::int64_t column) {
   const auto w = read_back<std::uint16_t>(p.w, at(column), n);
   for (std::size_t i = 0; i < n; ++i) add(from_bf16(x[i]) * from_bf16(w[i]));
   const auto y = read_back<float>(p.y, at(row) + static_cast<std::size_t>(column), 1);
-  return std::abs(y.front() - sum) <= 1e-5 * size;
+  return std::abs(y.front() - sum) <= float_sum_error(p.depth, size);
 }
 
 product_roof measure_multiply_adds(const device_properties& device) {

@@ -57,12 +57,17 @@ __global__ void __launch_bounds__(threads_per_block)
   if (all == -1.0F) *out = all;  // never: sums of numbers that are not negative
 }
 
+// MurmurHash3's finalizer, with the seed between its rounds: added to the index before them,
+// neighbouring seeds would give tensors that are each other's, a few elements on.
 __device__ unsigned hash(std::size_t i, unsigned seed) {
-  unsigned h = static_cast<unsigned>(i) * 2654435761U + seed;
+  unsigned h = static_cast<unsigned>(i);
   h ^= h >> 16;
   h *= 0x85EBCA6BU;
-  h ^= h >> 13;
-  return h;
+  h ^= (h >> 13) + seed * 0x9E3779B9U;
+  h *= 0xC2B2AE35U;
+  h ^= h >> 16;
+  h *= 0x85EBCA6BU;
+  return h ^ (h >> 13);
 }
 
 __global__ void fill_random_kernel(random_params p) {

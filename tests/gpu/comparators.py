@@ -26,43 +26,55 @@ def say(**fields):
     print(json.dumps(fields), flush=True)
 
 
-def seconds_of(torch, work, repetitions=20):
-    """Median of single calls between events, with 256 MiB written before each so that nothing is
-    left in L2."""
-    flush = torch.empty(64 << 20, dtype=torch.int32, device="cuda")
-    for _ in range(3):
-        work()
+CALLS, SAMPLES = 20, 25          # as unmask_bench
+BEYOND_L2 = 256 << 20            # bytes of operands that take turns
+
+
+def copies_of(nbytes):
+    return max(1, BEYOND_L2 // nbytes)
+
+
+def seconds_of(torch, works):
+    """Median of SAMPLES, each CALLS calls in a row between two events, divided by their number, as
+    unmask_bench takes its times. `works` take turns: together their operands overflow L2. The calls are
+    recorded as one graph, so that Python's own time does not count."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for work in works[:3]:
+            work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in range(CALLS):
+            works[call % len(works)]()
+    graph.replay()
     times = []
-    for _ in range(repetitions):
-        flush.zero_()
+    for _ in range(SAMPLES):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
-        work()
+        graph.replay()
         end.record()
         end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e-3)
+        times.append(begin.elapsed_time(end) * 1e-3 / CALLS)
     return statistics.median(times)
 
 
 def attention(torch):
     from torch.nn.attention import SDPBackend, sdpa_kernel  # pylint: disable=import-outside-toplevel
     backends = {"PyTorch SDPA cuDNN": SDPBackend.CUDNN_ATTENTION,
-                "PyTorch SDPA FlashAttention": SDPBackend.FLASH_ATTENTION,
-                "PyTorch SDPA math": SDPBackend.MATH}
+                "PyTorch SDPA FlashAttention": SDPBackend.FLASH_ATTENTION}
     for batch, rows, keys, heads, kv_heads in CASES:
         q = torch.randn(batch, heads, rows, HEAD_DIM, device="cuda", dtype=torch.bfloat16)
-        k, v = (torch.randn(batch, kv_heads, keys, HEAD_DIM, device="cuda", dtype=torch.bfloat16)
-                for _ in range(2))
+        caches = [tuple(torch.randn(batch, kv_heads, keys, HEAD_DIM, device="cuda",
+                                    dtype=torch.bfloat16) for _ in range(2))
+                  for _ in range(min(CALLS, copies_of(4 * batch * kv_heads * keys * HEAD_DIM)))]
         what = f"attention {batch}x{rows} rows, {keys} keys, {heads}/{kv_heads} heads"
         for name, backend in backends.items():
-            # Scores in memory: too many for the largest cases.
-            if backend == SDPBackend.MATH and batch * heads * rows * keys > 1 << 30:
-                continue
+            works = [lambda k=k, v=v: torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, enable_gqa=heads != kv_heads) for k, v in caches]
             try:
                 with sdpa_kernel(backend):
-                    taken = seconds_of(torch, lambda: torch.nn.functional
-                                       .scaled_dot_product_attention(
-                                           q, k, v, enable_gqa=heads != kv_heads))
+                    taken = seconds_of(torch, works)
                 say(what=what, by=name, seconds=taken,
                     flops=4.0 * batch * heads * rows * keys * HEAD_DIM)
             except (RuntimeError, TypeError) as why:
@@ -72,12 +84,13 @@ def attention(torch):
 
 def products(torch):
     for n, k in ((6144, 4096), (24576, 4096), (4096, 12288)):
-        weight = torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
-        for m in (32, 256, 8192):
+        weights = [torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
+                   for _ in range(min(CALLS, copies_of(2 * n * k)))]
+        for m in (1, 32, 256, 1703, 8192):
             x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
             say(what=f"product M={m} N={n} K={k}", by="PyTorch cuBLAS",
-                seconds=seconds_of(torch, lambda: torch.nn.functional.linear(x, weight)),
-                flops=2.0 * m * n * k)
+                seconds=seconds_of(torch, [lambda w=w: torch.nn.functional.linear(x, w)
+                                           for w in weights]), flops=2.0 * m * n * k)
 
 
 if triton is not None:
@@ -104,7 +117,7 @@ def confidence_of_triton(torch):
     rows, columns = 256, 126464
     logits = torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
     out = torch.full((rows,), float("nan"), device="cuda")
-    taken = seconds_of(torch, lambda: top_probability[(rows,)](logits, out, columns, 4096))
+    taken = seconds_of(torch, [lambda: top_probability[(rows,)](logits, out, columns, 4096)])
     want = torch.softmax(logits.float(), dim=1).amax(dim=1)
     if not torch.allclose(out, want, rtol=1e-3):
         say(what="confidence", by="Triton", status="NOT RUN", reason="Triton's result is wrong")
@@ -124,7 +137,7 @@ def head_of_pytorch(torch):
             logits = torch.nn.functional.linear(x, weight)
             return torch.softmax(logits, dim=-1, dtype=kind).max(dim=-1)
         say(what=f"head and confidence of {rows} rows, vocabulary {columns}, {kind}", by="PyTorch",
-            seconds=seconds_of(torch, largest), flops=2.0 * rows * columns * width)
+            seconds=seconds_of(torch, [largest]), flops=2.0 * rows * columns * width)
 
 
 def main():

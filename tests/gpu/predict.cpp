@@ -53,7 +53,8 @@ bool expect(const bench_case& c, const device_ceilings& d, double& seconds, std:
     l = cost::attention_tensor(c("sequences"), c("rows"), c("keys"), static_cast<int>(c("heads")),
                                static_cast<int>(c("kv")), static_cast<int>(c("dim")), &splits, d);
   } else if (c.operation == "linear") {
-    l = cost::library_product(c("rows"), c("out"), c("in"), 4, false, d);
+    const bool adds = c("out") <= c("in");  // to the residual stream, in float32
+    l = cost::library_product(c("rows"), c("out"), c("in"), adds ? 4 : 2, adds, d);
   } else if (c.operation == "experts") {
     const auto product = [&](double out, double in, bool gated) {
       return cost::grouped_tensor(c("rows"), c("per_row"), c("experts"), 0, out, in, gated, d);
@@ -63,7 +64,7 @@ bool expect(const bench_case& c, const device_ceilings& d, double& seconds, std:
     l.busy += up.busy;
     starts = 2;
   } else if (c.operation == "rms_norm") {
-    l = cost::streaming(8 * c("rows") * c("width"), 0, d);
+    l = cost::streaming(6 * c("rows") * c("width"), 0, d);  // float32 in, bfloat16 out
   } else if (c.operation == "silu_mul") {
     l = cost::streaming(6 * c("rows") * c("hidden"), 0, d);
   } else if (c.operation == "rotate_and_store") {

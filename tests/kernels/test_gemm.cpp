@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "kernels/cpu/gemm.h"
+#include "kernels/cuda/library_gemm.h"
 #include "kernels/float16.h"
 #include "tests/kernels/support.h"
 
@@ -241,6 +242,31 @@ TEST(gemm_path, the_library_agrees_when_asked_for) {
       }
     }
   }
+}
+
+// A tensor core adds 16 products at a time and cuts what lies below the sum's last bit. Squares, so
+// that nothing cancels: more than 1e-5 of the sum is lost, and all of it is allowed.
+TEST(gemm_error, sums_that_are_cut_pass_and_sums_that_lack_a_step_do_not) {
+  constexpr std::int64_t depth = 8192, step = 16;
+  std::mt19937 rng(5);
+  std::uniform_real_distribution<float> draw(-1, 1);
+  double exact = 0, last = 0;
+  float sum = 0;
+  for (std::int64_t k = 0; k < depth; k += step) {
+    last = 0;
+    for (std::int64_t i = 0; i < step; ++i) {
+      const double x = from_bf16(to_bf16(draw(rng)));
+      last += x * x;
+    }
+    exact += last;
+    const double wanted = static_cast<double>(sum) + last;
+    const auto nearest = static_cast<float>(wanted);
+    sum = nearest > wanted ? std::nextafter(nearest, 0.0F) : nearest;
+  }
+  const double error = exact - static_cast<double>(sum);
+  EXPECT_GT(error, 1e-5 * exact);
+  EXPECT_LT(error, cuda::float_sum_error(depth, exact));
+  EXPECT_GT(last, cuda::float_sum_error(depth, exact));
 }
 
 TEST(gemm_errors, shapes_and_names_are_checked) {
