@@ -191,7 +191,10 @@ class checker {
 
   static std::string text(shape s) {
     std::string joined;
-    for (const std::int64_t n : s) joined += (joined.empty() ? "" : "x") + std::to_string(n);
+    for (const std::int64_t n : s) {
+      if (!joined.empty()) joined += 'x';
+      joined += std::to_string(n);
+    }
     return joined;
   }
 

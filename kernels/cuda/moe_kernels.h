@@ -173,7 +173,6 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_route_kernel(route_params p
   for (int e = warp_index(); e < p.experts; e += route_threads / warp_size) {
     const float* w = p.weight + e * p.weight_stride;
     float sum = 0;
-#pragma unroll 8  // loads on their way while the sum, whose order is fixed, waits
     for (int d = lane_index(); d < p.width; d += warp_size) {
       sum = fused_multiply_add(load_float(p.x, p.x_type, r * p.x_stride + d), w[d], sum);
     }

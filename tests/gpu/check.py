@@ -8,7 +8,7 @@
     ./dev gpu --measure                     9 minutes: how fast, against which ceilings?
     ./dev gpu --first --rehearse            the same stages and limits without a GPU
     ./dev gpu --first --rehearse software   what nvcc compiled, on a GPU in software (tests/softgpu)
-    ./dev gpu --report gpu-*.tar.gz         results/gpu/README.md from what came back
+    ./dev gpu --report gpu-*.tar.gz         results/gpu/measured.md from what came back
 
 The programs are those of unmask-gpu/ in the source tree, which is unpacked from unmask-gpu.tar.xz
 where only that is there, else of build/release. Nothing is built and nothing is fetched. Two files
@@ -144,7 +144,7 @@ def main(arguments=None):
     what.add_argument("--pack", metavar="FILE.tar.xz",
                       help="write the programs with the libraries they load, and stop")
     what.add_argument("--report", metavar="ARCHIVE", nargs="+",
-                      help="write results/gpu/README.md from these archives, and stop")
+                      help="write results/gpu/measured.md from these archives, and stop")
     parser.add_argument("--rehearse", nargs="?", const="emulator", default="",
                         choices=("emulator", "software"),
                         help="without a GPU: the emulator and the CPU stand in, limits are the same; "
@@ -159,7 +159,7 @@ def main(arguments=None):
     parser.add_argument("--budget", type=float, default=0, help="seconds for everything")
     parser.add_argument("--tuning", default="", help="archive of an earlier call, for its tuning")
     parser.add_argument("--keep", action="store_true", help="keep the working folder")
-    parser.add_argument("--output", "-o", default=os.path.join("results", "gpu", "README.md"),
+    parser.add_argument("--output", "-o", default=os.path.join("results", "gpu", "measured.md"),
                         help="of --report")
     parser.add_argument("--prediction", default="", help="of --report: JSON lines of the cost model")
     given = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""results/gpu/README.md from the archives that the GPU check brought back: what was measured, kernel
+"""results/gpu/measured.md from the archives that the GPU check brought back: what was measured, kernel
 by kernel, beside what the cost model expected, and what was not measured and why."""
 
 import json
@@ -12,7 +12,7 @@ import tempfile
 import summary
 from runner import ROOT, json_lines
 
-COMMITTED = os.path.join(ROOT, "results", "gpu", "README.md")
+COMMITTED = os.path.join(ROOT, "results", "gpu", "measured.md")
 
 
 def unpack(archives, folder):
