@@ -47,6 +47,8 @@ option_table profile_options() {
               "harness/profile/README.md)"},
              {"launch-count", 20, "ncu: profile at most N kernels"},
              {"trace", no_default, "write the profiled pass as a Chrome trace (Perfetto reads it)"},
+             {"no-counters", flag(),
+              "cupti: times of kernels alone; counters wait for the device at every phase"},
              {"no-roofs", flag(),
               "do not measure what the machine reaches: rows lack the share of it"},
              {"task", no_default, "decode items of this task; default word_problem"},
@@ -251,6 +253,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   settings.tool = tool == "cupti"  ? profile_tool::cupti
                   : tool == "nvtx" ? profile_tool::nvtx
                                    : profile_tool::phases;
+  settings.counters = !line.given("no-counters");
   if (!line.given("no-roofs")) settings.roofs = roofs_of;
   settings.trace = line.text("trace");
   run_options run;

@@ -52,7 +52,7 @@ class profiler {
       for (auto& [at, watts] : power.values) at -= clock.origin();
       write_trace(point, clock, slices, {power});
     }
-    if (settings_.tool == profile_tool::cupti) observe_counters(here, report);
+    if (settings_.tool == profile_tool::cupti && settings_.counters) observe_counters(here, report);
     return report;
   }
 

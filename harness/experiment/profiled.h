@@ -38,6 +38,7 @@ struct profile_settings {
   std::filesystem::path trace;  // Chrome trace of the traced pass; empty: none
   std::size_t most_events = 1'000'000;
   std::size_t most_ranges = 20'000;  // that counters are read for
+  bool counters = true;              // cupti: also a pass for each set of counters
   // Asked once per device and format, outside every timed pass.
   std::function<machine_roofs(const std::string& device, const std::string& format)> roofs;
 };

@@ -371,8 +371,8 @@ def profile_command(check, shape, method, folder):
             str(layers), "--prompt-tokens", str(prompt), "--gen-length", str(answer), "--limit",
             str(requests), "--batch-size", str(requests), "--set", "run.format=bf16", "-m", name,
             *[word for s in settings for word in ("--set", "params." + s)], "--device",
-            check.device, "--tool",
-            "cupti" if (shape, name) == COUNTED and not check.settings.rehearse else "phases",
+            check.device, "--tool", "phases" if check.settings.rehearse else "cupti",
+            *([] if (shape, name) == COUNTED else ["--no-counters"]),
             *(["--no-roofs"] if check.in_software else []), "--repetitions", "2",
             "--trace", folder + ".trace.json", "-o", folder]
 
