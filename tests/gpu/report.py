@@ -74,8 +74,7 @@ def render(archives, prediction, folder):
             lines += ["", f"## {title}", ""] + body
         if title == "Kernels" and body:
             lines += ["", "Predicted: the cost model of `tests/cost_model/cost_model.h` with the "
-                      "ceilings that were measured in the same call; – where it has no kernel for "
-                      "the case."]
+                      "ceilings above; – where it has no kernel for the case."]
     lines += ["", "## Stages", ""]
     for name, records in stages:
         lines += [f"**{name}**", ""] + summary.stages_table(records) + [""]
