@@ -31,12 +31,12 @@ struct library_product {
   bool int8 = false;        // y is int32; neither bias nor accumulate
 };
 
-// How far a sum of `depth` products of bfloat16 operands in float32 may be from the exact one:
-// depth 2^-24 `size`, the sum of the products' magnitudes. Tensor cores do not round what they add to
-// a sum, they cut it off, so errors of terms of one sign do not cancel: an H100 was more than 1e-5 of
-// size off at a depth of 8192.
+// How far a sum of `depth` products of bfloat16 operands in float32 may be from the exact one, where
+// `size` is the sum of the products' magnitudes. Tensor cores add 16 products at a time and do not
+// round, they cut off: each step may lose a unit of the sum's last bit, 2^-23 of it, and one of the 16
+// products' sum, and what terms of one sign lose does not cancel.
 constexpr double float_sum_error(std::int64_t depth, double size) {
-  return static_cast<double>(depth) * 0x1p-24 * size;
+  return static_cast<double>(depth) / 16 * 0x1p-22 * size;
 }
 
 class library_gemm {

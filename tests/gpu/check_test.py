@@ -429,6 +429,16 @@ class Tables(Workspace):
         self.assertEqual((code, refused), (0, 2))
         self.assertIn("No number below was measured on a GPU", page)
 
+    def test_the_committed_page_is_what_its_archives_give(self):
+        folder = os.path.dirname(reporting.COMMITTED)
+        archives = [os.path.join(folder, name + ".tar.xz")
+                    for name in ("gpu-first", "gpu-measure-1", "gpu-measure-2", "gpu-measure-3")]
+        page, rehearsed = reporting.render(archives, os.path.join(folder, "prediction.jsonl"),
+                                           self.folder.name)
+        with open(reporting.COMMITTED, encoding="utf-8") as text:
+            self.assertEqual(page, text.read(), "written anew by the command of results/gpu/README.md")
+        self.assertFalse(rehearsed)
+
     def test_without_a_gpu_one_line_says_so_and_the_exit_code_is_0(self):
         done = subprocess.run(
             [sys.executable, "-B", driver.__file__, "--first", "--results", self.results, "--build",

@@ -16,8 +16,8 @@ COMMITTED = os.path.join(ROOT, "results", "gpu", "measured.md")
 
 
 def unpack(archives, folder):
-    """All archives below one folder; later ones win. Their stages by archive."""
-    stages = []
+    """All archives below one folder; later ones win. (name, stages, machine) of each archive."""
+    found = []
     for archive in archives:
         with tarfile.open(archive) as packed:
             names = packed.getnames()
@@ -30,35 +30,39 @@ def unpack(archives, folder):
                 os.makedirs(os.path.dirname(where), exist_ok=True)
                 with open(where, "wb") as out:
                     out.write(packed.extractfile(member).read())
-        stages.append((os.path.basename(archive).split(".")[0],
-                       json_lines(os.path.join(folder, "stages.jsonl"))))
-    return stages
+        machine = {}
+        environment = os.path.join(folder, "environment.json")
+        if any(n.endswith("/environment.json") for n in names):
+            with open(environment, encoding="utf-8") as text:
+                machine = json.load(text)
+        found.append((os.path.basename(archive).split(".")[0],
+                      json_lines(os.path.join(folder, "stages.jsonl")), machine))
+    return found
 
 
-def machine_lines(machine):
-    lines = []
-    for gpu in machine.get("gpus", []):
-        lines.append(f"{gpu['name']}, {gpu['memory_bytes'] / 2**30:.0f} GiB, "
-                     f"{gpu['multiprocessors']} multiprocessors, {gpu['l2_bytes'] / 2**20:.0f} MiB L2, "
-                     f"driver {machine.get('gpu_driver')}, CUDA runtime {machine.get('cuda_runtime')}, "
-                     f"SM clock at most {gpu.get('max_sm_clock_mhz')} MHz.")
-    build = machine.get("build", {})
-    lines.append(f"Program: commit {build.get('git_commit')}"
-                 f"{' (modified)' if build.get('git_dirty') else ''}, {build.get('build_type')}, "
-                 f"CUDA {build.get('cuda_toolkit')} for {build.get('cuda_architectures')}. "
-                 f"Host: {machine.get('cpu_model')}, {machine.get('cpus_usable')} processors.")
-    return lines
+def machine_lines(archives):
+    """A line for each machine and program, with the archives that are of it."""
+    names = {}
+    for name, _, machine in archives:
+        cards = [f"{gpu['name']}, {gpu['memory_bytes'] / 2**30:.0f} GiB, "
+                 f"{gpu['multiprocessors']} multiprocessors, {gpu['l2_bytes'] / 2**20:.0f} MiB L2, "
+                 f"driver {machine.get('gpu_driver')}, CUDA runtime {machine.get('cuda_runtime')}, "
+                 f"SM clock at most {gpu.get('max_sm_clock_mhz')} MHz. "
+                 for gpu in machine.get("gpus", [])]
+        build = machine.get("build", {})
+        line = "".join(cards) + (
+            f"Program: commit {build.get('git_commit')}"
+            f"{' (modified)' if build.get('git_dirty') else ''}, {build.get('build_type')}, "
+            f"CUDA {build.get('cuda_toolkit')} for {build.get('cuda_architectures')}. "
+            f"Host: {machine.get('cpu_model')}, {machine.get('cpus_usable')} processors.")
+        names.setdefault(line, []).append(f"`{name}`")
+    return [f"* {', '.join(of)}: {line}" for line, of in names.items()]
 
 
 def render(archives, prediction, folder):
     """(text, whether it was a rehearsal)."""
-    stages = unpack(archives, folder)
-    rehearsed = {r.get("rehearsed") for _, records in stages for r in records} - {None, ""}
-    environment = os.path.join(folder, "environment.json")
-    machine = {}
-    if os.path.exists(environment):
-        with open(environment, encoding="utf-8") as text:
-            machine = json.load(text)
+    found = unpack(archives, folder)
+    rehearsed = {r.get("rehearsed") for _, records, _ in found for r in records} - {None, ""}
     lines = ["# Measured on a GPU", ""]
     if rehearsed:
         lines = ["# Rehearsal without a GPU", "",
@@ -67,7 +71,7 @@ def render(archives, prediction, folder):
                  " stood in.", ""]
     lines += ["Written by `./dev gpu --report` from " +
               ", ".join(f"`{os.path.basename(a)}`" for a in archives) + ".", ""]
-    lines += machine_lines(machine)
+    lines += machine_lines(found)
     predictions = json_lines(prediction) if prediction else []
     for title, body in summary.measured_sections(folder, predictions):
         if body:
@@ -76,10 +80,11 @@ def render(archives, prediction, folder):
             lines += ["", "Predicted: the cost model of `tests/cost_model/cost_model.h` with the "
                       "ceilings above; – where it has no kernel for the case."]
     lines += ["", "## Stages", ""]
-    for name, records in stages:
+    for name, records, _ in found:
         lines += [f"**{name}**", ""] + summary.stages_table(records) + [""]
-    missing = [f"* {r['stage']}: {r['status']}, {r['reason']}" for _, records in stages
-               for r in records if r["status"] != "OK"]
+    every = [r for _, records, _ in found for r in records]
+    done = {r["stage"] for r in every if r["status"] == "OK"}
+    missing = [f"* {r['stage']}: {r['status']}, {r['reason']}" for r in every if r["stage"] not in done]
     lines += ["## What is missing", ""] + (missing or ["Nothing: every stage is OK."])
     return "\n".join(lines) + "\n", bool(rehearsed)
 

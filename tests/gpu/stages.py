@@ -21,8 +21,8 @@ NCU_CASES = [("attention-decode", "attention/sequences:64/rows:32/.*keys:4096", 
              ("head", "confidence/rows:512/.*bits:16", "head_chunk"),
              ("experts", "experts/rows:8192/.*bits:16", "grouped_")]
 # What profile per method runs: shape, methods and their parameters. Four layers are in the steady
-# state; Focus-dLLM keeps its first ones dense, by default more than four. Counters of every phase take
-# 50 s a method on an H100, times 8 s: the first has counters.
+# state; Focus-dLLM keeps its first ones dense, by default more than four. With counters of every phase
+# a method takes about 50 s on an H100, so that one has them.
 PROFILES = [("sdar-8b", ["focus", "block_diffusion", "optimus"]),
             ("llada-8b", ["sparse_dllm", "focus_dllm dense_layers=1", "fast_dllm", "ada_dlm",
                           "vanilla"]),
