@@ -45,7 +45,8 @@ struct attention_params {
   std::int32_t* split_keys;  // [S] keys of each but the last, a multiple of 64
   std::int32_t* part_begin;  // [S+1] items of split sequences
   int most_parts;            // of those that partial has room for
-  std::int64_t even_share;   // items that the work is cut for: about as many as run at once
+  int places;                // items that run at once
+  std::int64_t even_share;   // items that the work is at most cut for
   int max_splits;            // 1: all chunks of a row in one block
   float* partial;            // [R heads, max_splits, dim + 2]: o, m, l of every chunk
   float* softmax;            // [R heads, 2]: largest score and sum, or null

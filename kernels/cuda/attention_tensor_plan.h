@@ -12,43 +12,110 @@ namespace unmask::cuda::UNMASK_TARGET {
 constexpr int tensor_keys = 64;  // keys per tile, one page when keys are not listed
 static_assert(tensor_keys == kv_page_size && attention_chunk % tensor_keys == 0);
 
-// The work list: item_begin, and how the keys of each sequence are split. One block. The work of a
-// batch is its tiles of rows times tiles of keys; a sequence whose keys are more than an even share
-// of it is cut into pieces of about that share, so that a long context does not run alone at the
-// end, and few sequences fill the device. An item's keys are never fewer than 512 for that.
-UNMASK_KERNEL void tensor_plan_kernel(attention_params p) {
+constexpr int tensor_cuts = 16;
+// Into how many pieces the longest sequence's keys are cut: 1, 2, 3, 4, 6, 8, 12, ... 192.
+UNMASK_DEVICE int tensor_cut(int i) {
+  return ((2 + i % 2) << (i / 2)) / 2;
+}
+
+// What the work takes when it is cut: its longest piece, or its waves of pieces of the mean size over the
+// places of the device, whichever is more; and what its parts are stored and read again for. In 32nds of
+// a tile of keys, times places. A row's part is dim + 2 floats, twice; a tile has 64 keys and values of
+// dim bfloat16: a 32nd of it.
+struct tensor_cutting {
+  std::int64_t pieces = 0, parts = 0;
+  std::int32_t longest = 0;  // piece, in tiles of keys
+};
+UNMASK_DEVICE std::int64_t cost_of(const tensor_cutting& c, std::int64_t work, int places,
+                                   int tile_rows) {
+  if (c.pieces == 0) return 0;
+  const std::int64_t waves = (c.pieces + places - 1) / places;
+  const std::int64_t alone = std::int64_t{c.longest} * places,
+                     together = waves * places * work / c.pieces;
+  return 32 * (alone > together ? alone : together) + tile_rows * c.parts;
+}
+
+// Tiles of rows of a sequence, and of its keys.
+UNMASK_DEVICE int row_tiles_of(const attention_params& p, int s) {
+  const int packed = (p.row_begin[s + 1] - p.row_begin[s]) * (p.heads / p.kv_heads);
+  return (packed + p.tile_rows - 1) / p.tile_rows * p.kv_heads;
+}
+UNMASK_DEVICE int key_tiles_of(const attention_params& p, int s) {
+  return (p.keys_of[s] + tensor_keys - 1) / tensor_keys;
+}
+
+// Cutting into pieces of at most `share` tiles of keys. The work of a warp, the same in each lane.
+UNMASK_DEVICE tensor_cutting cutting_by(const attention_params& p, int share) {
+  tensor_cutting c;
+  for (int s = lane_index(); s < p.sequences; s += warp_size) {
+    const int tiles = key_tiles_of(p, s), splits = tiles > share ? (tiles + share - 1) / share : 1;
+    const std::int64_t pieces = static_cast<std::int64_t>(row_tiles_of(p, s)) * splits;
+    const int piece = pieces > 0 ? (tiles + splits - 1) / splits : 0;
+    c.pieces += pieces;
+    c.parts += splits > 1 ? pieces : 0;
+    c.longest = piece > c.longest ? piece : c.longest;
+  }
+  return {warp_sum(c.pieces), warp_sum(c.parts), warp_max(c.longest)};
+}
+
+constexpr std::size_t tensor_plan_shared_bytes =
+    plan_threads / warp_size * (sizeof(std::int64_t) + 3 * sizeof(std::int32_t)) +
+    tensor_cuts * sizeof(std::int64_t);
+
+// The work list: item_begin, and how the keys of each sequence are cut. One block. The work of a batch is
+// its tiles of rows times tiles of keys. Every sequence with more keys than a share is cut into pieces of
+// about that share, so that a long context does not run alone at the end and few sequences fill the
+// device; the share is the one of least cost among those that cut the longest sequence into 1, 2, 3, 4,
+// 6, ... pieces. It is never below 512 keys, nor below a share of even_share.
+UNMASK_KERNEL void UNMASK_THREADS(plan_threads) tensor_plan_kernel(attention_params p) {
   shared_allocator shared;
   const auto sums = shared.take<std::int64_t>(plan_threads / warp_size);
+  const auto costs = shared.take<std::int64_t>(tensor_cuts);
   const auto scratch = shared.take<std::int32_t>(plan_threads / warp_size);
   const auto parts_scratch = shared.take<std::int32_t>(plan_threads / warp_size);
-  const int group = p.heads / p.kv_heads, t = static_cast<int>(thread_index());
-  const auto row_tiles = [&](int s) {
-    const int packed = (p.row_begin[s + 1] - p.row_begin[s]) * group;
-    return (packed + p.tile_rows - 1) / p.tile_rows * p.kv_heads;
-  };
+  const auto longest_scratch = shared.take<std::int32_t>(plan_threads / warp_size);
+  const int t = static_cast<int>(thread_index());
   std::int64_t work = 0;
+  std::int32_t longest = 1;
   for (int s = t; s < p.sequences; s += plan_threads) {
     p.keys_of[s] = given_key_count(p, s);
     p.keys_from[s] = p.key_begin != nullptr ? p.key_begin[s] : 0;
-    work +=
-        static_cast<std::int64_t>(row_tiles(s)) * ((p.keys_of[s] + tensor_keys - 1) / tensor_keys);
+    const int tiles = key_tiles_of(p, s);
+    longest = tiles > longest ? tiles : longest;
+    work += static_cast<std::int64_t>(row_tiles_of(p, s)) * tiles;
   }
   work = block_sum(work, sums);
+  longest = block_max(longest, longest_scratch);
   constexpr int least = attention_chunk / tensor_keys;
   const std::int64_t even = (work + p.even_share - 1) / p.even_share;
-  const std::int64_t share = even > least ? even : least;  // tiles of keys
+  const std::int64_t finest = even > least ? even : least;  // tiles of keys
+  const auto share_of = [&](int cut) {
+    const std::int64_t share = (longest + tensor_cut(cut) - 1) / tensor_cut(cut);
+    return share > finest ? share : finest;
+  };
+  for (int cut = warp_index(); p.most_parts > 0 && cut < tensor_cuts;
+       cut += plan_threads / warp_size) {
+    const tensor_cutting c = cutting_by(p, static_cast<int>(share_of(cut)));
+    if (lane_index() == 0) costs[cut] = cost_of(c, work, p.places, p.tile_rows);
+  }
+  sync_block();
+  int best = 0;
+  for (int cut = 1; p.most_parts > 0 && cut < tensor_cuts; ++cut) {
+    if (costs[cut] < costs[best]) best = cut;
+  }
+  const std::int64_t share = share_of(best);
   std::int32_t before = 0, parts_before = 0;
   for (int first = 0; first < p.sequences; first += plan_threads) {
     const int s = first + t;
     std::int32_t items = 0, splits = 1;
     if (s < p.sequences) {
-      const int tiles = (p.keys_of[s] + tensor_keys - 1) / tensor_keys;
+      const int tiles = key_tiles_of(p, s);
       if (p.most_parts > 0 && tiles > share) {
         splits = static_cast<std::int32_t>((tiles + share - 1) / share);
       }
       p.splits_of[s] = splits;
       p.split_keys[s] = ((tiles > 0 ? tiles : 1) + splits - 1) / splits * tensor_keys;
-      items = row_tiles(s) * splits;
+      items = row_tiles_of(p, s) * splits;
     }
     std::int32_t total = 0, parts = 0;
     const std::int32_t end = block_scan(items, scratch, &total);
@@ -64,42 +131,56 @@ UNMASK_KERNEL void tensor_plan_kernel(attention_params p) {
   if (t == 0) p.item_begin[0] = p.part_begin[0] = 0;
 }
 
-// Merges the splits of sequences that had several. One warp per (row, head), four elements a lane.
+constexpr int merge_blocks = 6;  // on a multiprocessor
+
+// Merges the parts of sequences whose keys were cut. One warp per (row, head), four elements a lane; it
+// waits for memory more than it reads, so that a device wants all the warps that it can hold.
 template <int dim>
-UNMASK_KERNEL void UNMASK_THREADS(plan_threads) tensor_merge_kernel(attention_params p) {
+UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(plan_threads, merge_blocks)
+    tensor_merge_kernel(attention_params p) {
   constexpr int per = dim / warp_size;
-  const int rows = p.row_begin[p.sequences], group = p.heads / p.kv_heads, lane = lane_index();
+  if (p.part_begin[p.sequences] == 0) return;
+  const int group = p.heads / p.kv_heads, lane = lane_index();
+  const int pairs = p.row_begin[p.sequences] * p.heads;
   const int step = static_cast<int>(grid_size()) * (plan_threads / warp_size);
-  for (std::int64_t at = block_index() * (plan_threads / warp_size) + warp_index();
-       at < static_cast<std::int64_t>(rows) * p.heads; at += step) {
-    const std::int64_t row = at / p.heads;
-    const int h = static_cast<int>(at % p.heads);
-    const int s = sequence_of(p.row_begin, p.sequences, static_cast<std::int32_t>(row));
+  for (int at = static_cast<int>(block_index()) * (plan_threads / warp_size) + warp_index();
+       at < pairs; at += step) {
+    const int row = at / p.heads, h = at % p.heads;
+    const int s = sequence_of(p.row_begin, p.sequences, row);
     const int splits = p.splits_of[s];
     if (splits == 1) continue;
-    const int packed = static_cast<int>(row - p.row_begin[s]) * group + h % group;
-    const std::int64_t first =
-        p.part_begin[s] +
-        (static_cast<std::int64_t>(packed / p.tile_rows) * p.kv_heads + h / group) * splits;
-    const auto part = [&](int split) {
-      return p.partial + ((first + split) * p.tile_rows + packed % p.tile_rows) * (dim + 2);
-    };
+    const int packed = (row - p.row_begin[s]) * group + h % group;
+    const int first = p.part_begin[s] + (packed / p.tile_rows * p.kv_heads + h / group) * splits;
+    const int stride = p.tile_rows * (dim + 2);
+    const float* part =
+        p.partial + static_cast<std::int64_t>(first) * stride + packed % p.tile_rows * (dim + 2);
     float top = -INFINITY, sum = 0, total[per] = {};
-    for (int split = 0; split < splits; ++split) top = fmaxf(top, part(split)[dim]);
+    for (int i = lane; i < splits; i += warp_size) top = fmaxf(top, part[i * stride + dim]);
+    top = warp_max(top);
     const float base = top == -INFINITY ? 0.0F : top;
-    for (int split = 0; split < splits; ++split) {
-      const float* from = part(split);
-      const float scale = expf(from[dim] - base);
-      sum = fused_multiply_add(from[dim + 1], scale, sum);
+    for (int chunk = 0; chunk < splits; chunk += warp_size) {  // a part's weight is one lane's
+      const int here = splits - chunk < warp_size ? splits - chunk : warp_size;
+      float weight = 0;
+      if (lane < here) {
+        const float* of = part + lane * stride + dim;
+        weight = expf(of[0] - base);
+        sum = fused_multiply_add(of[1], weight, sum);
+      }
+#pragma unroll 2
+      for (int i = 0; i < here; ++i) {
+        const float scale = shuffle(weight, i);
 #pragma unroll
-      for (int d = 0; d < per; d += 2) {
-        const float_pair x = load_pair(from, dtype::f32, lane * 2 + d * warp_size);
-        total[d] = fused_multiply_add(x.a, scale, total[d]);
-        total[d + 1] = fused_multiply_add(x.b, scale, total[d + 1]);
+        for (int d = 0; d < per; d += 2) {
+          const float_pair x = load_pair(part, dtype::f32, lane * 2 + d * warp_size);
+          total[d] = fused_multiply_add(x.a, scale, total[d]);
+          total[d + 1] = fused_multiply_add(x.b, scale, total[d + 1]);
+        }
+        part += stride;
       }
     }
+    sum = warp_sum(sum);
     const float factor = sum == 0 ? 0.0F : 1.0F / sum;
-    const std::int64_t to = row * p.out_stride + static_cast<std::int64_t>(h) * dim;
+    const std::int64_t to = std::int64_t{row} * p.out_stride + static_cast<std::int64_t>(h) * dim;
 #pragma unroll
     for (int d = 0; d < per; d += 2) {
       store_pair(p.out, p.out_type, to + lane * 2 + d * warp_size, total[d] * factor,

@@ -140,6 +140,10 @@ class queue {
   void lists_change() { ++lists_; }
 
   int multiprocessors() const { return multiprocessors_; }
+  int shared_bytes() const {
+    return shared_bytes_;
+  }  // that a block may have, alone
+     // on its multiprocessor
 
   // UNMASK_CUDA_WGMMA=off: mma.sync multiplies where wgmma could, so that they can be compared.
   static bool wgmma_wanted() {
@@ -213,6 +217,7 @@ class queue {
   plan_key plan_{};
   std::uint64_t lists_ = 1, plan_of_ = 0;  // versions
   int multiprocessors_ = 4;
+  int shared_bytes_ = 227 << 10;
   bool recording_ = false;
   bool recorded_ = false;                        // at least once: scratch may be in use for good
   std::vector<std::shared_ptr<void>> outgrown_;  // scratch that captured_graphs use

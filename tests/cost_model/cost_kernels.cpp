@@ -149,10 +149,25 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   const double row_tiles = tile_rows == 128 && !groups ? 2 : 1,
                warps = tile_rows / (16 * row_tiles);
   const double items = sequences * kv_heads * std::ceil(packed / tile_rows);
-  // Keys are cut where a sequence has more than an even share of four blocks a multiprocessor, but
-  // not below 512 (tensor_plan_kernel).
-  const double even = std::ceil(items * std::ceil(keys / tile_keys) / (4.0 * d.multiprocessors));
-  *splits = std::ceil(std::ceil(keys / tile_keys) / std::max(even, least_tiles));
+  // Into which pieces keys are cut (tensor_plan_kernel): none below 512 keys, nor below a share of four
+  // blocks a multiprocessor; of least waves of pieces and of parts, each a 32nd of a tile a row.
+  const double tiles = std::ceil(keys / tile_keys), work = items * tiles;
+  const double finest = std::max(least_tiles, std::ceil(work / (4.0 * d.multiprocessors)));
+  const double fit = std::floor(d.shared / ((tile_rows + 4 * tile_keys) * head_dim * bf16 + 1024));
+  const double places =
+      d.multiprocessors * std::max(1.0, std::min(fit, std::max(2.0, 128 / tile_rows)));
+  double least_cost = 0;
+  for (int i = 0; i < 16; ++i) {
+    const int cut = (2 + i % 2) * (1 << (i / 2)) / 2;
+    const double pieces = std::ceil(tiles / std::max(finest, std::ceil(tiles / cut)));
+    const double waves = std::ceil(items * pieces / places),
+                 parts = pieces > 1 ? items * pieces : 0;
+    const double cost = std::max(std::ceil(tiles / pieces), waves * tiles / pieces) +
+                        tile_rows / 32 * parts / places;
+    if (i > 0 && cost >= least_cost) continue;
+    least_cost = cost;
+    *splits = pieces;
+  }
   const double blocks = items * *splits, key_tiles = std::ceil(keys / *splits / tile_keys);
 
   launch l;

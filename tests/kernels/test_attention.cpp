@@ -328,6 +328,34 @@ TEST(attention, tensor_cores_split_the_longest) {
   });
 }
 
+// Keys are cut where that saves more than what storing their parts and reading them again costs. The
+// emulated device holds eight items of 128 rows: eight of 640 keys fill it and stay whole; one is cut in
+// two. Of nine the second wave has a single item: cutting all would save five of twenty tiles a place, and
+// the parts cost nine.
+TEST(attention, keys_are_cut_where_it_pays) {
+  const by_wgmma chosen("off");
+  if (!cuda::emulator::sees_accesses()) GTEST_SKIP() << "accesses are not seen in this build";
+  for (const auto& [sequences, parts] : {std::pair{8, 0}, {1, 2}, {9, 0}}) {
+    attention_case c({4, 1, 128},
+                     std::vector<std::int32_t>(static_cast<std::size_t>(sequences), 32), 10,
+                     mask_kind::full, false, 5);
+    half_cache half(c);
+    round_queries(c);
+    std::ranges::fill(c.length, 640);
+    grid want({c.rows.set.rows, 4, 128}), got({c.rows.set.rows, 4, 128});
+    cuda::emulator::begin_counting();
+    cuda_emulated_backend().run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
+    cuda_emulated_backend().synchronize();
+    const auto work = cuda::emulator::end_counting();
+    // The output lies in memory of the test, which is not counted: parts are all that is written.
+    EXPECT_EQ(work.kernels.at("attention_tensor").written.bytes,
+              std::uint64_t{128} * (128 + 2) * sizeof(float) * static_cast<std::uint64_t>(parts))
+        << sequences;
+    cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.1F, want, {}});
+    EXPECT_LT(relative_error(got, want), 6e-3) << sequences;
+  }
+}
+
 // Tiles that no row sees are skipped, those that some see are masked; sizes that tiles of keys do not
 // divide; sequences without a mask. And the mass of tiles, from the first slot on and from a later.
 TEST(attention, tensor_cores_under_block_masks) {

@@ -128,6 +128,16 @@ UNMASK_DEVICE T block_sum(T value, const shared_array<T>& scratch) {
   for (int w = 1; w < warps; ++w) total += scratch[w];
   return total;
 }
+// Largest over the block, on every thread. scratch as for block_sum.
+template <class T>
+UNMASK_DEVICE T block_max(T value, const shared_array<T>& scratch) {
+  value = warp_max(value);
+  if (lane_index() == 0) scratch[warp_index()] = value;
+  sync_block();
+  const int warps = static_cast<int>(block_size()) / warp_size;
+  for (int w = 0; w < warps; ++w) value = scratch[w] > value ? scratch[w] : value;
+  return value;
+}
 // Inclusive prefix sum over the block; *total is the sum of all. scratch as for block_sum.
 template <class T>
 UNMASK_DEVICE T block_scan(T value, const shared_array<T>& scratch, T* total) {

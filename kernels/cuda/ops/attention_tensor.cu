@@ -36,6 +36,14 @@ namespace {
 
 constexpr int tensor_stages = 2;
 
+// That a multiprocessor holds: as shared memory and registers have room for, of which a thread takes up
+// to 255, and half of them where 128 rows are eight warps'.
+int tensor_blocks(int dim, int tile_rows, int shared_bytes) {
+  constexpr int reserved = 1024;  // of each block, by CUDA
+  const auto each = static_cast<int>(tensor_shared_bytes(dim, tile_rows, tensor_stages)) + reserved;
+  return std::max(1, std::min((shared_bytes + reserved) / each, std::max(2, 128 / tile_rows)));
+}
+
 template <int dim, int warps, int row_tiles, bool groups = false>
 void launch_rows(queue& q, const attention_params& p, unsigned blocks) {
   q.launch(groups ? "attention_tensor: groups" : "attention_tensor",
@@ -93,8 +101,9 @@ void launch_tensor_attention(const device_backend& device, attention_params p,
   p.tile_rows = tensor_tile_rows(p, packed_rows);
   const std::int64_t tiles =
       (blocks_for(packed_rows, p.tile_rows) + p.sequences) * std::int64_t{p.kv_heads};
-  // Two items for every block that runs at once. A sequence that is split has more keys than an even
-  // share, so its items are fewer than two for each share that it has: the bound of most_parts.
+  p.places = q.multiprocessors() * tensor_blocks(p.dim, p.tile_rows, q.shared_bytes());
+  // A sequence that is cut has more keys than a share of even_share, so its items are fewer than two for
+  // each share that it has: the bound of most_parts.
   p.even_share = std::int64_t{q.multiprocessors()} * 4;
   // Nobody's keys are cut below attention_chunk: then there is nothing to merge.
   p.most_parts = most_keys > attention_chunk ? static_cast<int>(2 * p.even_share) : 0;
@@ -108,18 +117,15 @@ void launch_tensor_attention(const device_backend& device, attention_params p,
   p.partial = q.scratch<float>(scratch_slot::attention_partial,
                                std::int64_t{p.most_parts} * p.tile_rows * (p.dim + 2));
   if (!q.has_plan(attention_plan_key(p))) {
-    constexpr std::size_t warps = plan_threads / warp_size;
-    q.launch("attention_plan",
-             {1, plan_threads, warps * sizeof(std::int64_t) + 2 * warps * sizeof(std::int32_t)},
-             tensor_plan_kernel, p);
+    q.launch("attention_plan", {1, plan_threads, tensor_plan_shared_bytes}, tensor_plan_kernel, p);
   }
   const auto blocks = static_cast<unsigned>(std::min(tiles + p.most_parts, 2 * p.even_share));
   p.dim == 64 ? launch_dim<64>(q, p, blocks) : launch_dim<128>(q, p, blocks);
   const std::int64_t rows = packed_rows / (p.heads / p.kv_heads);
-  const grid_shape merge{
-      static_cast<unsigned>(std::min<std::int64_t>(
-          blocks_for(rows * p.heads, plan_threads / warp_size), 2 * q.multiprocessors())),
-      plan_threads};
+  const grid_shape merge{static_cast<unsigned>(std::min<std::int64_t>(
+                             blocks_for(rows * p.heads, plan_threads / warp_size),
+                             merge_blocks * q.multiprocessors())),
+                         plan_threads};
   if (p.most_parts > 0) {
     q.launch("attention_merge", merge,
              p.dim == 64 ? tensor_merge_kernel<64> : tensor_merge_kernel<128>, p);

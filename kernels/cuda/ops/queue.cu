@@ -139,6 +139,8 @@ queue::queue() {
   UNMASK_CUDA_CALL(cudaGetDevice(&device));
   UNMASK_CUDA_CALL(
       cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device));
+  UNMASK_CUDA_CALL(
+      cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
 }
 
 queue::~queue() {
