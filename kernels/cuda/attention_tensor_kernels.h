@@ -140,7 +140,7 @@ struct tensor_shape {
   // its registers, and a row's bits may not depend on how many rows a warp has.
   static constexpr int score_keys = dim > 64 && !groups ? tensor_keys / 2 : tensor_keys;
   static_assert(stages == 2);
-  static_assert(!groups || (dim == 128 && warps % 4 == 0 && row_tiles == 1));
+  static_assert(!groups || (dim == 128 && warps == 8 && row_tiles == 1));
 };
 
 // Scores of a tile or of half of it. A lane holds two rows of every row tile of its warp: lane / 4 and
@@ -314,7 +314,7 @@ UNMASK_DEVICE void clear_sums(tensor_sums<shape>& sums) {
   }
 }
 
-// Starts score = Q K^T by warpgroups.
+// score = Q K^T by warpgroups.
 template <class shape>
 UNMASK_DEVICE void multiply_keys_by_groups(tensor_scores<shape>& score, const std::uint16_t* query,
                                            const std::uint16_t* k) {
@@ -328,6 +328,7 @@ UNMASK_DEVICE void multiply_keys_by_groups(tensor_scores<shape>& score, const st
                    k + half * tensor_keys * 64 + column);
   }
   wgmma_commit();
+  wgmma_wait<0>();
 }
 
 // score = Q K^T by warps.
@@ -358,8 +359,10 @@ UNMASK_DEVICE void multiply_keys_by_warps(tensor_scores<shape>& score, const std
   }
 }
 
+// score = Q K^T.
 template <class shape>
-UNMASK_DEVICE void clear_scores(tensor_scores<shape>& score) {
+UNMASK_DEVICE void multiply_keys(tensor_scores<shape>& score, const std::uint16_t* query,
+                                 const std::uint16_t* k) {
 #pragma unroll
   for (int i = 0; i < shape::row_tiles; ++i) {
 #pragma unroll
@@ -367,16 +370,8 @@ UNMASK_DEVICE void clear_scores(tensor_scores<shape>& score) {
       score[i][n][0] = score[i][n][1] = score[i][n][2] = score[i][n][3] = 0;
     }
   }
-}
-
-// score = Q K^T.
-template <class shape>
-UNMASK_DEVICE void multiply_keys(tensor_scores<shape>& score, const std::uint16_t* query,
-                                 const std::uint16_t* k) {
-  clear_scores<shape>(score);
   if constexpr (shape::groups) {
     multiply_keys_by_groups<shape>(score, query, k);
-    wgmma_wait<0>();
   } else {
     multiply_keys_by_warps<shape>(score, query, k);
   }
@@ -472,16 +467,12 @@ UNMASK_DEVICE void mask_blocks(tensor_scores<shape>& score, const attention_para
   }
 }
 
-// What sums so far grow by when the largest score of their row does.
+// Turns scores into weights exp(scale (score - m)) under the new largest score m of each row, adds them
+// to l, and scales what o holds to the new m.
 template <class shape>
-using tensor_growth = float[shape::row_tiles][2];
-
-// Turns scores into weights exp(scale (score - m)) under the new largest score m of each row, and adds
-// them to l. Whether some row of the lane has grown.
-template <class shape>
-UNMASK_DEVICE bool weigh_scores(tensor_scores<shape>& score, tensor_sums<shape>& sums,
-                                tensor_growth<shape>& grow, float scale_log2) {
+UNMASK_DEVICE void weigh(tensor_scores<shape>& score, tensor_sums<shape>& sums, float scale_log2) {
   constexpr int row_tiles = shape::row_tiles, columns = shape::score_keys / 8;
+  float grow[row_tiles][2];  // of sums so far
   bool higher = false;
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) {
@@ -514,13 +505,10 @@ UNMASK_DEVICE bool weigh_scores(tensor_scores<shape>& score, tensor_sums<shape>&
       sums.l[i][h] = fused_multiply_add(sums.l[i][h], grow[i][h], sum);
     }
   }
-  return higher;
-}
-
-template <class shape>
-UNMASK_DEVICE void scale_output(tensor_sums<shape>& sums, const tensor_growth<shape>& grow) {
+  // Few tiles behind the first hold a row's largest score. To know it takes a register.
+  if (!shape::groups && warp_vote(higher) == 0) return;
 #pragma unroll
-  for (int i = 0; i < shape::row_tiles; ++i) {
+  for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
     for (int d = 0; d < shape::dim / 8; ++d) {
       sums.o[i][d][0] *= grow[i][0];
@@ -531,39 +519,22 @@ UNMASK_DEVICE void scale_output(tensor_sums<shape>& sums, const tensor_growth<sh
   }
 }
 
-// Turns scores into weights, and scales what o holds to the new largest scores.
+// o += W V by warpgroups.
 template <class shape>
-UNMASK_DEVICE void weigh(tensor_scores<shape>& score, tensor_sums<shape>& sums, float scale_log2) {
-  tensor_growth<shape> grow;
-  const bool higher = weigh_scores<shape>(score, sums, grow, scale_log2);
-  // Few tiles behind the first hold a row's largest score. To know it takes a register.
-  if (!shape::groups && warp_vote(higher) == 0) return;
-  scale_output<shape>(sums, grow);
-}
-
-// The weights of a tile, a warpgroup's left operand.
-template <class shape>
-using tensor_weights = std::uint32_t[shape::score_keys / 16][4];
-
-template <class shape>
-UNMASK_DEVICE void pack_all_weights(tensor_weights<shape>& weight,
-                                    const tensor_scores<shape>& score) {
-#pragma unroll
-  for (int step = 0; step < shape::score_keys / 16; ++step) {
-    pack_weights(weight[step], score[0][2 * step], score[0][2 * step + 1]);
-  }
-}
-
-// Starts o += W V by warpgroups.
-template <class shape>
-UNMASK_DEVICE void add_values_by_groups(tensor_sums<shape>& sums, tensor_weights<shape>& weight,
+UNMASK_DEVICE void add_values_by_groups(tensor_sums<shape>& sums, const tensor_scores<shape>& score,
                                         const std::uint16_t* v) {
-  wgmma_begin(sums.o, weight);
+  std::uint32_t a[shape::score_keys / 16][4];
 #pragma unroll
   for (int step = 0; step < shape::score_keys / 16; ++step) {
-    wgmma_64x128x16(sums.o[0], weight[step], v + step * 16 * 64, tensor_keys * 64 * 2);
+    pack_weights(a[step], score[0][2 * step], score[0][2 * step + 1]);
+  }
+  wgmma_begin(sums.o, a);
+#pragma unroll
+  for (int step = 0; step < shape::score_keys / 16; ++step) {
+    wgmma_64x128x16(sums.o[0], a[step], v + step * 16 * 64, tensor_keys * 64 * 2);
   }
   wgmma_commit();
+  wgmma_wait<0>();
 }
 
 // o += W V by warps: the weights are the left operand as they lie in registers.
@@ -610,10 +581,7 @@ UNMASK_DEVICE void add_keys(tensor_sums<shape>& sums, const attention_params& p,
   }
   weigh<shape>(score, sums, p.scale_log2);
   if constexpr (shape::groups) {
-    tensor_weights<shape> weight;
-    pack_all_weights<shape>(weight, score);
-    add_values_by_groups<shape>(sums, weight, v);
-    wgmma_wait<0>();
+    add_values_by_groups<shape>(sums, score, v);
   } else {
     add_values_by_warps<shape>(sums, score, v);
   }

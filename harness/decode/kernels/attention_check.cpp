@@ -74,7 +74,6 @@ struct attention_case {
   std::int64_t group = 1, dim = 64;
   bool listed = false, mass = false;
   std::int64_t apart = 0;  // rows of a sequence at most; 0: as many keys as the size says
-  bool one = false;        // sequence
 };
 
 // The keys that rows see.
@@ -109,12 +108,12 @@ void expect_rounded(checker& c, const std::string& what, const mirrored& wide,
 }
 
 void attend(checker& c, const attention_case& t) {
-  const std::int64_t kv_heads = t.one ? 1 : 2, heads = kv_heads * t.group;
+  const std::int64_t kv_heads = 2, heads = kv_heads * t.group;
   // More than one part of 512 keys, a sequence of one key, and a page that is not full.
-  std::vector<std::int32_t> keys{static_cast<std::int32_t>(c.size(70, 1500)), 1,
-                                 static_cast<std::int32_t>(c.size(600, 3001))};
-  if (t.one) keys = {static_cast<std::int32_t>(c.size(150, 3001))};
-  const ragged r(c, keys, t.apart > 0 ? t.apart : c.size(60, 120));
+  const ragged r(c,
+                 {static_cast<std::int32_t>(c.size(70, 1500)), 1,
+                  static_cast<std::int32_t>(c.size(600, 3001))},
+                 t.apart > 0 ? t.apart : c.size(60, 120));
   const cache_pair cache = filled_cache(c, r, t.type, kv_heads, t.dim);
   const mirrored q = representable(c, t.type, {r.rows, heads, t.dim});
   const mirrored out = c.poisoned({r.rows, heads, t.dim});
@@ -202,10 +201,6 @@ void attend_half(checker& c) {
     for (const std::int64_t apart : {120, 20, 6, 3}) {
       cases.push_back({dtype::bf16, mask_kind::block_causal, 1, dim, false, false, apart});
     }
-  }
-  // And of 192, where a sequence has 1,536 rows and more of the heads that share a kv head: of 64 rows.
-  for (const mask_kind mask : {mask_kind::full, mask_kind::block_causal}) {
-    cases.push_back({dtype::bf16, mask, 24, 128, false, false, c.size(3, 60), true});
   }
   for (const attention_case& t : cases) attend(c, t);
 }

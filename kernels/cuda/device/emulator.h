@@ -186,11 +186,6 @@ template <class... T>
 void wgmma_begin(T&...) {  // the registers of the products to come
   wgmma_begin_products();
 }
-template <class... T>
-void wgmma_end(T&...) {}
-inline void copy_register(std::uint32_t& to, std::uint32_t from) {
-  to = from;
-}
 void wgmma_64x144x16(float (&d)[72], const void* a, const void* b,
                      const emu::where& place = emu::where::current());
 void wgmma_64x64x16(float (&d)[8][4], const void* a, const void* b,

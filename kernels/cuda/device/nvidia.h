@@ -147,23 +147,11 @@ UNMASK_INLINE void hold_register(T (&all)[count]) {
 #pragma unroll
   for (int i = 0; i < count; ++i) hold_register(all[i]);
 }
-// to = from, in other registers: a compiler that knows nothing of products under way would write what is
-// copied behind their wait into those that they read.
-UNMASK_INLINE void copy_register(std::uint32_t& to, std::uint32_t from) {
-  asm volatile("mov.b32 %0, %1;" : "=r"(to) : "r"(from) : "memory");
-}
 template <class... T>
 UNMASK_INLINE void wgmma_begin(T&... registers) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   (hold_register(registers), ...);
   asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
-#endif
-}
-// Behind a wgmma_wait(): nothing that the compiler moves touches what its products wrote before it.
-template <class... T>
-UNMASK_INLINE void wgmma_end(T&... registers) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  (hold_register(registers), ...);
 #endif
 }
 UNMASK_INLINE void wgmma_commit() {

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include <algorithm>
 
-#include "kernels/cuda/attention_overlap_kernels.h"
+#include "kernels/cuda/attention_tensor_kernels.h"
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/score_tile.h"
 #include "kernels/cuda/ways.h"
@@ -11,20 +11,11 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 constexpr int sparse_rows = 64;  // of an item under a block mask
 
-// Whether tiles of 128 rows and more are multiplied by wgmma.
-static bool multiplies_by_groups(const attention_params& p) {
-  static const bool has_wgmma = queue::has_wgmma(attention_overlap_kernel);
-  return has_wgmma && p.dim == 128 && p.key_begin == nullptr && p.tiles.keep == nullptr &&
-         queue::wgmma_wanted() && may_multiply(multiplied::attention, multiplier::wgmma);
-}
-
 // 16, 32, 64 or 128 packed rows per block: the smallest that holds an average sequence's rows,
-// because rows beyond them are computed for nothing, and keys are read once for all of them. 192 where
-// there are many such tiles, of which the last is not full.
+// because rows beyond them are computed for nothing, and keys are read once for all of them.
 static int tensor_tile_rows(const attention_params& p, std::int64_t packed_rows) {
   if (p.tiles.keep != nullptr) return sparse_rows;
   const std::int64_t average = (packed_rows + p.sequences - 1) / p.sequences;
-  if (average >= 8 * overlap_rows && multiplies_by_groups(p)) return overlap_rows;
   return average <= 16 ? 16 : (average <= 32 ? 32 : (average <= 64 ? 64 : 128));
 }
 
@@ -50,8 +41,7 @@ constexpr int tensor_stages = 2;
 int tensor_blocks(int dim, int tile_rows, int shared_bytes) {
   constexpr int reserved = 1024;  // of each block, by CUDA
   const auto each = static_cast<int>(tensor_shared_bytes(dim, tile_rows, tensor_stages)) + reserved;
-  const int by_registers = tile_rows == overlap_rows ? 1 : std::max(2, 128 / tile_rows);
-  return std::max(1, std::min((shared_bytes + reserved) / each, by_registers));
+  return std::max(1, std::min((shared_bytes + reserved) / each, std::max(2, 128 / tile_rows)));
 }
 
 template <int dim, int warps, int row_tiles, bool groups = false>
@@ -74,18 +64,15 @@ void launch_dim(queue& q, const attention_params& p, unsigned blocks) {
   if (p.tile_rows == 16) launch_rows<dim, 1, 1>(q, p, blocks);
   if (p.tile_rows == 32) launch_rows<dim, 2, 1>(q, p, blocks);
   if (p.tile_rows == 64) launch_rows<dim, 4, 1>(q, p, blocks);
+  if (p.tile_rows != 128) return;
   if constexpr (dim == 128) {
-    if (p.tile_rows == overlap_rows) {
-      q.launch("attention_tensor: overlap",
-               {blocks, overlap_shape::threads, tensor_shared_bytes(dim, overlap_rows, overlap_stages)},
-               attention_overlap_kernel, p);
-      return;
-    }
-    if (p.tile_rows == 128 && multiplies_by_groups(p)) {
+    static const bool has_wgmma =
+        queue::has_wgmma(attention_tensor_kernel<dim, 8, tensor_stages, 1, false, true>);
+    if (has_wgmma && p.key_begin == nullptr && queue::wgmma_wanted() &&
+        may_multiply(multiplied::attention, multiplier::wgmma))
       return launch_rows<dim, 8, 1, true>(q, p, blocks);
-    }
   }
-  if (p.tile_rows == 128) launch_rows<dim, 4, 2>(q, p, blocks);
+  launch_rows<dim, 4, 2>(q, p, blocks);
 }
 
 void launch_key_mass(queue& q, const attention_params& p) {
