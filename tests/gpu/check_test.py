@@ -432,7 +432,7 @@ class Tables(Workspace):
     def test_the_committed_page_is_what_its_archives_give(self):
         folder = os.path.dirname(reporting.COMMITTED)
         archives = [os.path.join(folder, name + ".tar.xz")
-                    for name in ("gpu-first", "gpu-measure-1", "gpu-measure-2", "gpu-measure-3")]
+                    for name in ("gpu-first", "gpu-first-2", *(f"gpu-measure-{i}" for i in range(1, 6)))]
         page, rehearsed = reporting.render(archives, os.path.join(folder, "prediction.jsonl"),
                                            self.folder.name)
         with open(reporting.COMMITTED, encoding="utf-8") as text:
