@@ -38,12 +38,6 @@ UNMASK_DEVICE int tensor_place(int rows, int row, int piece) {
   return (piece / 8 * rows + row) * 64 + (((piece ^ row) & 7) << 3);
 }
 
-constexpr std::size_t tensor_shared_bytes(int dim, int rows, int stages) {
-  return static_cast<std::size_t>(rows + stages * 2 * tensor_keys) * static_cast<std::size_t>(dim) *
-             2 +
-         static_cast<std::size_t>(rows) * sizeof(std::int32_t);
-}
-
 // Which keys the rows of an item see under the mask: slots below `all` by every row, slots from
 // `none` on by no row.
 struct visible_slots {

@@ -6,34 +6,11 @@
 #pragma once
 
 #include "kernels/cuda/attention_params.h"
+#include "kernels/cuda/attention_tiles.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-constexpr int tensor_keys = 64;  // keys per tile, one page when keys are not listed
-static_assert(tensor_keys == kv_page_size && attention_chunk % tensor_keys == 0);
-
-constexpr int tensor_cuts = 16;
-// Into how many pieces the longest sequence's keys are cut: 1, 2, 3, 4, 6, 8, 12, ... 192.
-UNMASK_DEVICE int tensor_cut(int i) {
-  return ((2 + i % 2) << (i / 2)) / 2;
-}
-
-// What the work takes when it is cut: its longest piece, or its waves of pieces of the mean size over the
-// places of the device, whichever is more; and what its parts are stored and read again for. In 32nds of
-// a tile of keys, times places. A row's part is dim + 2 floats, twice; a tile has 64 keys and values of
-// dim bfloat16: a 32nd of it.
-struct tensor_cutting {
-  std::int64_t pieces = 0, parts = 0;
-  std::int32_t longest = 0;  // piece, in tiles of keys
-};
-UNMASK_DEVICE std::int64_t cost_of(const tensor_cutting& c, std::int64_t work, int places,
-                                   int tile_rows) {
-  if (c.pieces == 0) return 0;
-  const std::int64_t waves = (c.pieces + places - 1) / places;
-  const std::int64_t alone = std::int64_t{c.longest} * places,
-                     together = waves * places * work / c.pieces;
-  return 32 * (alone > together ? alone : together) + tile_rows * c.parts;
-}
+static_assert(tensor_keys == kv_page_size && attention_chunk == least_piece * tensor_keys);
 
 // Tiles of rows of a sequence, and of its keys.
 UNMASK_DEVICE int row_tiles_of(const attention_params& p, int s) {
@@ -45,10 +22,10 @@ UNMASK_DEVICE int key_tiles_of(const attention_params& p, int s) {
 }
 
 // Cutting into pieces of at most `share` tiles of keys. The work of a warp, the same in each lane.
-UNMASK_DEVICE tensor_cutting cutting_by(const attention_params& p, int share) {
+UNMASK_DEVICE tensor_cutting cutting_by(const attention_params& p, std::int64_t share) {
   tensor_cutting c;
   for (int s = lane_index(); s < p.sequences; s += warp_size) {
-    const int tiles = key_tiles_of(p, s), splits = tiles > share ? (tiles + share - 1) / share : 1;
+    const int tiles = key_tiles_of(p, s), splits = tensor_pieces(tiles, share);
     const std::int64_t pieces = static_cast<std::int64_t>(row_tiles_of(p, s)) * splits;
     const int piece = pieces > 0 ? (tiles + splits - 1) / splits : 0;
     c.pieces += pieces;
@@ -86,33 +63,26 @@ UNMASK_KERNEL void UNMASK_THREADS(plan_threads) tensor_plan_kernel(attention_par
   }
   work = block_sum(work, sums);
   longest = block_max(longest, longest_scratch);
-  constexpr int least = attention_chunk / tensor_keys;
   const std::int64_t even = (work + p.even_share - 1) / p.even_share;
-  const std::int64_t finest = even > least ? even : least;  // tiles of keys
-  const auto share_of = [&](int cut) {
-    const std::int64_t share = (longest + tensor_cut(cut) - 1) / tensor_cut(cut);
-    return share > finest ? share : finest;
-  };
+  const std::int64_t finest = even > least_piece ? even : least_piece;
   for (int cut = warp_index(); p.most_parts > 0 && cut < tensor_cuts;
        cut += plan_threads / warp_size) {
-    const tensor_cutting c = cutting_by(p, static_cast<int>(share_of(cut)));
-    if (lane_index() == 0) costs[cut] = cost_of(c, work, p.places, p.tile_rows);
+    const tensor_cutting c = cutting_by(p, tensor_share(longest, cut, finest));
+    if (lane_index() == 0) costs[cut] = tensor_cost(c, work, p.places, p.tile_rows);
   }
   sync_block();
   int best = 0;
   for (int cut = 1; p.most_parts > 0 && cut < tensor_cuts; ++cut) {
     if (costs[cut] < costs[best]) best = cut;
   }
-  const std::int64_t share = share_of(best);
+  const std::int64_t share = tensor_share(longest, best, finest);
   std::int32_t before = 0, parts_before = 0;
   for (int first = 0; first < p.sequences; first += plan_threads) {
     const int s = first + t;
     std::int32_t items = 0, splits = 1;
     if (s < p.sequences) {
       const int tiles = key_tiles_of(p, s);
-      if (p.most_parts > 0 && tiles > share) {
-        splits = static_cast<std::int32_t>((tiles + share - 1) / share);
-      }
+      if (p.most_parts > 0) splits = tensor_pieces(tiles, share);
       p.splits_of[s] = splits;
       p.split_keys[s] = ((tiles > 0 ? tiles : 1) + splits - 1) / splits * tensor_keys;
       items = row_tiles_of(p, s) * splits;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cuda/attention_tiles.h"
 #include "kernels/cuda/moe_tiles.h"
 
 namespace unmask::cost {
@@ -142,33 +143,31 @@ launch streaming(double bytes, double instructions, const device_ceilings& d) {
 // 32, and 64 keys. By wgmma, 128 rows of two warpgroups.
 launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
                         int head_dim, double* splits, const device_ceilings& d) {
-  constexpr double tile_keys = 64, least_tiles = 8;
+  constexpr double tile_keys = cuda::tensor_keys;
   const double group = double(heads) / kv_heads, packed = rows * group;
-  const double tile_rows = packed <= 16 ? 16 : packed <= 32 ? 32 : packed <= 64 ? 64 : 128;
+  const int tile_rows = cuda::tensor_tile_rows(static_cast<std::int64_t>(std::ceil(packed)));
   const bool groups = tile_rows == 128 && head_dim == 128 && d.wgmma;
   const double row_tiles = tile_rows == 128 && !groups ? 2 : 1,
                warps = tile_rows / (16 * row_tiles);
-  const double items = sequences * kv_heads * std::ceil(packed / tile_rows);
-  // Into which pieces keys are cut (tensor_plan_kernel): none below 512 keys, nor below a share of four
-  // blocks a multiprocessor; of least waves of pieces and of parts, each a 32nd of a tile a row.
-  const double tiles = std::ceil(keys / tile_keys), work = items * tiles;
-  const double finest = std::max(least_tiles, std::ceil(work / (4.0 * d.multiprocessors)));
-  const double fit = std::floor(d.shared / ((tile_rows + 4 * tile_keys) * head_dim * bf16 + 1024));
-  const double places =
-      d.multiprocessors * std::max(1.0, std::min(fit, std::max(2.0, 128 / tile_rows)));
-  double least_cost = 0;
-  for (int i = 0; i < 16; ++i) {
-    const int cut = (2 + i % 2) * (1 << (i / 2)) / 2;
-    const double pieces = std::ceil(tiles / std::max(finest, std::ceil(tiles / cut)));
-    const double waves = std::ceil(items * pieces / places),
-                 parts = pieces > 1 ? items * pieces : 0;
-    const double cost = std::max(std::ceil(tiles / pieces), waves * tiles / pieces) +
-                        tile_rows / 32 * parts / places;
-    if (i > 0 && cost >= least_cost) continue;
+  const auto items =
+      static_cast<std::int64_t>(sequences * kv_heads * std::ceil(packed / tile_rows));
+  const auto tiles = static_cast<int>(std::ceil(keys / tile_keys));
+  const std::int64_t work = items * tiles;
+  const auto even = static_cast<std::int64_t>(std::ceil(double(work) / (4.0 * d.multiprocessors)));
+  const int places = static_cast<int>(d.multiprocessors) *
+                     cuda::tensor_blocks(head_dim, tile_rows, static_cast<int>(d.shared) - 1024);
+  std::int64_t least_cost = 0;
+  for (int cut = 0; cut < cuda::tensor_cuts; ++cut) {
+    const int pieces = cuda::tensor_pieces(
+        tiles, cuda::tensor_share(tiles, cut, std::max<std::int64_t>(even, cuda::least_piece)));
+    const std::int64_t cost = cuda::tensor_cost(
+        {items * pieces, pieces > 1 ? items * pieces : 0, (tiles + pieces - 1) / pieces}, work,
+        places, tile_rows);
+    if (cut > 0 && cost >= least_cost) continue;
     least_cost = cost;
     *splits = pieces;
   }
-  const double blocks = items * *splits, key_tiles = std::ceil(keys / *splits / tile_keys);
+  const double blocks = double(items) * *splits, key_tiles = std::ceil(keys / *splits / tile_keys);
 
   launch l;
   l.operations = 4 * sequences * rows * keys * heads * head_dim;

@@ -11,14 +11,6 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 constexpr int sparse_rows = 64;  // of an item under a block mask
 
-// 16, 32, 64 or 128 packed rows per block: the smallest that holds an average sequence's rows,
-// because rows beyond them are computed for nothing, and keys are read once for all of them.
-static int tensor_tile_rows(const attention_params& p, std::int64_t packed_rows) {
-  if (p.tiles.keep != nullptr) return sparse_rows;
-  const std::int64_t average = (packed_rows + p.sequences - 1) / p.sequences;
-  return average <= 16 ? 16 : (average <= 32 ? 32 : (average <= 64 ? 64 : 128));
-}
-
 bool can_use_tensor_cores(const attention_params& p) {
   const auto aligned = [](const cache_side& side) {
     return side.type == dtype::bf16 && reinterpret_cast<std::uintptr_t>(side.data) % 16 == 0 &&
@@ -33,16 +25,6 @@ bool can_use_tensor_cores(const attention_params& p) {
 }
 
 namespace {
-
-constexpr int tensor_stages = 2;
-
-// That a multiprocessor holds: as shared memory and registers have room for, of which a thread takes up
-// to 255, and half of them where 128 rows are eight warps'.
-int tensor_blocks(int dim, int tile_rows, int shared_bytes) {
-  constexpr int reserved = 1024;  // of each block, by CUDA
-  const auto each = static_cast<int>(tensor_shared_bytes(dim, tile_rows, tensor_stages)) + reserved;
-  return std::max(1, std::min((shared_bytes + reserved) / each, std::max(2, 128 / tile_rows)));
-}
 
 template <int dim, int warps, int row_tiles, bool groups = false>
 void launch_rows(queue& q, const attention_params& p, unsigned blocks) {
@@ -98,7 +80,8 @@ void launch_tensor_attention(const device_backend& device, attention_params p,
     p.q_stride = width;
   }
   p.scale_log2 = p.scale * 1.4426950408889634F;
-  p.tile_rows = tensor_tile_rows(p, packed_rows);
+  p.tile_rows = p.tiles.keep != nullptr ? sparse_rows
+                                        : tensor_tile_rows(blocks_for(packed_rows, p.sequences));
   const std::int64_t tiles =
       (blocks_for(packed_rows, p.tile_rows) + p.sequences) * std::int64_t{p.kv_heads};
   p.places = q.multiprocessors() * tensor_blocks(p.dim, p.tile_rows, q.shared_bytes());

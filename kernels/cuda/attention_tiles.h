@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// How attention on tensor cores (attention_tensor_kernels.h) cuts its work into items, each a tile of rows
+// and a piece of the keys; the cost model cuts the same way.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/host_device.h"
+
+namespace unmask::cuda {
+
+constexpr int tensor_keys = 64;  // per tile: one page where keys are not listed
+constexpr int tensor_stages = 2;
+constexpr int least_piece = 8;  // tiles of keys: 512 keys
+
+// Packed rows (tokens x the heads that share a kv head) of an item: the smallest tile that holds those of
+// an average sequence, because rows beyond them are computed for nothing, and keys are read once for all.
+constexpr int tensor_tile_rows(std::int64_t average) {
+  return average <= 16 ? 16 : (average <= 32 ? 32 : (average <= 64 ? 64 : 128));
+}
+
+constexpr std::size_t tensor_shared_bytes(int dim, int rows, int stages) {
+  return static_cast<std::size_t>(rows + stages * 2 * tensor_keys) * static_cast<std::size_t>(dim) *
+             2 +
+         static_cast<std::size_t>(rows) * sizeof(std::int32_t);
+}
+
+// Blocks that a multiprocessor holds: as shared memory, of which one may have `shared_bytes`, and registers
+// have room for; a thread takes up to 255, and half of them where 128 rows are eight warps'.
+constexpr int tensor_blocks(int dim, int tile_rows, int shared_bytes) {
+  constexpr int reserved = 1024;  // of each block, by CUDA
+  const auto each = static_cast<int>(tensor_shared_bytes(dim, tile_rows, tensor_stages)) + reserved;
+  return std::max(1, std::min((shared_bytes + reserved) / each, std::max(2, 128 / tile_rows)));
+}
+
+constexpr int tensor_cuts = 16;
+// Tiles of keys of a piece where the longest sequence's are cut into 1, 2, 3, 4, 6, 8, 12, ... 192 pieces
+// (`cut` 0, 1, ...), and no share is below `finest`.
+UNMASK_HOST_DEVICE inline std::int64_t tensor_share(int longest, int cut, std::int64_t finest) {
+  const int pieces = ((2 + cut % 2) << (cut / 2)) / 2;
+  const std::int64_t share = (longest + pieces - 1) / pieces;
+  return share > finest ? share : finest;
+}
+// Pieces of so many tiles of keys.
+UNMASK_HOST_DEVICE inline int tensor_pieces(int tiles, std::int64_t share) {
+  return tiles > share ? static_cast<int>((tiles + share - 1) / share) : 1;
+}
+
+// What the work takes when it is cut: its longest piece, or its waves of pieces of the mean size over the
+// places of the device, whichever is more; and what its parts are stored and read again for. In 32nds of
+// a tile of keys, times places. A row's part is dim + 2 floats, twice; a tile has 64 keys and values of
+// dim bfloat16: a 32nd of it.
+struct tensor_cutting {
+  std::int64_t pieces = 0, parts = 0;  // parts: pieces of sequences that are cut
+  std::int32_t longest = 0;            // piece, in tiles of keys
+};
+UNMASK_HOST_DEVICE inline std::int64_t tensor_cost(const tensor_cutting& c, std::int64_t work,
+                                                   int places, int tile_rows) {
+  if (c.pieces == 0) return 0;
+  const std::int64_t waves = (c.pieces + places - 1) / places;
+  const std::int64_t alone = std::int64_t{c.longest} * places,
+                     together = waves * places * work / c.pieces;
+  return 32 * (alone > together ? alone : together) + tile_rows * c.parts;
+}
+
+}  // namespace unmask::cuda
