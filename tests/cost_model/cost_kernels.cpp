@@ -152,6 +152,7 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   const auto items =
       static_cast<std::int64_t>(sequences * kv_heads * std::ceil(packed / tile_rows));
   const auto tiles = static_cast<int>(std::ceil(keys / tile_keys));
+  // As tensor_plan_kernel cuts keys: no piece is below a share of four blocks a multiprocessor.
   const std::int64_t work = items * tiles;
   const auto even = static_cast<std::int64_t>(std::ceil(double(work) / (4.0 * d.multiprocessors)));
   const int places = static_cast<int>(d.multiprocessors) *
