@@ -194,10 +194,10 @@ class Stages(Workspace):
 
     def test_wrong_operations_fail_even_when_the_time_ends(self):
         check = self.check()
-        line = '{"operation":"attention","right":%s,"seed":7}'
+        line = '{"operation":"attention","case":"f32 9x40","error":1.3,"right":%s,"seed":7}'
         with open(os.devnull, "w", encoding="utf-8") as log:
             self.program("unmask_device_check", f"echo '{line % 'false'}'; exit 1")
-            self.assertRaisesRegex(runner.Failed, "wrong: attention",
+            self.assertRaisesRegex(runner.Failed, r"wrong: attention f32 9x40 \(1.3\); seed 7",
                                    stages.operations(check, "large"), log, 5)
             self.program("unmask_device_check", f"echo '{line % 'false'}'; sleep 60")
             self.assertRaisesRegex(runner.Failed, "wrong: attention",

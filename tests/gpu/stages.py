@@ -121,9 +121,11 @@ def operations(check, size):
             timed_out = why  # the rows that were written count
             code = 0
         rows = json_lines(out)
-        wrong = sorted({r["operation"] for r in rows if not r["right"]})
+        wrong = [r for r in rows if not r["right"]]
         if wrong:
-            raise Failed("wrong: " + ", ".join(wrong))
+            raise Failed("wrong: " + ", ".join(
+                f"{r['operation']} {r['case']} ({r.get('problem') or r['error']})"
+                for r in wrong) + f"; seed {wrong[0]['seed']}")
         if timed_out:
             raise timed_out
         if code != 0 or not rows:
