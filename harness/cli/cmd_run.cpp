@@ -51,6 +51,10 @@ option_table run_command_options() {
              {"points", repeated(),
               "measure only the points with these settings, written as claims select rows; one "
               "file only: '{label = \"FOCUS\", batch_size = [1, 4]}' (repeatable: any of them)"},
+             {"varying", flag(),
+              "measure only the points that another seed may change (sampled tokens, random rows, "
+              "arrivals, what is set by measured times); of a folder also every artifact with "
+              "claims on speed"},
              {"shard", no_default, "i/n: measure every n-th point only, from the i-th on (from 0)"},
              {"only", repeated(), "run PAPER or PAPER/ARTIFACT only; folders only (repeatable)"},
              {"dry-run", flag(),
@@ -107,7 +111,7 @@ void print_paired(const fs::path& rows, const command_line& line) {
 // The whole plan as one JSON object, without looking at weights or datasets.
 void print_plan(const run_request& request, const experiment_spec& spec,
                 const std::string& obstacle, const command_line& line) {
-  for (const char* name : {"points", "shard"}) {
+  for (const char* name : {"points", "shard", "varying"}) {
     if (line.given(name)) {
       throw usage_error(std::string("--dry-run --format json is of the whole plan, without --") +
                         name);
@@ -152,6 +156,7 @@ int run_one(const fs::path& file, const command_line& line) {
   for (const std::string& one : line.list("points")) {
     run.only.push_back(selector_of(one, "--points"));
   }
+  run.varying = line.given("varying");
   run.resume = !line.given("fresh");
   run.samples = line.given("samples");
   run.progress = !line.given("no-progress");
@@ -206,6 +211,48 @@ std::vector<campaign_item> items_of(const texts& paths, const command_line& line
   return items_at(entries, scale.empty() ? "tiny" : scale);
 }
 
+// The points of an item, at its scale and with these settings: none where the file plans none, or
+// nobody asks for it.
+std::vector<experiment_point> plan_of(const campaign_item& item, const command_line& line,
+                                      const method_catalogue& methods, experiment_spec& spec) {
+  const bool planned = item.omitted.empty() && item.artifact.problem.empty() &&
+                       item.artifact.header.not_reproducible.empty() &&
+                       std::ranges::any_of(item.artifact.scales, [&](const auto& s) {
+                         return s.entry.name == item.scale;
+                       });
+  if (!planned) return {};
+  spec = requested_spec({item.artifact.file, item.scale, line.settings(), {}, {}});
+  if (spec.models.empty()) return {};
+  std::vector<experiment_point> points = make_plan(spec, methods);
+  if (item.varying) {
+    std::erase_if(points, [&](const auto& p) { return !varies(p, methods(p.method)); });
+  }
+  return points;
+}
+
+// Of an artifact without a claim on speed, the points that another run may find otherwise; of an
+// artifact without one, nothing.
+void keep_varying(std::vector<campaign_item>& items, const command_line& line) {
+  const std::unique_ptr<executor> with = make_executor();
+  for (campaign_item& item : items) {
+    experiment_spec spec;
+    if (item.timed || plan_of(item, line, with->methods(), spec).empty()) continue;
+    item.varying = true;
+    if (plan_of(item, line, with->methods(), spec).empty()) item.omitted = nothing_varies;
+  }
+}
+
+// Its share of a campaign, so that the longest of those that run side by side does not begin last.
+void expect_work(std::vector<campaign_item>& items, const command_line& line) {
+  const std::unique_ptr<executor> with = make_executor();
+  const device_ceilings& device = ceilings_of(line.text("gpu"));
+  for (campaign_item& item : items) {
+    experiment_spec spec;
+    const auto points = plan_of(item, line, with->methods(), spec);
+    if (!points.empty()) item.expected = forecast_of(spec, points, device).gpu_hours;
+  }
+}
+
 // One line per artifact: what it would take, and what is missing here.
 int print_forecasts(const std::vector<campaign_item>& items, const command_line& line) {
   const std::unique_ptr<executor> with = make_executor();
@@ -216,16 +263,9 @@ int print_forecasts(const std::vector<campaign_item>& items, const command_line&
   for (const campaign_item& item : items) {
     const std::string name = item.artifact.header.paper + " " + item.artifact.header.id;
     const std::string obstacle = obstacle_of(item);
-    plan_forecast sum;
-    if (item.artifact.problem.empty() && item.artifact.header.not_reproducible.empty() &&
-        std::ranges::any_of(item.artifact.scales,
-                            [&](const auto& s) { return s.entry.name == item.scale; })) {
-      run_request request{item.artifact.file, item.scale, line.settings(), {}, {}};
-      const experiment_spec spec = requested_spec(request);
-      if (!spec.models.empty()) {
-        sum = forecast_of(spec, make_plan(spec, with->methods()), device);
-      }
-    }
+    experiment_spec spec;
+    const auto points = plan_of(item, line, with->methods(), spec);
+    const plan_forecast sum = points.empty() ? plan_forecast{} : forecast_of(spec, points, device);
     t.add({name, fmt::format("{}", sum.points), fmt::format("{}", sum.answers),
            fmt::format("{:.0f}", sum.forwards),
            fmt::format("{:.1f}{}", sum.gpu_hours, sum.without_hours > 0 ? " and more" : ""),
@@ -287,9 +327,14 @@ int judge_claims(const std::vector<campaign_item>& items, const fs::path& direct
 
 int run_several(const texts& paths, const command_line& line) {
   std::vector<campaign_item> items = items_of(paths, line);
+  const fs::path experiments = experiments_folder(line);
+  const auto lanes = static_cast<std::size_t>(line.at_least("lanes", 1));
+  if (lanes > 1 || line.given("varying")) find_timed(items, experiments);
+  if (line.given("varying")) keep_varying(items, line);
   if (line.given("dry-run")) {
     return print_forecasts(items, line);
   }
+  if (lanes > 1) expect_work(items, line);
   texts more;
   for (const std::string& setting : line.settings()) {
     more.insert(more.end(), {"--set", setting});
@@ -299,12 +344,11 @@ int run_several(const texts& paths, const command_line& line) {
   }
   if (line.given("confine")) more.insert(more.end(), {"--confine", line.text("confine")});
   const fs::path directory = line.text("output", "runs");
-  const fs::path experiments = experiments_folder(line);
-  const auto lanes = static_cast<std::size_t>(line.at_least("lanes", 1));
   const artifact_runner runner = [&](const campaign_item& item, const fs::path& output) {
-    return run_artifact(item, output, more);
+    texts words = more;
+    if (item.varying) words.emplace_back("--varying");
+    return run_artifact(item, output, words);
   };
-  if (lanes > 1) find_timed(items, experiments);
   const std::vector<campaign_outcome> outcomes =
       run_campaign(items, directory, runner, error_stream(), lanes);
   const std::string summary = render(campaign_table(outcomes), table_format::md);

@@ -82,6 +82,12 @@ parameter_map resolve_parameters(const std::string& owner, const std::vector<par
   return resolved;
 }
 
+bool varies(const std::vector<parameter_spec>& specs, const parameter_map& resolved) {
+  return std::ranges::any_of(specs, [&](const parameter_spec& spec) {
+    return spec.varies && spec.varies(resolved.at(spec.name));
+  });
+}
+
 template <class T>
 const T& parameters::get(const std::string& name) const {
   const auto found = values_.find(name);

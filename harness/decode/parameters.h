@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,18 @@ struct parameter_spec {
   double minimum = -1e300, maximum = 1e300;  // of numbers, inclusive
   std::vector<std::string> choices;          // of strings; empty: any
   std::string source;                        // paper equation or official file
+  // Whether another run may decide otherwise at this value: tokens, rows or keys are drawn by the
+  // seed, or the clock is read. Empty: at none.
+  std::function<bool(const parameter_value&)> varies = {};
 };
 
 // Values with every default filled in. Unknown names, wrong types and values out of range are
 // usage errors that name `owner` and the nearest known name. Integers are accepted for reals.
 parameter_map resolve_parameters(const std::string& owner, const std::vector<parameter_spec>& specs,
                                  const parameter_map& given);
+
+// Whether another run with these resolved parameters may decide otherwise (parameter_spec::varies).
+bool varies(const std::vector<parameter_spec>& specs, const parameter_map& resolved);
 
 // The given parameters of these names, unchanged; names that are not there are left out.
 parameter_map take(const parameter_map& given, const std::vector<std::string>& names);

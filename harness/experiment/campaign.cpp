@@ -35,6 +35,7 @@ constexpr const char* log_name = "log.txt";
 
 std::string obstacle_of(const campaign_item& item) {
   const artifact_entry& a = item.artifact;
+  if (!item.omitted.empty()) return "NOT RUN: " + item.omitted;
   if (!a.problem.empty()) return a.problem;
   if (!a.header.not_reproducible.empty()) return "NOT RUN: " + a.header.not_reproducible;
   std::string names;
@@ -174,6 +175,8 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
   for (std::size_t i = 0; i < items.size(); ++i) {
     (lanes > 1 && !items[i].timed ? together : alone).push_back(i);
   }
+  std::ranges::stable_sort(together, std::ranges::greater{},
+                           [&](std::size_t i) { return items[i].expected; });
   setenv(shares_machine, "1", 1);
   in_lanes(together, lanes, lanes, run);
   unsetenv(shares_machine);

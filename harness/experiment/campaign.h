@@ -24,6 +24,9 @@ struct campaign_item {
   std::string scale;
   // A claim about it reads the clock, so that it needs the machine for itself.
   bool timed = true;
+  bool varying = false;      // only its points that another run may find otherwise (plan.h)
+  double expected = 0;       // its work by a forecast, in the unit of the other items
+  std::string omitted = {};  // why nobody asks for it; empty: somebody does
 
   std::string key() const { return artifact.header.paper + "/" + artifact.header.id + "/" + scale; }
 };
@@ -50,7 +53,7 @@ using artifact_runner =
 // (the runner resumes). A failure is recorded and the next artifact begins. campaign.jsonl gets one
 // line per artifact as soon as it is over; `progress` one line for people to read.
 // With several lanes each has its share of the cores; first all artifacts that are not timed run,
-// one in every lane, then the timed ones, one after the other, in a lane of the same size. Outcomes
+// one in every lane, those with the most work first, then the timed ones, one after the other, in a lane of the same size. Outcomes
 // are in the order of the items. `runner` is called from several threads.
 std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& items,
                                            const std::filesystem::path& directory,

@@ -275,6 +275,14 @@ std::string canonical_settings(const experiment_point& p) {
   return all.dump();
 }
 
+bool varies(const experiment_point& p, const method_info& method) {
+  const workload_entry& w = p.workload;
+  const bool drawn = w.prompt_tokens > 0 || !w.trace_format.empty() || !w.lengths.empty() ||
+                     p.run.kind == "serve" || p.run.impose != "none" ||
+                     w.benchmark.kind != "generate";
+  return drawn || varies(method.parameters, p.params);
+}
+
 std::string title_of(const experiment_point& p) {
   return p.model.name + " " + p.workload.name + " " + p.label +
          (p.variation.empty() ? "" : " (" + p.variation + ")");

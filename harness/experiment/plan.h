@@ -38,6 +38,13 @@ std::string title_of(const experiment_point& point);  // of progress and traces
 std::vector<experiment_point> make_plan(const experiment_spec& spec,
                                         const method_catalogue& methods);
 
+// Whether another run with another seed may find otherwise, times apart: its method draws or reads the
+// clock (parameter_spec::varies), or its prompts, arrivals or imposed commits are drawn. Greedy decoding
+// of the same items is the same again.
+bool varies(const experiment_point& point, const method_info& method);
+inline constexpr const char* nothing_varies =
+    "neither the seed nor the clock decides anything in it: another run finds the same";
+
 // First 16 hex digits of the SHA-256 of canonical_settings.
 std::string point_id(const experiment_point& point);
 // Ids and positions anew, for points whose settings changed; equal points are kept once.

@@ -562,8 +562,12 @@ std::vector<experiment_point> whole_plan(const experiment_spec& spec, executor& 
 }
 
 std::vector<experiment_point> chosen_points(std::vector<experiment_point> points,
-                                            const experiment_spec& spec,
+                                            const experiment_spec& spec, executor& with,
                                             const run_options& options) {
+  if (options.varying) {
+    std::erase_if(points, [&](const auto& p) { return !varies(p, with.methods()(p.method)); });
+    if (points.empty()) throw usage_error(spec.file + ": " + nothing_varies);
+  }
   if (!options.only.empty()) {
     std::erase_if(points, [&](const experiment_point& p) {
       const result_row row = planned_row(p);
@@ -584,7 +588,7 @@ std::vector<std::string> ids_of(const std::vector<experiment_point>& points) {
 
 std::vector<experiment_point> plan_points(const experiment_spec& spec, executor& with,
                                           const run_options& options) {
-  return chosen_points(whole_plan(spec, with), spec, options);
+  return chosen_points(whole_plan(spec, with), spec, with, options);
 }
 
 frame run_summary::of_plan() const {
@@ -596,7 +600,7 @@ frame run_summary::of_plan() const {
 run_summary run_experiment(const experiment_spec& spec, const run_options& options,
                            executor& with) {
   const std::vector<experiment_point> plan = whole_plan(spec, with);
-  std::vector<experiment_point> points = chosen_points(plan, spec, options);
+  std::vector<experiment_point> points = chosen_points(plan, spec, with, options);
   const std::vector<std::string> planned = ids_of(points);
   std::vector<std::size_t> positions;  // those of this plan: it may be an edited one
   for (const experiment_point& p : points) positions.push_back(p.position);

@@ -98,6 +98,8 @@ struct run_options {
   std::filesystem::path output = "runs/latest";  // directory of row files
   shard part;
   std::vector<row_selector> only;  // points whose rows any of these matches; none: all points
+  // Points alone whose results another run may find otherwise (plan.h, varies).
+  bool varying = false;
   // Skip points that already have a row there; otherwise they are measured again, and the new row,
   // the last of its point, counts.
   bool resume = true;

@@ -96,7 +96,8 @@ std::vector<parameter_spec> decision_parameters() {
                 "rule moving_average: freeze above it; 0: midpoint of the two centroids' means",
                 "control"),
       flag_spec("limit_to_quota", false, "at most ceil(canvas / T) tokens freeze per step", text),
-      real_spec("temperature", 0.0, 0, 100, "Gumbel sampling temperature; 0: greedy", text),
+      varying_above_zero(
+          real_spec("temperature", 0.0, 0, 100, "Gumbel sampling temperature; 0: greedy", text)),
       choice_spec("confidence_dtype", {"float32", "float64"},
                   "accumulation of the confidence softmax", text)};
 }

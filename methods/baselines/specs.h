@@ -4,6 +4,7 @@
 // Short forms of the parameter declarations.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,19 @@ inline parameter_spec text_spec(std::string name, std::string value, std::string
                                 std::string source) {
   return {std::move(name),  std::move(value), std::move(meaning), -1e300, 1e300, {},
           std::move(source)};
+}
+
+// At these choices another run may decide otherwise (parameter_spec::varies).
+inline parameter_spec varying_at(std::vector<std::string> choices, parameter_spec spec) {
+  spec.varies = [choices = std::move(choices)](const parameter_value& value) {
+    return std::ranges::find(choices, std::get<std::string>(value)) != choices.end();
+  };
+  return spec;
+}
+// Above zero another run may: a temperature that samples.
+inline parameter_spec varying_above_zero(parameter_spec spec) {
+  spec.varies = [](const parameter_value& value) { return std::get<double>(value) > 0; };
+  return spec;
 }
 
 // Appends `more` to `to`.

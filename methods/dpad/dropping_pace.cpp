@@ -32,10 +32,11 @@ std::vector<parameter_spec> dropout_parameters(const std::string& kind) {
   std::vector<std::string> kinds = {"gaussian", "uniform", "none"};
   std::ranges::stable_partition(kinds, [&](const std::string& of) { return of == kind; });
   return {
-      choice_spec("dropout", kinds,
-                  "which suffix masks stay: fewer with the distance, preserved_tokens of the "
-                  "window, all",
-                  code),
+      varying_at({"gaussian", "uniform"},
+                 choice_spec("dropout", kinds,
+                             "which suffix masks stay: fewer with the distance, preserved_tokens "
+                             "of the window, all",
+                             code)),
       integer_spec("window", 256, 1, 1e6, "positions behind the block that may stay", code),
       real_spec("sigma", 4.0, 0, 100, "gaussian: standard deviations that the window spans", code),
       real_spec("scale", 2.0, 0, 1e6, "gaussian: factor on the probability to stay", code),

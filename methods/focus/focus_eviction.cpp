@@ -232,8 +232,10 @@ std::vector<parameter_spec> focus_eviction_parameters() {
   return {
       real_spec("alpha", 1.5, 1, 1024,
                 "budget = ceil(alpha x mean tokens decided per step of the block)", paper),
-      choice_spec("selection", {"dynamic", "top", "bottom", "random"},
-                  "dynamic: budget and deviation rule; else the k best, worst or random ones", hf),
+      varying_at({"random"}, choice_spec("selection", {"dynamic", "top", "bottom", "random"},
+                                         "dynamic: budget and deviation rule; else the k best, "
+                                         "worst or random ones",
+                                         hf)),
       integer_spec("k", 0, 0, 64, "masked rows kept by top, bottom and random; 0: none given", hf),
       choice_spec("score", {"delta", "layer1"},
                   "rank by importance of layer 1 minus layer 0, or of layer 1 alone",

@@ -215,11 +215,11 @@ method_info focus_dllm_info() {
                    "Focus-dLLM section 5"),
       real_spec("alpha", 0.5, 0, 1, "share of the prompt's blocks that sparse layers see",
                 eq + "8"),
-      choice_spec(
-          "selection", {"score", "random", "last"},
-          "the prompt's blocks that sparse layers see: by score (the paper), or as controls "
-          "drawn anew by every layer, or the last ones",
-          eq + "8"),
+      varying_at({"random"},
+                 choice_spec("selection", {"score", "random", "last"},
+                             "the prompt's blocks that sparse layers see: by score (the paper), or "
+                             "as controls drawn anew by every layer, or the last ones",
+                             eq + "8")),
       integer_spec("prompt_block_size", 64, 1, 65536,
                    "tokens of a prompt block (mean of its post-RoPE keys; the last may be ragged)",
                    eq + "7"),

@@ -210,6 +210,16 @@ void check_optimus(const std::string& method, const model_config& model, const p
          "latency " + latency + " needs latency_samples");
 }
 
+parameter_spec latency_parameter(const std::string& source) {
+  return varying_at(
+      {"auto"},
+      choice_spec("latency", {"auto", "pwl3", "table", "roofline"},
+                  "elastic: T(x) from samples (three affine pieces or interpolated) or constants; "
+                  "auto: pwl3 of a profile measured at the start, the constants where nobody "
+                  "measures",
+                  source));
+}
+
 std::vector<parameter_spec> optimus_parameters() {
   const std::string s2 = "Optimus section 4.2", s3 = "Optimus section 4.3",
                     s4 = "Optimus, elastic scheduling", ours = "not in the paper",
@@ -267,11 +277,7 @@ std::vector<parameter_spec> optimus_parameters() {
                    "elastic: request-steps with many masks made at full size first", s4),
       integer_spec("full_every", 0, 0, 1e6,
                    "elastic: every so many steps one at full size; 0: none", ours),
-      choice_spec("latency", {"auto", "pwl3", "table", "roofline"},
-                  "elastic: T(x) from samples (three affine pieces or interpolated) or constants; "
-                  "auto: pwl3 of a profile measured at the start, the constants where nobody "
-                  "measures",
-                  s4),
+      latency_parameter(s4),
       text_spec("latency_samples", "",
                 "elastic: 'tokens:seconds,...' or 'tokens/requests:seconds,...' of this machine; "
                 "auto measures them",

@@ -285,10 +285,11 @@ method_info sparse_dllm_info() {
                    "Sparse-dLLM Table 3"),
       choice_spec("eviction", {"bidirectional", "prefix"},
                   "evict from prefix and suffix, or from the prefix only", "Sparse-dLLM Table 4"),
-      choice_spec("selection", {"score", "random"},
-                  "what is kept: the best by score (the paper), or, as a control, positions drawn "
-                  "anew by every layer",
-                  paper),
+      varying_at({"random"},
+                 choice_spec("selection", {"score", "random"},
+                             "what is kept: the best by score (the paper), or, as a control, "
+                             "positions drawn anew by every layer",
+                             paper)),
       entropy_bound_parameter()};
   append(m.parameters, dpad::dropout_parameters("none"));
   append(m.parameters, schedule_parameters());

@@ -44,6 +44,25 @@ TEST_P(every_setting, cpu_decides_as_the_reference) {
             outputs(decode_closed(*fast, p.method, p.given, requests, 2, p.preset)));
 }
 
+// Another seed changes nothing but where a parameter says that it may (parameter_spec::varies).
+TEST_P(every_setting, the_seed_decides_only_where_a_parameter_says_so) {
+  const setting& p = GetParam();
+  const auto model = tiny_model(p.family, reference_backend());
+  const method_registry& methods = method_registry::instance();
+  parameter_map resolved;
+  methods.make(p.method, model->config(), p.preset, p.given, &resolved);
+  auto requests = tiny_requests(3, 24);
+  const auto with_one = outputs(decode_closed(*model, p.method, p.given, requests, 2, p.preset));
+  for (sequence_request& r : requests) r.seed += 1;
+  const auto with_other = outputs(decode_closed(*model, p.method, p.given, requests, 2, p.preset));
+  if (!varies(methods.find(p.method).parameters, resolved)) {
+    EXPECT_EQ(with_other, with_one);
+  } else if (!resolved.contains("latency") && p.method != "dpad") {
+    // Nobody measures times here, and dpad finds hardly a suffix to drop in so short a canvas.
+    EXPECT_NE(with_other, with_one);
+  }
+}
+
 // Rows of every forward as the loop's observer sees them.
 struct row_sums final : step_observer {
   std::int64_t entered = 0, left = 0;

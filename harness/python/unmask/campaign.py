@@ -9,14 +9,12 @@ import tarfile
 
 from unmask import claims, experiments, program, tables
 from unmask.errors import EnvironmentFault, UserError
-from unmask.files import read_json
 from unmask.register import repeats
 from unmask.register.declare import read_register
 from unmask.register.judge import SCORES
+from unmask.register.repeats import RECORD, read_record
 from unmask.rows import read_rows
-from unmask.shapes import TEXT, fit
 
-RECORD = "campaign.json"
 LARGEST = 14 << 20       # bytes of all archives of a folder
 ENDED_WELL = (0, 4)      # 4: a claim is not supported, which is a result
 FAILED = 1               # an artifact has; the others are measured
@@ -39,16 +37,10 @@ def scales_here(folder, number):
     """What campaign `number` can measure without a GPU: the pre-trained model where it was made, what runs on a
     virtual clock, and the embedded models. Artifacts of these scales that need more say so. The first reads the
     scores beside speeds for all: greedy decoding writes the same text again, and where tokens are drawn the
-    interval over items, each drawn by itself, holds what the draw adds."""
+    interval over items, each drawn by itself, holds what the draw adds. For the first reason the others
+    measure of artifacts without a claim on speed only the points that another seed may change."""
     real = ["real"] if os.path.isfile(os.path.join(folder, SMOL)) else []
     return [*real, "shapes", *([SCORES] if number == 1 else []), "tiny"]
-
-
-def read_record(place):
-    """What a campaign is of; None where it has not begun."""
-    path = os.path.join(place, RECORD)
-    shape = {"program?": TEXT, "register?": TEXT, "ended?": TEXT}
-    return fit(read_json(path), shape, path) if os.path.lexists(path) else None
 
 
 def begin(directory, number, version, register):
@@ -88,6 +80,8 @@ def measure(options, number, folder, version, register):
         for flag, found in (("--set", options.set), ("--only", options.only)):
             for one in found:
                 words += [flag, one]
+        if number > 1:
+            words.append("--varying")
         code = program.call(words).returncode
         if code == FAILED:
             failed.append(scale)

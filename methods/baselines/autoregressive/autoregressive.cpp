@@ -106,7 +106,8 @@ method_info autoregressive_info() {
   m.keys = "causal";
   m.cache = "append";
   m.unmask = "last token";
-  m.parameters = {real_spec("temperature", 0.0, 0, 100, "sampling temperature; 0: greedy", ""),
+  m.parameters = {varying_above_zero(
+                      real_spec("temperature", 0.0, 0, 100, "sampling temperature; 0: greedy", "")),
                   real_spec("top_p", 1.0, 1e-6, 1, "nucleus of the sampling", ""),
                   integer_spec("top_k", 0, 0, 1e6, "sample among the k best; 0: all", ""),
                   flag_spec("stop", true, "end at the first stop token of the model", "")};

@@ -73,9 +73,11 @@ std::vector<parameter_spec> block_parameters(double threshold) {
 }
 
 parameter_spec sampler_parameter() {
-  return choice_spec("sampler", {"argmax", "multinomial"},
-                     "token of a position: the arg-max or a draw from softmax(logits / T)",
-                     "SDAR generate.py; FOCUS's OpenCompass models/sdar.py");
+  return varying_at(
+      {"multinomial"},
+      choice_spec("sampler", {"argmax", "multinomial"},
+                  "token of a position: the arg-max or a draw from softmax(logits / T)",
+                  "SDAR generate.py; FOCUS's OpenCompass models/sdar.py"));
 }
 
 std::vector<parameter_spec> engine_parameters() {

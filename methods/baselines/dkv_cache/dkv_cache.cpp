@@ -272,9 +272,11 @@ method_info dkv_cache_info() {
   m.unmask = "top-n of the schedule; random order (greedy)";
   m.knobs = {{"variant", "kv_reused"}};
   m.parameters = {
-      choice_spec("variant", {"auto", "decode", "greedy", "decoded", "prefill", "pd"},
-                  "LLaDA: decode, greedy; Dream: decoded, prefill, pd; auto: decode or decoded",
-                  "dKV-Cache generation_utils"),
+      varying_at({"greedy"},
+                 choice_spec("variant", {"auto", "decode", "greedy", "decoded", "prefill", "pd"},
+                             "LLaDA: decode, greedy; Dream: decoded, prefill, pd; auto: decode or "
+                             "decoded",
+                             "dKV-Cache generation_utils")),
       integer_spec("refresh_interval", 0, 0, 1e6,
                    "steps between full forwards; 0: the paper's 8 (LLaDA), 2 (greedy), 4 (Dream)",
                    "dKV-Cache, cache_reloading_step"),

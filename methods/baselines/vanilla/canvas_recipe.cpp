@@ -82,8 +82,9 @@ std::vector<parameter_spec> canvas_parameters() {
   std::vector<parameter_spec> all = {choice_spec("schedule", {"auto", "llada", "dream"},
                                                  "which loop: auto picks by model family", "")};
   append(all, schedule_parameters());
-  append(all, {choice_spec("remasking", {"low_confidence", "random"},
-                           "what keeps a token masked (LLaDA)", "LLaDA generate.py"),
+  append(all, {varying_at({"random"},
+                          choice_spec("remasking", {"low_confidence", "random"},
+                                      "what keeps a token masked (LLaDA)", "LLaDA generate.py")),
                flag_spec("until_clean", false,
                          "a block ends when no mask is left instead of after its steps",
                          "Fast-dLLM generate.py")});

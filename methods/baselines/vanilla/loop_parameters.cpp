@@ -53,14 +53,15 @@ void check_entropy_bound(const std::string& method, bool dream, const parameters
 std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& more) {
   std::vector<std::string> rankings = {"entropy", "maskgit_plus", "topk_margin"};
   rankings.insert(rankings.end(), more.begin(), more.end());
-  return {
-      real_spec("temperature", 0.0, 0, 100,
-                "Gumbel (LLaDA) or softmax (Dream) sampling temperature; 0: greedy", llada_source),
-      choice_spec("alg", rankings, "Dream's ranking", dream_source),
-      real_spec("eps", 1e-3, 1e-9, 0.5, "smallest time of Dream's schedule", dream_source),
-      real_spec("alg_temp", 0.0, 0, 100, "Dream: randomness of the order; 0: none", dream_source),
-      real_spec("top_p", 1.0, 1e-6, 1, "Dream: nucleus of the sampling", dream_source),
-      integer_spec("top_k", 0, 0, 1e6, "Dream: sample among the k best; 0: all", dream_source)};
+  return {varying_above_zero(real_spec(
+              "temperature", 0.0, 0, 100,
+              "Gumbel (LLaDA) or softmax (Dream) sampling temperature; 0: greedy", llada_source)),
+          varying_at({"origin"}, choice_spec("alg", rankings, "Dream's ranking", dream_source)),
+          real_spec("eps", 1e-3, 1e-9, 0.5, "smallest time of Dream's schedule", dream_source),
+          varying_above_zero(real_spec("alg_temp", 0.0, 0, 100,
+                                       "Dream: randomness of the order; 0: none", dream_source)),
+          real_spec("top_p", 1.0, 1e-6, 1, "Dream: nucleus of the sampling", dream_source),
+          integer_spec("top_k", 0, 0, 1e6, "Dream: sample among the k best; 0: all", dream_source)};
 }
 
 parameter_spec confidence_parameter() {

@@ -122,6 +122,32 @@ class Campaigns(Made):
             campaign.archive(results, into)
             self.assertEqual(self.verdict(into).verdict, "SUPPORTED")
 
+    def test_what_another_seed_cannot_change_is_measured_once(self):
+        options = campaign.parser().parse_args([f"{self.folder}/results"])
+        for number, varying in ((1, False), (2, True), (3, True)):
+            with unittest.mock.patch.object(campaign.program, "call") as call:
+                call.return_value = unittest.mock.Mock(returncode=0)
+                campaign.measure(options, number, self.folder, "unmask 1, commit a", unittest.mock.Mock(hash="r"))
+            self.assertEqual({"--varying" in c.args[0] for c in call.call_args_list}, {varying})
+
+    def test_the_others_read_it_in_the_first(self):
+        results = self.put_campaigns(rows(True), rows(True)[:1])  # of the second, one setting varies
+        self.assertEqual((self.verdict(results).verdict, self.verdict(results).campaigns), ("SUPPORTED", "2 of 2"))
+        slower = [scored("fast", 180, 200, SLOW)]
+        self.assertEqual(self.verdict(self.put_campaigns(rows(True), slower)).verdict, "OPEN")
+        results = self.put_campaigns(rows(True), rows(True)[:1], ended=False)
+        self.assertEqual(self.verdict(results).campaigns, "1 of 2: SUPPORTED, NOT RUN")
+
+    def test_a_claim_without_rows_of_its_own_in_the_others_is_judged_once(self):
+        results = self.put_campaigns(rows(True), [], [])
+        for number in (2, 3):
+            self.put([row_of("else", [1.0])], f"{number}/focus/table_4/tiny")
+        r = self.verdict(results)
+        self.assertEqual((r.verdict, r.campaigns, len(r.each)), ("SUPPORTED", repeats.ONCE, 1))
+        with tempfile.TemporaryDirectory() as into:
+            campaign.archive(results, into)
+            self.assertEqual(self.verdict(into).campaigns, repeats.ONCE)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -62,6 +62,13 @@ TEST(program, a_dry_run_prints_the_plan_and_touches_nothing) {
        {"| vanilla |", "| optimus |", "28 points", "forwards at most"});
   EXPECT_FALSE(std::filesystem::exists(out));
   ends("run experiments --only fokus --dry-run", 2, {"unknown paper or artifact", "'focus'"});
+  // Of Sparse-dLLM's Table 6 the control that keeps random keys varies; of its Table 8 nothing does.
+  ends("run experiments --only sparse_dllm/table_6 --only sparse_dllm/table_8 --varying --dry-run",
+       0,
+       {"| sparse_dllm table_6 | 8 |", "| sparse_dllm table_8 | 0 |",
+        "neither the seed nor the clock decides anything"});
+  ends("run experiments/sparse_dllm/table_8.toml --varying --dry-run", 2,
+       {"table_8.toml: neither the seed nor the clock decides anything"});
   ends("claims results --only focus/no_such", 2, {"unknown paper or claim"});
 }
 

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <fstream>
 #include <latch>
+#include <mutex>
+#include <set>
 #include <sstream>
 
 #include <sched.h>
@@ -120,6 +122,36 @@ TEST(campaign, in_two_lanes_only_what_is_timed_runs_alone) {
   EXPECT_EQ(CPU_COUNT(&cores[1]), each);
   CPU_AND(&common, &cores[0], &cores[1]);
   EXPECT_EQ(CPU_COUNT(&common), CPU_COUNT(&mine) > 1 ? 0 : 1);
+}
+
+TEST(campaign, the_largest_begin_first_and_what_nobody_asks_for_is_left_out) {
+  const scratch_directory scratch;
+  std::vector<campaign_item> items = {item("small"), item("omitted"), item("large"),
+                                      item("middle")};
+  for (campaign_item& i : items) i.timed = false;
+  items[0].expected = 1;
+  items[2].expected = 9;
+  items[3].expected = 2;
+  items[1].omitted = "nothing varies";
+  std::mutex one;
+  std::vector<std::string> began;
+  std::latch two(2);  // both lanes take their first item before either takes another
+  const artifact_runner runner = [&](const campaign_item& i, const std::filesystem::path&) {
+    {
+      const std::lock_guard lock(one);
+      began.push_back(i.artifact.header.id);
+    }
+    if (i.expected > 1) two.arrive_and_wait();
+    return 0;
+  };
+  std::ostringstream progress;
+  const auto all = run_campaign(items, scratch / "out", runner, progress, 2);
+  ASSERT_EQ(began.size(), 3u);
+  EXPECT_EQ((std::set<std::string>{began[0], began[1]}),
+            (std::set<std::string>{"large", "middle"}));
+  EXPECT_EQ(all[0].id, "small");
+  EXPECT_EQ(all[1].status, campaign_status::not_run);
+  EXPECT_EQ(all[1].detail, "nothing varies");
 }
 
 TEST(process, runs_without_a_shell_and_tells_the_status) {

@@ -213,6 +213,27 @@ TEST(plan, what_a_point_rests_on_is_a_part_of_its_id) {
   EXPECT_EQ(points[1].position, 1u);
 }
 
+TEST(plan, a_point_varies_where_the_seed_or_the_clock_decides) {
+  method_info method;
+  method.parameters = {{"temperature", 0.0, ""}, {"steps", std::int64_t{0}, ""}};
+  method.parameters[0].varies = [](const parameter_value& v) { return std::get<double>(v) > 0; };
+  experiment_point greedy;
+  greedy.params = {{"temperature", 0.0}, {"steps", std::int64_t{4}}};
+  EXPECT_FALSE(varies(greedy, method));
+  const auto with = [&](auto change) {
+    experiment_point p = greedy;
+    change(p);
+    return varies(p, method);
+  };
+  EXPECT_TRUE(with([](experiment_point& p) { p.params["temperature"] = 0.5; }));
+  EXPECT_TRUE(with([](experiment_point& p) { p.run.kind = "serve"; }));
+  EXPECT_TRUE(with([](experiment_point& p) { p.run.impose = "steady:2"; }));
+  EXPECT_TRUE(with([](experiment_point& p) { p.workload.prompt_tokens = 64; }));
+  EXPECT_TRUE(with([](experiment_point& p) { p.workload.lengths = "sharegpt"; }));
+  EXPECT_TRUE(with([](experiment_point& p) { p.workload.benchmark.kind = "likelihood"; }));
+  EXPECT_FALSE(with([](experiment_point& p) { p.params["steps"] = std::int64_t{8}; }));
+}
+
 TEST(plan, overrides_win_over_file_and_sweep) {
   const auto points = plan_of("[sweep]\nparams.steps=[1, 2]", {"params.steps=5"});
   EXPECT_EQ(variations(points), (names{"vanilla:"}));

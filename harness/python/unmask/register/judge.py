@@ -47,6 +47,7 @@ class Result:
     controls: list = field(default_factory=list)  # [(Claim, Result)]
     campaigns: str = ""        # how many of several campaigns give this verdict; "" of one
     each: list = field(default_factory=list)  # of every campaign: (verdict, Estimate or None)
+    own: bool = True           # False: all its rows are lent by another campaign
 
     @property
     def estimate(self):
@@ -59,6 +60,7 @@ class Evidence:
 
     def __init__(self, results, since=None, archive=ARCHIVE):
         self.results, self.since, self.judged = results, since or {}, {}
+        self.lent = set()  # ids of the rows that are another campaign's
         self.is_archive = os.path.isfile(os.path.join(results, archive))
         found = places_below(results, lambda place: place.count("/") <= 2, archive)
         self.places = {place: latest(rows) for place, rows in found.items() if rows}
@@ -111,12 +113,14 @@ def _judged(claim, evidence, asked):
         outside = _outside(claim, frame)
         if outside:
             r.verdict, r.reason = "NOT APPLICABLE", f"presumes that {outside}"
+            r.own = _has_own(frame.looked_at(), evidence)
             return r
         r.finding = claim.function(frame)
     except NeedsRows as lack:
         r.reason = f"needs {lack}" + _unreportable(frame)
         return r
     _describe_rows(r, frame.looked_at())
+    r.own = _has_own(frame.looked_at(), evidence)
     _register_state(claim, r, frame.looked_at(), evidence.since)
     return _weigh(claim, r)
 
@@ -163,6 +167,10 @@ def _describe_rows(r, used):
     r.synthetic = any(map(is_modelled, used))
     dirty = {id(row) for row in used if row["environment"].get("build", {}).get("git_dirty")}
     r.dirty = len(dirty)
+
+
+def _has_own(used, evidence):
+    return not used or any(id(row) not in evidence.lent for row in used)
 
 
 def _register_state(claim, r, used, since):

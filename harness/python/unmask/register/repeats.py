@@ -5,8 +5,13 @@ from collections import Counter
 from dataclasses import replace
 import os
 
+from unmask.files import read_json
 from unmask.register.judge import SCORES, Evidence, judge_all, result_of
-from unmask.rows import ARCHIVE
+from unmask.rows import ARCHIVE, latest
+from unmask.shapes import TEXT, fit
+
+RECORD = "campaign.json"  # what a campaign is of, in its folder
+ONCE = "once: another seed changes nothing"
 
 
 def archive_name(number):
@@ -21,30 +26,57 @@ def numbered(results):
                   if name.isdigit() and os.path.isdir(os.path.join(results, name)))
 
 
+def read_record(place):
+    """What a campaign is of; None where it has not begun."""
+    path = os.path.join(place, RECORD)
+    shape = {"program?": TEXT, "register?": TEXT, "ended?": TEXT}
+    return fit(read_json(path), shape, path) if os.path.lexists(path) else None
+
+
 def evidence_of(results, since=None):
     """The campaigns below a folder: its numbered folders, else its archives, else the folder itself."""
     folders = numbered(results)
     if folders:
-        return _with_scores_of_the_first([Evidence(place, since) for _, place in folders])
+        found = [Evidence(place, since) for _, place in folders]
+        for other, (_, place) in zip(found[1:], folders[1:]):
+            _lend(found[0], other, bool((read_record(place) or {}).get("ended")))
+        return found
     found, number = [Evidence(results, since)], 2
     while os.path.isfile(os.path.join(results, archive_name(number))):
         found.append(Evidence(results, since, archive_name(number)))
+        _lend(found[0], found[-1], True)  # none is packed before its end
         number += 1
-    return _with_scores_of_the_first(found)
+    return found
 
 
-def _with_scores_of_the_first(campaigns):
-    """The first campaign measures the scores beside speeds; the others read them there."""
-    for place, rows in campaigns[0].places.items():
+def _lend(first, other, ended):
+    """The first campaign measures the scores beside speeds, and what another seed cannot change; the others
+    read it there. What they did not measure before their end was not theirs to measure."""
+    for place, rows in first.places.items():
+        own = other.places.get(place, [])
         if place.endswith("/" + SCORES):
-            for other in campaigns[1:]:
-                other.places.setdefault(place, rows)
-    return campaigns
+            lent = [] if own else rows
+        else:
+            there = {_point(row) for row in own}
+            lent = [row for row in rows if _point(row) not in there] if ended else []
+        if lent:
+            other.places[place] = latest(own + lent)
+            other.lent.update(map(id, lent))
+
+
+def _point(row):
+    """What stays the same of a point when its seed changes."""
+    return row["title"], row["position"], row["label"], row["variation"]
 
 
 def _together(claim, results):
     """The verdict that most campaigns give, shown with the numbers of the first that gives it. Where none
-    has a majority the claim is OPEN: whoever measures it next may find either."""
+    has a majority the claim is OPEN: whoever measures it next may find either. Campaigns without a row of
+    their own say nothing."""
+    results = results[:1] + [(c, r) for c, r in results[1:] if r.own]
+    if len(results) == 1:
+        return claim, replace(results[0][1], campaigns=ONCE,
+                              each=[(r.verdict, r.estimate) for _, r in results])
     count = Counter(r.verdict for _, r in results)
     verdict, times = count.most_common(1)[0]
     shown = next(r for _, r in results if r.verdict == verdict)
