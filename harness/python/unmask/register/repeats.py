@@ -75,7 +75,7 @@ def _together(claim, results):
     their own say nothing."""
     results = results[:1] + [(c, r) for c, r in results[1:] if r.own]
     if len(results) == 1:
-        return claim, replace(results[0][1], campaigns=ONCE,
+        return claim, replace(results[0][1], campaigns="one has its rows" if claim.reads_the_clock else ONCE,
                               each=[(r.verdict, r.estimate) for _, r in results])
     count = Counter(r.verdict for _, r in results)
     verdict, times = count.most_common(1)[0]
