@@ -53,12 +53,11 @@ def _lend(first, other, ended):
     """The first campaign measures the scores beside speeds, and what another seed cannot change; the others
     read it there. What they did not measure before their end was not theirs to measure."""
     for place, rows in first.places.items():
+        if not ended and not place.endswith("/" + SCORES):
+            continue
         own = other.places.get(place, [])
-        if place.endswith("/" + SCORES):
-            lent = [] if own else rows
-        else:
-            there = {_point(row) for row in own}
-            lent = [row for row in rows if _point(row) not in there] if ended else []
+        there = {_point(row) for row in own}
+        lent = [row for row in rows if _point(row) not in there]
         if lent:
             other.places[place] = latest(own + lent)
             other.lent.update(map(id, lent))
