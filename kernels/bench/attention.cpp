@@ -104,5 +104,58 @@ BENCHMARK(attention_block_mask)
     ->UseManualTime()
     ->MinTime(0.3);
 
+// A block's rows that each miss the slot of their own, as views with a row each,
+// against the same rows as one sequence that sees all. Arguments: rows, heads, KV heads, head dimension,
+// keys.
+void attention_views(benchmark::State& state) {
+  const std::int64_t rows = state.range(0), heads = state.range(1), kv_heads = state.range(2);
+  const std::int64_t dim = state.range(3), length = state.range(4);
+  const backend& backend = cpu_backend();
+  const std::int64_t pages = (length + kv_page_size - 1) / kv_page_size;
+  const tensor keys = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
+  const tensor values = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
+  const tensor q = random_tensor(backend, {rows, heads, dim});
+  const tensor out = backend.allocate(dtype::f32, {rows, heads, dim});
+  std::vector<std::int32_t> table, position, view, begin{0}, key_begin{0}, slot;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto own = static_cast<std::int32_t>(length - rows + r);
+    for (std::int64_t p = 0; p < pages; ++p) table.push_back(static_cast<std::int32_t>(p));
+    for (std::int32_t at = 0; at < length; ++at) {
+      if (at != own) slot.push_back(at);
+    }
+    position.push_back(own);
+    view.push_back(static_cast<std::int32_t>(r));
+    begin.push_back(static_cast<std::int32_t>(r + 1));
+    key_begin.push_back(static_cast<std::int32_t>(slot.size()));
+  }
+  const auto count = static_cast<std::int32_t>(rows), kv_length = static_cast<std::int32_t>(length);
+  const std::vector<std::int32_t> none(static_cast<std::size_t>(rows), 0);
+  const std::int32_t all[2] = {0, count};
+  const row_set apart{count, count, begin.data(), view.data(), position.data(), nullptr};
+  const row_set together{1, count, all, none.data(), position.data(), nullptr};
+  const paged_kv cache{keys, values, table.data(), static_cast<std::int32_t>(pages)};
+  key_set own_keys, every;
+  own_keys.key_begin = key_begin.data();
+  own_keys.key_slot = slot.data();
+  every.kv_length = &kv_length;
+  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  const auto taken =
+      interleave(state, {[&] {
+                           backend.run(op::attention{apart, q, cache, own_keys, scale, out, {}});
+                         },
+                         [&] {
+                           backend.run(op::attention{together, q, cache, every, scale, out, {}});
+                         }});
+  report(state, taken[0], 4.0 * static_cast<double>(rows * heads * dim * length),
+         8.0 * static_cast<double>((length * kv_heads + rows * heads) * dim));
+  state.counters["of_one_sequence"] = taken[0].median / taken[1].median;
+}
+BENCHMARK(attention_views)
+    ->ArgNames({"rows", "heads", "kv", "dim", "keys"})
+    ->Args({32, 6, 6, 32, 128})
+    ->Args({32, 8, 8, 64, 512})
+    ->UseManualTime()
+    ->MinTime(0.3);
+
 }  // namespace
 }  // namespace unmask::bench

@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <vector>
 
@@ -54,25 +55,43 @@ std::int32_t limit_of(const key_set& keys, std::int32_t position) {
   throw std::logic_error("attention: unknown mask");
 }
 
-std::int64_t tiles_of(const job& j, std::int32_t s) {
-  const std::int64_t vectors = (j.rows.row_begin[s + 1] - j.rows.row_begin[s]) * j.group;
-  return (vectors + j.kernels.lanes - 1) / j.kernels.lanes;
+// Rows that read one set of keys: those of a sequence, or the single rows of several views
+// (bundled_rows), of which not every one sees every key.
+struct strip {
+  std::int32_t sequence = 0;  // of whose pages the keys are; the first of the views
+  std::int32_t first = 0, rows = 0;
+  const std::int32_t* list = nullptr;   // as in attention_tile
+  const std::uint32_t* seen = nullptr;  // [count]; null: all see all
+  std::int32_t count = 0;
+};
+
+strip strip_of(const job& j, std::int32_t s) {
+  return {s,
+          j.rows.row_begin[s],
+          j.rows.row_begin[s + 1] - j.rows.row_begin[s],
+          j.keys.key_begin == nullptr ? nullptr : j.keys.key_slot + j.keys.key_begin[s],
+          nullptr,
+          key_count(j.keys, s)};
 }
 
-// Query vectors [tile * lanes, ...) of KV head `head` in sequence s. Vector i belongs to row
+std::int64_t tiles_of(const job& j, const strip& rows) {
+  return (rows.rows * j.group + j.kernels.lanes - 1) / j.kernels.lanes;
+}
+
+// Query vectors [tile * lanes, ...) of KV head `head` in a strip. Vector i belongs to row
 // i / group and query head head * group + i % group.
-attention_tile make_tile(const job& j, std::int32_t s, std::int64_t head, std::int64_t tile) {
+attention_tile make_tile(const job& j, const strip& rows, std::int64_t head, std::int64_t tile) {
   attention_tile t;
-  const std::int32_t begin = j.rows.row_begin[s];
-  const std::int64_t vectors = (j.rows.row_begin[s + 1] - begin) * j.group;
+  const std::int64_t vectors = rows.rows * j.group;
   const std::int64_t first = tile * j.kernels.lanes;
   t.dim = j.dim;
   t.lanes = static_cast<int>(std::min<std::int64_t>(j.kernels.lanes, vectors - first));
   t.low_limit = std::numeric_limits<std::int32_t>::max();
   t.high_limit = 0;
   for (int i = 0; i < t.lanes; ++i) {
-    const std::int64_t row = begin + (first + i) / j.group;
+    const std::int64_t row = rows.first + (first + i) / j.group;
     const std::int64_t column = (head * j.group + (first + i) % j.group) * j.dim;
+    t.view[i] = static_cast<std::uint8_t>((first + i) / j.group);
     t.query[i] = j.q.row<float>(row) + column;
     t.out[i] = j.out.row<float>(row) + column;
     t.limit[i] = limit_of(j.keys, j.rows.position[row]);
@@ -83,19 +102,103 @@ attention_tile make_tile(const job& j, std::int32_t s, std::int64_t head, std::i
   t.stride = j.kv_heads * j.dim;
   t.keys = j.cache.keys.as<float>() + head * j.dim;
   t.values = j.cache.values.as<float>() + head * j.dim;
-  t.page_table = j.cache.page_table + std::int64_t{s} * j.cache.table_stride;
-  t.list = j.keys.key_begin == nullptr ? nullptr : j.keys.key_slot + j.keys.key_begin[s];
-  t.count = key_count(j.keys, s);
+  t.page_table = j.cache.page_table + std::int64_t{rows.sequence} * j.cache.table_stride;
+  t.list = rows.list;
+  t.seen = rows.seen;
+  t.count = rows.count;
   if (j.peak != nullptr) {
-    const std::int64_t at = begin * j.heads + head * vectors + first;
+    const std::int64_t at = rows.first * j.heads + head * vectors + first;
     t.peak = j.peak + at;
     t.inverse_sum = j.inverse_sum + at;
   }
   return t;
 }
 
+// Keys of views that are read together.
+struct bundled_keys {
+  std::vector<std::int32_t> slot;
+  std::vector<std::uint32_t> seen, by_slot;
+
+  // The union of the lists of views [first, last), ascending, and which of them see each key. False
+  // where a view lists a slot twice, or would skip more than a quarter of what is read.
+  bool unite(const job& j, std::int32_t first, std::int32_t last);
+};
+
+bool bundled_keys::unite(const job& j, std::int32_t first, std::int32_t last) {
+  std::fill(by_slot.begin(), by_slot.end(), 0U);
+  for (std::int32_t v = first; v < last; ++v) {
+    const std::uint32_t bit = 1U << (v - first);
+    for (std::int32_t i = j.keys.key_begin[v]; i < j.keys.key_begin[v + 1]; ++i) {
+      const auto at = static_cast<std::size_t>(j.keys.key_slot[i]);
+      if (at >= by_slot.size()) by_slot.resize(at + 1, 0U);
+      if ((by_slot[at] & bit) != 0) return false;
+      by_slot[at] |= bit;
+    }
+  }
+  const std::int32_t views = last - first;
+  const std::uint32_t all = ~std::uint32_t{0} >> (32 - views);
+  slot.clear();
+  seen.clear();
+  for (std::size_t at = 0; at < by_slot.size(); ++at) {
+    if (by_slot[at] == 0) continue;
+    slot.push_back(static_cast<std::int32_t>(at));
+    seen.push_back(by_slot[at] == all ? ~std::uint32_t{0} : by_slot[at]);
+  }
+  const std::int64_t listed = j.keys.key_begin[last] - j.keys.key_begin[first];
+  return listed * 4 >= static_cast<std::int64_t>(slot.size()) * views * 3;
+}
+
+bool same_pages(const paged_kv& cache, std::int32_t a, std::int32_t b) {
+  const std::int32_t* table = cache.page_table;
+  const std::int64_t stride = cache.table_stride;
+  return std::equal(table + a * stride, table + (a + 1) * stride, table + b * stride);
+}
+
 bool masked(const key_set& keys, std::int32_t s) {
   return keys.tiles.keep != nullptr && keys.tiles.applies[s] != 0;
+}
+
+// How many views from s on have a single row and the pages of s, at most one bit each; 1 for any other
+// sequence. Views of one sequence lie side by side and no two sequences share pages, so what is bundled
+// does not depend on the batch.
+std::int32_t single_rows(const job& j, std::int32_t s) {
+  constexpr std::int32_t most = 32;
+  const auto single = [&](std::int32_t v) {
+    return j.rows.row_begin[v + 1] - j.rows.row_begin[v] == 1;
+  };
+  if (j.keys.key_begin == nullptr || j.peak != nullptr || !single(s)) return 1;
+  std::int32_t views = 1;
+  while (views < most && s + views < j.rows.sequences && single(s + views) &&
+         same_pages(j.cache, s, s + views)) {
+    ++views;
+  }
+  return views;
+}
+
+// All sequences, single rows of views bundled where they read nearly the same keys: one row alone would
+// fill one lane of a tile. The bundles' keys live as long as `bundles`.
+void make_strips(const job& j, std::deque<bundled_keys>& bundles, std::vector<strip>& strips) {
+  strips.clear();
+  std::size_t bundled = 0;
+  for (std::int32_t s = 0; s < j.rows.sequences; ++s) {
+    strip next = strip_of(j, s);
+    const std::int32_t views = single_rows(j, s);
+    if (views > 1) {
+      if (bundles.size() == bundled) bundles.emplace_back();
+      bundled_keys& keys = bundles[bundled];
+      if (keys.unite(j, s, s + views)) {
+        ++bundled;
+        next = {s,
+                next.first,
+                views,
+                keys.slot.data(),
+                keys.seen.data(),
+                static_cast<std::int32_t>(keys.slot.size())};
+        s += views - 1;
+      }
+    }
+    strips.push_back(next);
+  }
 }
 
 // Consecutive rows of one sequence and one query block, at most `lanes` of them.
@@ -172,21 +275,21 @@ float* tile_scratch(std::int64_t dim) {
 }
 
 // Every block of 64 keys belongs to one thread, which adds heads and tiles in a fixed order.
-void add_mass(const job& j, std::int32_t s, std::int32_t first, float* mass) {
+void add_mass(const job& j, const strip& rows, std::int32_t first, float* mass) {
   float* scratch = tile_scratch(j.dim);
   for (std::int64_t head = 0; head < j.kv_heads; ++head) {
-    for (std::int64_t tile = 0; tile < tiles_of(j, s); ++tile) {
-      attention_tile t = make_tile(j, s, head, tile);
+    for (std::int64_t tile = 0; tile < tiles_of(j, rows); ++tile) {
+      attention_tile t = make_tile(j, rows, head, tile);
       t.scratch = scratch;
       j.kernels.mass(t, page_run(t, first), mass + first);
     }
   }
 }
 
-// Sequence and place inside it of a unit of work, given where each sequence's units begin.
-std::int32_t sequence_of(const std::vector<std::int64_t>& begin, std::int64_t unit) {
-  return static_cast<std::int32_t>(std::upper_bound(begin.begin(), begin.end(), unit) -
-                                   begin.begin() - 1);
+// The strip of a unit of work, given where each strip's units begin.
+std::size_t strip_at(const std::vector<std::int64_t>& begin, std::int64_t unit) {
+  return static_cast<std::size_t>(std::upper_bound(begin.begin(), begin.end(), unit) -
+                                  begin.begin() - 1);
 }
 
 void check(bool right, const char* what) {
@@ -211,6 +314,8 @@ void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
   thread_local std::vector<float> statistics;
   thread_local std::vector<std::int64_t> task_begin, block_begin, mass_begin, row_tile_begin;
   thread_local std::vector<row_tile> row_tiles;
+  thread_local std::deque<bundled_keys> bundles;
+  thread_local std::vector<strip> strips;
   const auto vectors = static_cast<std::size_t>(rows.rows * heads);
   if (want_mass && statistics.size() < 2 * vectors) statistics.resize(2 * vectors);
   const job j{rows,
@@ -227,26 +332,25 @@ void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
               want_mass ? statistics.data() : nullptr,
               want_mass ? statistics.data() + vectors : nullptr};
 
-  const auto sequences = static_cast<std::size_t>(rows.sequences);
-  task_begin.assign(sequences + 1, 0);
-  block_begin.assign(sequences + 1, 0);
-  mass_begin.assign(sequences + 1, 0);
-  row_tile_begin.assign(sequences + 1, 0);
+  make_strips(j, bundles, strips);
+  task_begin.assign(strips.size() + 1, 0);
+  block_begin.assign(strips.size() + 1, 0);
+  mass_begin.assign(strips.size() + 1, 0);
+  row_tile_begin.assign(strips.size() + 1, 0);
   row_tiles.clear();
   double flops = 0;
-  for (std::int32_t s = 0; s < rows.sequences; ++s) {
-    const auto i = static_cast<std::size_t>(s);
-    const std::int64_t count = key_count(keys, s);
-    if (masked(keys, s)) add_row_tiles(j, s, row_tiles);
+  for (std::size_t i = 0; i < strips.size(); ++i) {
+    const strip& one = strips[i];
+    const bool by_tiles = masked(keys, one.sequence);
+    if (by_tiles) add_row_tiles(j, one.sequence, row_tiles);
     row_tile_begin[i + 1] = static_cast<std::int64_t>(row_tiles.size());
     task_begin[i + 1] =
-        task_begin[i] + (masked(keys, s) ? (row_tile_begin[i + 1] - row_tile_begin[i]) * heads
-                                         : tiles_of(j, s) * kv_heads);
-    block_begin[i + 1] = block_begin[i] + (count + kv_page_size - 1) / kv_page_size;
-    mass_begin[i + 1] = mass_begin[i] + count;
-    if (keys.key_begin != nullptr) mass_begin[i] = keys.key_begin[s];
-    flops += 4.0 * static_cast<double>(rows.row_begin[s + 1] - rows.row_begin[s]) *
-             static_cast<double>(count * dim * heads);
+        task_begin[i] + (by_tiles ? (row_tile_begin[i + 1] - row_tile_begin[i]) * heads
+                                  : tiles_of(j, one) * kv_heads);
+    block_begin[i + 1] = block_begin[i] + (one.count + kv_page_size - 1) / kv_page_size;
+    mass_begin[i + 1] = mass_begin[i] + one.count;
+    if (keys.key_begin != nullptr) mass_begin[i] = keys.key_begin[one.sequence];
+    flops += 4.0 * one.rows * static_cast<double>(one.count * dim * heads);
   }
   // Below about 20 microseconds of work the calling thread does it all.
   const int threads =
@@ -256,31 +360,30 @@ void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
   const auto& masses = mass_begin;
   const auto& masked_begin = row_tile_begin;
   const auto& masked_rows = row_tiles;
+  const auto& all = strips;
   watched_region watch;
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
 #pragma omp for schedule(dynamic, 1)
     for (std::int64_t unit = 0; unit < tasks.back(); ++unit) {
       const watched_part part(watch);
-      const std::int32_t s = sequence_of(tasks, unit);
-      const std::int64_t local = unit - tasks[static_cast<std::size_t>(s)];
+      const std::size_t i = strip_at(tasks, unit);
+      const std::int64_t local = unit - tasks[i];
       thread_local std::vector<key_run> runs;
       attention_tile t =
-          masked(keys, s)
-              ? make_masked_tile(j, s, local % heads,
-                                 masked_rows[static_cast<std::size_t>(
-                                     masked_begin[static_cast<std::size_t>(s)] + local / heads)],
-                                 runs)
-              : make_tile(j, s, local % kv_heads, local / kv_heads);
+          masked(keys, all[i].sequence)
+              ? make_masked_tile(
+                    j, all[i].sequence, local % heads,
+                    masked_rows[static_cast<std::size_t>(masked_begin[i] + local / heads)], runs)
+              : make_tile(j, all[i], local % kv_heads, local / kv_heads);
       t.scratch = tile_scratch(dim);
       j.kernels.run(t);
     }
     if (want_mass) {
 #pragma omp for schedule(dynamic, 1)
       for (std::int64_t unit = 0; unit < blocks.back(); ++unit) {
-        const std::int32_t s = sequence_of(blocks, unit);
-        const auto i = static_cast<std::size_t>(s);
-        add_mass(j, s, static_cast<std::int32_t>(unit - blocks[i]) * kv_page_size,
+        const std::size_t i = strip_at(blocks, unit);
+        add_mass(j, all[i], static_cast<std::int32_t>(unit - blocks[i]) * kv_page_size,
                  key_mass.as<float>() + masses[i]);
       }
     }

@@ -41,6 +41,9 @@ struct attention_tile {
   const std::int32_t* page_table = nullptr;  // of this sequence
   const std::int32_t* list = nullptr;        // slots, or null for 0, 1, 2, ...
   std::int32_t count = 0;                    // keys
+  // [count] bit view[lane] is 1 where that lane sees the key; null: every lane sees every key.
+  const std::uint32_t* seen = nullptr;
+  std::uint8_t view[max_lanes];
   const key_run* runs = nullptr;  // the only keys that are read, ascending; null: all, page by page
   std::int32_t run_count = 0;
   float* scratch = nullptr;  // attention_scratch(dim) floats, 64-byte aligned
@@ -156,12 +159,21 @@ inline key_block take_block(const attention_tile& t, key_run run, float* gathere
     return {t.keys + place * t.stride, with_values ? t.values + place * t.stride : nullptr,
             t.stride, count};
   }
+  const auto place_of = [&](std::int32_t slot) {
+    return std::int64_t{t.page_table[slot / kv_page_size]} * kv_page_size + slot % kv_page_size;
+  };
+  const std::int32_t* list = t.list + first;
+  std::int32_t next = 1;
+  while (next < count && list[next] == list[0] + next && list[next] % kv_page_size != 0) ++next;
+  if (next == count) {  // side by side in one page: read where they lie
+    const std::int64_t place = place_of(list[0]);
+    return {t.keys + place * t.stride, with_values ? t.values + place * t.stride : nullptr,
+            t.stride, count};
+  }
   float* keys = gathered;
   float* values = gathered + kv_page_size * t.dim;
   for (std::int32_t i = 0; i < count; ++i) {
-    const std::int32_t slot = t.list[first + i];
-    const std::int64_t place =
-        std::int64_t{t.page_table[slot / kv_page_size]} * kv_page_size + slot % kv_page_size;
+    const std::int64_t place = place_of(list[i]);
     const auto bytes = static_cast<std::size_t>(t.dim) * sizeof(float);
     __builtin_memcpy(keys + i * t.dim, t.keys + place * t.stride, bytes);
     if (with_values) __builtin_memcpy(values + i * t.dim, t.values + place * t.stride, bytes);
@@ -190,6 +202,18 @@ void load_queries(const attention_tile& t, float* out) {
   }
 }
 
+// Minus infinity where a lane's view does not hold a key of a block that begins at key `first`.
+template <int Width>
+void hide_unseen(const attention_tile& t, std::int32_t first, std::int32_t count, float* score) {
+  for (std::int32_t i = 0; i < count; ++i) {
+    const std::uint32_t seen = t.seen[first + i];
+    if (seen == ~std::uint32_t{0}) continue;
+    for (int j = 0; j < t.lanes; ++j) {
+      if (((seen >> t.view[j]) & 1U) == 0) score[i * Width + j] = -__builtin_inff();
+    }
+  }
+}
+
 // Scores of one block, minus infinity where a lane may not look.
 template <class V, int MR, int NV>
 void score_block(const attention_tile& t, const key_block& block, std::int32_t first,
@@ -197,6 +221,7 @@ void score_block(const attention_tile& t, const key_block& block, std::int32_t f
   constexpr int width = NV * V::width;
   lane_products<V, MR, NV, false>(block.count, t.dim, block.keys, block.stride, query, score,
                                   nullptr);
+  if (t.seen != nullptr) hide_unseen<width>(t, first, block.count, score);
   if (t.list == nullptr && first + block.count <= t.low_limit) return;
   const auto never = V::set(-__builtin_inff());
   for (std::int32_t i = 0; i < block.count; ++i) {

@@ -168,6 +168,41 @@ TEST(attention, rows_without_a_key_are_zero_and_nan_stays_visible) {
   for_each_device(check);
 }
 
+// Views of one sequence with a row each: every one misses a slot of its own, as the rows that judge a
+// token do not see it. In the last case one view lists few keys, so that nothing can be shared.
+TEST(attention, single_rows_of_views_see_their_own_keys) {
+  unsigned seed = 60;
+  for (const shape& s : shapes) {
+    for (const std::int32_t views : {2, 5, 32, 40}) {
+      for (const bool apart : {false, true}) {
+        std::vector<std::int32_t> lengths{7};
+        lengths.insert(lengths.end(), static_cast<std::size_t>(views), 1);
+        attention_case c(s, lengths, 3, mask_kind::full, true, seed++);
+        for (std::int32_t v = 1; v <= views; ++v) {
+          std::copy_n(c.cache.table.begin(), 3, c.cache.table.begin() + 3 * v);
+        }
+        c.list.clear();
+        for (std::int32_t v = 0; v <= views; ++v) {
+          const std::int32_t end = apart && v == views ? 9 : 150;
+          for (std::int32_t slot = v % 3; slot < end; ++slot) {
+            if (v == 0 || slot != 20 + 3 * v) c.list.push_back(slot);
+          }
+          c.list_begin[static_cast<std::size_t>(v + 1)] = static_cast<std::int32_t>(c.list.size());
+        }
+        c.keys.key_slot = c.list.data();
+        grid want({c.rows.set.rows, s.heads, s.dim}), got({c.rows.set.rows, s.heads, s.dim}, 1);
+        std::vector<double> mass(c.list.size(), 0.0);
+        const float scale = 1.0F / std::sqrt(static_cast<float>(s.dim));
+        definition(c, scale, want, mass);
+        for_each_isa([&](const std::string& isa) {
+          cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, got, {}});
+          expect_close(got, want, 5e-6, isa.c_str());
+        });
+      }
+    }
+  }
+}
+
 // Keys and values as bfloat16. The rounded ones, as float32, are what the reference sees.
 struct half_cache {
   std::vector<std::uint16_t> key, value;
