@@ -56,7 +56,7 @@ std::int32_t limit_of(const key_set& keys, std::int32_t position) {
 }
 
 // Rows that read one set of keys: those of a sequence, or the single rows of several views
-// (bundled_rows), of which not every one sees every key.
+// (make_strips), of which not every one sees every key.
 struct strip {
   std::int32_t sequence = 0;  // of whose pages the keys are; the first of the views
   std::int32_t first = 0, rows = 0;
