@@ -12,32 +12,42 @@
 namespace unmask::bench {
 namespace {
 
+// Queries of `rows` rows and the pages of `length` keys.
+struct operands {
+  const backend& on = cpu_backend();
+  std::int64_t pages;
+  tensor keys, values, q, out;
+  float scale;
+  operands(std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim,
+           std::int64_t length)
+      : pages((length + kv_page_size - 1) / kv_page_size),
+        keys(random_tensor(on, {pages, kv_page_size, kv_heads, dim})),
+        values(random_tensor(on, {pages, kv_page_size, kv_heads, dim})),
+        q(random_tensor(on, {rows, heads, dim})),
+        out(on.allocate(dtype::f32, {rows, heads, dim})),
+        scale(1.0F / std::sqrt(static_cast<float>(dim))) {}
+};
+
 // Arguments: rows, heads, KV heads, head dimension, keys.
 void attention(benchmark::State& state) {
   const std::int64_t rows = state.range(0), heads = state.range(1), kv_heads = state.range(2);
   const std::int64_t dim = state.range(3), length = state.range(4);
-  const backend& backend = cpu_backend();
-  const std::int64_t pages = (length + kv_page_size - 1) / kv_page_size;
-  const tensor keys = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
-  const tensor values = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
-  const tensor q = random_tensor(backend, {rows, heads, dim});
-  const tensor out = backend.allocate(dtype::f32, {rows, heads, dim});
+  const operands o(rows, heads, kv_heads, dim, length);
   std::vector<std::int32_t> table, position, sequence(static_cast<std::size_t>(rows), 0);
-  for (std::int64_t p = 0; p < pages; ++p) table.push_back(static_cast<std::int32_t>(p));
+  for (std::int64_t p = 0; p < o.pages; ++p) table.push_back(static_cast<std::int32_t>(p));
   for (std::int64_t r = 0; r < rows; ++r) {
     position.push_back(static_cast<std::int32_t>(length - rows + r));
   }
   const std::int32_t begin[2] = {0, static_cast<std::int32_t>(rows)};
   const auto kv_length = static_cast<std::int32_t>(length);
   const row_set set{1, begin[1], begin, sequence.data(), position.data(), nullptr};
-  const paged_kv cache{keys, values, table.data(), static_cast<std::int32_t>(pages)};
+  const paged_kv cache{o.keys, o.values, table.data(), static_cast<std::int32_t>(o.pages)};
   key_set seen;
   seen.kv_length = &kv_length;
-  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   const double flops = 4.0 * static_cast<double>(rows * heads * dim * length);
   const double bytes = 8.0 * static_cast<double>((length * kv_heads + rows * heads) * dim);
   run(state, flops, bytes, [&] {
-    backend.run(op::attention{set, q, cache, seen, scale, out, {}});
+    o.on.run(op::attention{set, o.q, cache, seen, o.scale, o.out, {}});
   });
 }
 BENCHMARK(attention)
@@ -56,15 +66,10 @@ BENCHMARK(attention)
 void attention_block_mask(benchmark::State& state) {
   const std::int64_t length = state.range(0), heads = state.range(1), kv_heads = state.range(2);
   const std::int64_t dim = state.range(3), size = state.range(4);
-  const backend& backend = cpu_backend();
-  const std::int64_t pages = (length + kv_page_size - 1) / kv_page_size;
   const std::int64_t blocks = (length + size - 1) / size;
-  const tensor keys = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
-  const tensor values = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
-  const tensor q = random_tensor(backend, {length, heads, dim});
-  const tensor out = backend.allocate(dtype::f32, {length, heads, dim});
+  const operands o(length, heads, kv_heads, dim, length);
   std::vector<std::int32_t> table, position, sequence(static_cast<std::size_t>(length), 0);
-  for (std::int64_t p = 0; p < pages; ++p) table.push_back(static_cast<std::int32_t>(p));
+  for (std::int64_t p = 0; p < o.pages; ++p) table.push_back(static_cast<std::int32_t>(p));
   for (std::int64_t r = 0; r < length; ++r) position.push_back(static_cast<std::int32_t>(r));
   std::mt19937 rng(2);
   std::vector<std::uint8_t> keep(static_cast<std::size_t>(heads * blocks * blocks));
@@ -74,19 +79,18 @@ void attention_block_mask(benchmark::State& state) {
   const std::uint8_t applies = 1;
   const std::int32_t begin[2] = {0, static_cast<std::int32_t>(length)};
   const row_set set{1, begin[1], begin, sequence.data(), position.data(), nullptr};
-  const paged_kv cache{keys, values, table.data(), static_cast<std::int32_t>(pages)};
+  const paged_kv cache{o.keys, o.values, table.data(), static_cast<std::int32_t>(o.pages)};
   key_set dense;
   dense.kv_length = begin + 1;
   key_set sparse = dense;
   sparse.tiles = {keep.data(), &applies, static_cast<std::int32_t>(blocks),
                   static_cast<std::int32_t>(size)};
-  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   const auto taken =
       interleave(state, {[&] {
-                           backend.run(op::attention{set, q, cache, sparse, scale, out, {}});
+                           o.on.run(op::attention{set, o.q, cache, sparse, o.scale, o.out, {}});
                          },
                          [&] {
-                           backend.run(op::attention{set, q, cache, dense, scale, out, {}});
+                           o.on.run(op::attention{set, o.q, cache, dense, o.scale, o.out, {}});
                          }});
   const double kept = static_cast<double>(std::count(keep.begin(), keep.end(), 1)) /
                       static_cast<double>(keep.size());
@@ -110,16 +114,11 @@ BENCHMARK(attention_block_mask)
 void attention_views(benchmark::State& state) {
   const std::int64_t rows = state.range(0), heads = state.range(1), kv_heads = state.range(2);
   const std::int64_t dim = state.range(3), length = state.range(4);
-  const backend& backend = cpu_backend();
-  const std::int64_t pages = (length + kv_page_size - 1) / kv_page_size;
-  const tensor keys = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
-  const tensor values = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
-  const tensor q = random_tensor(backend, {rows, heads, dim});
-  const tensor out = backend.allocate(dtype::f32, {rows, heads, dim});
+  const operands o(rows, heads, kv_heads, dim, length);
   std::vector<std::int32_t> table, position, view, begin{0}, key_begin{0}, slot;
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto own = static_cast<std::int32_t>(length - rows + r);
-    for (std::int64_t p = 0; p < pages; ++p) table.push_back(static_cast<std::int32_t>(p));
+    for (std::int64_t p = 0; p < o.pages; ++p) table.push_back(static_cast<std::int32_t>(p));
     for (std::int32_t at = 0; at < length; ++at) {
       if (at != own) slot.push_back(at);
     }
@@ -133,18 +132,17 @@ void attention_views(benchmark::State& state) {
   const std::int32_t all[2] = {0, count};
   const row_set apart{count, count, begin.data(), view.data(), position.data(), nullptr};
   const row_set together{1, count, all, none.data(), position.data(), nullptr};
-  const paged_kv cache{keys, values, table.data(), static_cast<std::int32_t>(pages)};
+  const paged_kv cache{o.keys, o.values, table.data(), static_cast<std::int32_t>(o.pages)};
   key_set own_keys, every;
   own_keys.key_begin = key_begin.data();
   own_keys.key_slot = slot.data();
   every.kv_length = &kv_length;
-  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   const auto taken =
       interleave(state, {[&] {
-                           backend.run(op::attention{apart, q, cache, own_keys, scale, out, {}});
+                           o.on.run(op::attention{apart, o.q, cache, own_keys, o.scale, o.out, {}});
                          },
                          [&] {
-                           backend.run(op::attention{together, q, cache, every, scale, out, {}});
+                           o.on.run(op::attention{together, o.q, cache, every, o.scale, o.out, {}});
                          }});
   report(state, taken[0], 4.0 * static_cast<double>(rows * heads * dim * length),
          8.0 * static_cast<double>((length * kv_heads + rows * heads) * dim));
