@@ -124,7 +124,7 @@ def claim_json(c, r, register):
             "bound": {"low": c.bound.low, "high": c.bound.high, "open": c.bound.open, "by": c.bound.by},
             "published": p and {"value": p.value, "unit": "x" if c.kind in RATIOS else "",
                                 "source": p.source, "approximate": p.approximate},
-            "regime": c.regime if isinstance(c.regime, str) else c.regime.says, "preset": c.preset,
+            "regime": c.regime_says, "preset": c.preset,
             "clock": c.clock, "tasks": c.tasks, "items": c.items, "p": r.p,
             "corrected": r.after_correction or None, "campaigns": [
                 {"verdict": verdict, "measured": found and found.value, "interval": found and found.range}
@@ -147,8 +147,8 @@ def explain(c, register, evidence, asked):
     line += [f"published  {_published_text(c)}; {r.size or 'not compared'}", f"quantity   {c.quantity}",
              f"bound      {c.bound.text}, set by {c.bound.by}"]
     line += [f"score      {c.quality.text}, set by {c.quality.by}"] if c.quality else []
-    line += [f"regime     {c.regime if isinstance(c.regime, str) else _regime_text(c.regime)}",
-             f"clock      {c.clock}", f"preset     {c.preset}", f"tasks      {c.tasks}",
+    line += [f"regime     {text}" for text in map(_regime_text, c.preconditions)] or [f"regime     {c.regime}"]
+    line += [f"clock      {c.clock}", f"preset     {c.preset}", f"tasks      {c.tasks}",
              f"items      {c.items}", f"scale      {r.scale} (of {', '.join(c.scales)})"]
     line += [f"each       {c.each_because}"] if c.each_because else []
     line += [f"registered {r.registered or 'no rows'}; hash {c.hash} of {register.hash[:16]}",
@@ -176,8 +176,10 @@ def explain(c, register, evidence, asked):
 
 
 def _regime_text(regime):
-    where = ", ".join(f"{key} = {found}" for key, found in regime.where.items())
-    return f"{regime.says}: {regime.metric_name} of ({where}) {regime.bound.text}"
+    def text(where):
+        return "(" + ", ".join(f"{key} = {found}" for key, found in where.items()) + ")"
+    of = text(regime.where) + (f" over {text(regime.over)}" if regime.over else "")
+    return f"{regime.says}: {regime.metric_name} of {of} {regime.bound.text}"
 
 
 def exit_status(judged):

@@ -20,7 +20,7 @@ from scipy import stats
 from unmask import claims, experiments
 from unmask.errors import EnvironmentFault, UserError
 from unmask.register import compare, judge, power, repeats
-from unmask.register.declare import RATIOS, Regime, read_register
+from unmask.register.declare import RATIOS, read_register
 from unmask.register.judge import Evidence, judge_all
 from unmask.verdicts import FAILED, HELD, UNDECIDED, Region, tone
 from unmask.verdicts import judge as judge_interval
@@ -425,6 +425,28 @@ def k(f):
         gpu = FASTER.replace("**SPEED", '**{**SPEED, "regime": presumes_a_gpu("it is a GPU")}')
         self.assertIn("here on_gpu is 0", self.judged(gpu, rows).reason)
 
+    def test_a_precondition_may_be_a_ratio_and_one_of_several(self):
+        text = ('def seconds_of_a_token(row):\n'
+                '    return row["metrics"]["wall_seconds"] / row["metrics"]["committed"]\n' +
+                FASTER.replace("**SPEED", '**{**SPEED, "regime": (presumes("it is short", "redundancy", '
+                               'at_most(5, "us"), label="slow"), presumes_ratio("its tokens cost the same", '
+                               'seconds_of_a_token, at_most(1.25, "us"), "fast", "slow"))}'))
+        rows = [row_of("fast", [1.0, 1.01, 0.99]), row_of("slow", [2.0, 2.02, 1.98]),
+                row_of("fast", [8.0, 8.01], 1, "story"), row_of("slow", [9.0, 9.01], 1, "story")]
+        for row, seconds, count in zip(rows, (3.0, 4.0, 9.0, 6.0), (2, 4, 3, 4)):
+            row["metrics"]["wall_seconds"], row["metrics"]["committed"] = seconds, count
+        r = self.judged(text, rows)  # a token costs 1.5 and 1, of stories 3 and 1.5
+        self.assertEqual(r.verdict, "NOT APPLICABLE")
+        self.assertIn("presumes that its tokens cost the same; here seconds_of_a_token is 1.750 times as much, "
+                      "wanted <= 1.25", r.reason)
+        for row in rows[::2]:
+            row["metrics"]["committed"] *= 2
+        self.assertEqual(self.judged(text, rows).verdict, "PARTLY")  # without a score
+        self.assertIn("needs seconds_of_a_token in the rows, for the precondition that its tokens cost the same",
+                      self.judged(text, [rows[0], rows[3]]).reason)  # no task of both
+        rows[1]["metrics"]["redundancy"] = 16
+        self.assertIn("presumes that it is short", self.judged(text, rows).reason)
+
     def test_what_was_not_measured_says_what_it_needs(self):
         r = self.judged(FASTER, [row_of("fast", [1.0])])
         self.assertIn("needs rows with label = slow", r.reason)
@@ -616,7 +638,7 @@ class Shipped(unittest.TestCase):
             for name in ("place", "statement", "quantity", "tasks", "items", "clock", "preset"):
                 self.assertTrue(getattr(c, name), f"{c.key}: {name}")
             self.assertRegex(c.bound.by, r"^(paper|us)", c.key)
-            self.assertTrue(isinstance(c.regime, Regime) or c.regime.startswith("no precondition, because "),
+            self.assertTrue(c.preconditions or c.regime.startswith("no precondition, because "),
                             f"{c.key}: {c.regime}")
             for artifact in c.artifacts:
                 for scale in c.scales:

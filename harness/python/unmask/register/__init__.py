@@ -5,11 +5,12 @@ claim is judged. Files of claims (experiments/claims/PAPER.py) import from here.
 from unmask.register.compare import (at_equal_score, difference, falling, fastest_rival, growth, largest,
                                      level, ratio, score, share, smallest, speed, within_row)
 from unmask.register.declare import (Published, above, at_least, at_most, below, claim, control,
-                                     no_precondition, presumes, presumes_a_gpu, presumes_of_tasks, within)
+                                     no_precondition, presumes, presumes_a_gpu, presumes_of_tasks,
+                                     presumes_ratio, within)
 from unmask.register.frame import NeedsRows
 from unmask.register.power import graded, repeated, scored, unlost
 
 __all__ = ["NeedsRows", "Published", "above", "at_equal_score", "at_least", "at_most", "below", "claim",
            "control", "difference", "falling", "fastest_rival", "graded", "growth", "largest", "level",
-           "no_precondition", "presumes", "presumes_a_gpu", "presumes_of_tasks", "ratio", "repeated",
-           "score", "scored", "share", "smallest", "speed", "unlost", "within", "within_row"]
+           "no_precondition", "presumes", "presumes_a_gpu", "presumes_of_tasks", "presumes_ratio", "ratio",
+           "repeated", "score", "scored", "share", "smallest", "speed", "unlost", "within", "within_row"]

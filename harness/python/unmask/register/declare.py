@@ -13,6 +13,7 @@ import os
 from unmask import estimates
 from unmask.errors import UserError
 from unmask.names import find_known
+from unmask.register.frame import settings_of
 from unmask.verdicts import Region
 
 # What a claim is about, which fixes the scale of its effects: of speeds, counts and capacities they
@@ -80,18 +81,21 @@ class Published:
 
 @dataclass(frozen=True)
 class Regime:
-    """A precondition: the mean of a metric over the rows with these settings lies in the bound; of a
-    claim about tasks each task must meet it, and those that do not are left out. metric: a row's
-    value, "parameters" of its model, "on_gpu" (1 or 0), or a function of a row."""
+    """A precondition: the mean of a metric over the rows with these settings, of a task at a time, divided by
+    that over the rows of `over` where it is set, lies in the bound; of a claim about tasks each task must meet
+    it, and those that do not are left out. metric: a row's value, "parameters" of its model, "on_gpu" (1 or 0),
+    or a function of a row."""
     says: str
     metric: object
     where: dict
     bound: Bound
     by_task: bool = False
+    over: dict | None = None
 
     def __repr__(self):
         metric = inspect.getsource(self.metric) if callable(self.metric) else self.metric
-        return f"{self.says}|{metric}|{self.where}|{self.bound}|{self.by_task}"
+        over = f"|{self.over}" if self.over else ""
+        return f"{self.says}|{metric}|{self.where}|{self.bound}|{self.by_task}{over}"
 
     @property
     def metric_name(self):
@@ -115,6 +119,11 @@ def presumes(says, metric, bound, **where):
 
 def presumes_of_tasks(says, metric, bound, **where):
     return Regime(says, metric, where, bound, by_task=True)
+
+
+def presumes_ratio(says, metric, bound, of, over, **where):
+    """Of a metric of the rows `of` (a label or a dict of settings) over that of the rows `over`."""
+    return Regime(says, metric, {**where, **settings_of(of)}, bound, over={**where, **settings_of(over)})
 
 
 def presumes_a_gpu(says):
@@ -161,6 +170,16 @@ class Claim:
         return f"{self.paper}/{self.id}"
 
     @property
+    def preconditions(self):
+        """All of them must be met; () of a claim without."""
+        return () if isinstance(self.regime, str) else (
+            self.regime if isinstance(self.regime, tuple) else (self.regime,))
+
+    @property
+    def regime_says(self):
+        return "; ".join(g.says for g in self.preconditions) or self.regime
+
+    @property
     def reads_the_clock(self):
         """Whether other load on the machine changes what is measured."""
         return not self.clock.startswith(("none", "virtual"))
@@ -168,7 +187,7 @@ class Claim:
 
 # Texts, and tuples of texts, but for these.
 KINDS_OF_FIELDS = {f.name: f.type for f in dataclasses.fields(Claim) if f.type in (str, tuple)} | {
-    "bound": Bound, "regime": (str, Regime), "published": Published | None, "quality": Bound | None}
+    "bound": Bound, "regime": (str, Regime, tuple), "published": Published | None, "quality": Bound | None}
 
 
 def _hash_of(c, source):
@@ -200,8 +219,9 @@ class Register:
             raise UserError(f"{where}: claim '{function.__name__}': {problem}") from None
         for name, kind in KINDS_OF_FIELDS.items():
             found = getattr(c, name)
+            of = Regime if name == "regime" else str
             if not isinstance(found, kind) or isinstance(found, tuple) and not all(
-                    isinstance(v, str) for v in found):
+                    isinstance(v, of) for v in found) or of is Regime and not found:
                 raise UserError(f"{where}: claim '{c.id}': `{name}` is of another type")
         c.artifacts = tuple(os.path.normpath(os.path.join(self.folder, self.paper, f"{a}.toml"))
                             for a in c.artifacts)

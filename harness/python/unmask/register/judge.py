@@ -13,7 +13,7 @@ from unmask.errors import EnvironmentFault
 from unmask.estimates import NOISY_HALF_WIDTH, estimate_text, is_modelled, short_number
 from unmask.intervals import Z95, mean
 from unmask.register.compare import PROMPTS
-from unmask.register.declare import RATIOS, Regime
+from unmask.register.declare import RATIOS
 from unmask.register.frame import Frame, NeedsRows
 from unmask.register.power import smallest_effect
 from unmask.rows import ARCHIVE, is_reportable, latest, places_below
@@ -110,7 +110,7 @@ def _judged(claim, evidence, asked):
         rows += evidence.places[at]
     frame = Frame(rows, _more_scores(claim, r.scale, evidence))
     try:
-        outside = _outside(claim, frame)
+        outside = next(filter(None, (_outside(g, frame) for g in claim.preconditions)), "")
         if outside:
             r.verdict, r.reason = "NOT APPLICABLE", f"presumes that {outside}"
             r.own = _has_own(frame.looked_at(), evidence)
@@ -133,27 +133,35 @@ def _more_scores(claim, scale, evidence):
             for row in evidence.places.get(experiments.place_of(a, SCORES), [])]
 
 
-def _outside(claim, frame):
-    """The precondition that is not met, with what was measured; "" where it is. Of a claim about tasks
+def _values_by_task(g, frame, where):
+    """{task: the values of the precondition's metric in its rows}."""
+    found = {}
+    for row in frame.pick(**where):
+        value = g.value(row)
+        if value is not None:
+            found.setdefault(row["workload"]["family"], []).append(value)
+    return found
+
+
+def _outside(g, frame):
+    """The precondition `g` with what was measured where it is not met; "" where it is. Of a claim about tasks
     the rows of those that do not meet it are left out."""
-    if not isinstance(claim.regime, Regime):
-        return ""
-    g = claim.regime
-    by_task = {}
-    for row in frame.pick(**g.where):
-        found = g.value(row)
-        if found is not None:
-            by_task.setdefault(row["workload"]["family"], []).append(found)
-    if not by_task:
+    found = _values_by_task(g, frame, g.where)
+    if g.over:
+        base = _values_by_task(g, frame, g.over)
+        found = {task: [mean(values) / mean(base[task])] for task, values in found.items()
+                 if task in base and mean(base[task]) > 0}
+    if not found:
         raise NeedsRows(f"{g.metric_name} in the rows, for the precondition that {g.says}")
     if g.by_task:
-        inside = [task for task, found in by_task.items() if g.bound.region.holds(mean(found))]
+        inside = [task for task, values in found.items() if g.bound.region.holds(mean(values))]
         frame.keep_tasks(inside)
         if inside:
             return ""
-    here = mean([v for found in by_task.values() for v in found])
+    here = mean([v for values in found.values() for v in values])
     return "" if g.bound.region.holds(here) and not g.by_task else (
-        f"{g.says}; here {g.metric_name} is {short_number(here)}, wanted {g.bound.text}")
+        f"{g.says}; here {g.metric_name} is {short_number(here)}{' times as much' if g.over else ''}, "
+        f"wanted {g.bound.text}")
 
 
 def _unreportable(frame):
