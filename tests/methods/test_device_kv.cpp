@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstring>
 #include <ostream>
-#include <utility>
 #include <vector>
 
 #include "harness/decode/plain_forward.h"
@@ -25,12 +24,6 @@ namespace {
 using enum model_family;
 
 using namespace testing;
-
-// Puts a test's own body in the place of an operation's and returns the one that was there.
-template <class P>
-typename detail::bodies<P>::body replace_body(target where, typename detail::bodies<P>::body with) {
-  return std::exchange(detail::bodies<P>::of[static_cast<std::size_t>(where)], with);
-}
 
 tensor_view rounded(const tensor_view& x, std::vector<float>& to) {
   if (!x.data) return x;

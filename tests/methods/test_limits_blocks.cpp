@@ -4,7 +4,11 @@
 // Limit identities and by-hand counts of the block methods that cache inside a block.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <vector>
+
 #include "methods/focus/focus_rows.h"
+#include "methods/focus/kernels/eviction.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
@@ -198,6 +202,46 @@ TEST(limits_blocks, focus_retains_at_least_its_budget) {
   while (loop.step()) {
   }
   EXPECT_GT(seen.evictions, 3);
+}
+
+// FOCUS section 4.2: to keep placeholders right a position is computed at most once more. Counted: the
+// candidates of each eviction that stay only because their K/V is missing, by their position.
+struct placeholders {
+  static inline detail::bodies<op::retain>::body original = nullptr;
+  static inline std::map<std::int32_t, int> kept;
+
+  static void retain(const backend& backend, const op::retain& args) {
+    op::retain chosen = args;
+    chosen.params.keep_unprocessed = false;
+    original(backend, chosen);
+    const std::vector<std::uint8_t> without(args.accept, args.accept + args.candidates.count);
+    original(backend, args);
+    for (std::size_t c = 0; c < without.size(); ++c) {
+      if (args.accept[c] != without[c]) ++kept[args.candidates.position[c]];
+    }
+  }
+};
+
+TEST(limits_blocks, focus_computes_a_position_at_most_once_for_a_placeholder) {
+  placeholders::original = replace_body<op::retain>(target::reference, placeholders::retain);
+  int positions = 0;
+  for (const model_family family : families) {
+    const auto model = tiny_model(family, reference_backend());
+    for (const parameter_map& given :
+         {parameter_map{{"threshold", 0.5}}, parameter_map{{"threshold", 0.9}, {"alpha", 1.0}},
+          parameter_map{{"threshold", 0.5}, {"selection", "random"}, {"k", 2}}}) {
+      for (const sequence_request& request : tiny_requests(4, 32)) {
+        placeholders::kept.clear();
+        decode_closed(*model, "focus", given, {request}, 1);
+        positions += static_cast<int>(placeholders::kept.size());
+        for (const auto& [position, times] : placeholders::kept) {
+          EXPECT_EQ(times, 1) << position << " of " << model->config().name;
+        }
+      }
+    }
+  }
+  replace_body<op::retain>(target::reference, placeholders::original);
+  EXPECT_GT(positions, 100);
 }
 
 // Ablations that must make a difference, and refusals by name.

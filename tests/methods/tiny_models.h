@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "harness/decode/registry.h"
 #include "harness/engine/closed_loop.h"
@@ -15,6 +16,12 @@
 #include "tests/support.h"
 
 namespace unmask::testing {
+
+// Puts a test's own body in the place of an operation's and returns the one that was there.
+template <class P>
+typename detail::bodies<P>::body replace_body(target where, typename detail::bodies<P>::body with) {
+  return std::exchange(detail::bodies<P>::of[static_cast<std::size_t>(where)], with);
+}
 
 inline model_config tiny_config(model_family family) {
   model_config c;
