@@ -528,15 +528,6 @@ def llada2_rows_on_math(f):
                  model=LLADA2)
 
 
-@claim(place="Section 4.2",
-       statement="A token is computed at most once more to keep placeholders right.", kind="signal",
-       quantity="computations of a position for a placeholder, largest", bound=at_most(1, "paper"),
-       regime=no_precondition("it is a property of the rule"), artifacts=("table_5",),
-       scales=("tiny", "full"), tasks="every task of the file", items="all", preset=LMD)
-def placeholders_cost_one(f):
-    return level(f, "placeholder_computations_max", label="FOCUS")
-
-
 @claim(place="Section 5.3, appendix E.5", statement="Choosing rows takes about 1 % of a step.",
        kind="signal", quantity="share of the time spent on choosing and dropping rows",
        bound=at_most(0.02, "us: up to 2 %, for \"approximately 1 %\""),

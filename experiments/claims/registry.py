@@ -9,8 +9,8 @@ Padding is decided at once where a threshold decides it, so each has a rival tha
 threshold, and vanilla decoding that stops. Counts are exact for their prompts and read no clock."""
 
 from unmask.register import (NeedsRows, Published, above, at_equal_score, at_least, at_most, below, claim,
-                             control, difference, no_precondition, presumes, presumes_of_tasks, ratio,
-                             repeated, score, scored, share, speed)
+                             control, difference, no_precondition, presumes, presumes_a_gpu, presumes_of_tasks,
+                             presumes_ratio, ratio, repeated, score, scored, share, speed)
 
 TOKENS, A_FORWARD = "tokens_per_second", "tpf"
 MODELS = ("tiny-llada", "LLaDA-8B-Instruct")
@@ -44,6 +44,18 @@ def canvas_of(row):
 LONG_CANVAS = presumes_of_tasks("a canvas has at least six blocks of 32: masks far behind the one in work",
                                 canvas_of, at_least(190, "us: the papers' canvases have 256 and more"),
                                 label="threshold")
+
+
+def seconds_of_a_row(row):
+    """Seconds of one row of a forward."""
+    return row["metrics"]["wall_seconds"] / row["metrics"]["rows"]
+
+
+# Rows of a build whose attention computed each of the shadow's rows by itself cost 1.5 to 1.7 times as much.
+SHADOW = presumes_ratio("a row of WINO's shadow costs what a row of another method costs", seconds_of_a_row,
+                        at_most(1.25, "us: a quarter more would decide the claim"), "wino", "threshold")
+GPU = presumes_a_gpu("the machine is a GPU, where the window's rows cost next to nothing: it computes twice the rows "
+                     "for a few forwards less")
 TRUE = at_least(1, "us: see the statement")
 STEPS = {"kind": "count", "artifacts": ("figure_1",), "scales": ("tiny", "full"), "quality": KEPT, "regime": FEW,
          "tasks": "word problems, list programs and judged stories here, GSM8K at full",
@@ -99,7 +111,8 @@ def klass_needs_fewer_forwards(f):
 
 @claim(place="KLASS, Table 1", statement="KLASS answers better than one token a step.",
        quantity="score, KLASS - one a step", bound=BETTER,
-       published=Published(0.0137, "GSM8K, LLaDA-8B-Instruct: 76.50 - 75.13", 0.0001), **SCORES)
+       published=Published(0.0137, "GSM8K, LLaDA-8B-Instruct: 76.50 - 75.13", 0.0001),
+       controls=("threshold_keeps_quality",), **SCORES)
 def klass_answers_better(f):
     return score(f, "klass", "vanilla", model=MODELS)
 
@@ -123,7 +136,8 @@ def credit_is_faster(f):
 
 @claim(place="CreditDecoding, abstract", statement="CreditDecoding loses nothing against vanilla decoding.",
        quantity="score, CreditDecoding - one a step", bound=KEPT,
-       published=Published(0.0048, "abstract, LLaDA-8B-Instruct, mean of eight benchmarks", 0.00005), **SCORES)
+       published=Published(0.0048, "abstract, LLaDA-8B-Instruct, mean of eight benchmarks", 0.00005),
+       controls=("threshold_keeps_quality",), **SCORES)
 def credit_keeps_quality(f):
     return score(f, "credit_decoding", "vanilla", model=MODELS)
 
@@ -139,7 +153,8 @@ def pc_sampler_answers_better(f):
 @claim(place="WINO, Table 1", statement="WINO is 5.66 times as fast as one token a step.",
        quantity="throughput over vanilla", bound=FASTER,
        published=Published(5.66, "GSM8K, LLaDA-8B-Instruct: 100.53 / 17.76", 0.005),
-       rivals=("threshold_is_faster", "vanilla_that_stops_is_faster", "wino_final_is_faster"), **TIMES)
+       rivals=("threshold_is_faster", "vanilla_that_stops_is_faster", "wino_final_is_faster"),
+       **{**TIMES, "regime": (FEW, SHADOW)})
 def wino_is_faster(f):
     return speed(f, "wino", "vanilla", TOKENS, model=MODELS)
 
@@ -155,7 +170,8 @@ def wino_needs_fewer_forwards(f):
 
 @claim(place="WINO, Table 1", statement="WINO answers better than one token a step.",
        quantity="score, WINO - one a step", bound=BETTER,
-       published=Published(0.0258, "GSM8K, LLaDA-8B-Instruct: 75.82 - 73.24", 0.0001), **SCORES)
+       published=Published(0.0258, "GSM8K, LLaDA-8B-Instruct: 75.82 - 73.24", 0.0001),
+       controls=("threshold_keeps_quality", "taking_back_on_answers"), **SCORES)
 def wino_answers_better(f):
     return score(f, "wino", "vanilla", model=MODELS)
 
@@ -163,7 +179,7 @@ def wino_answers_better(f):
 @claim(place="WINO, Table 6", statement="WINO is faster than a threshold.",
        quantity="throughput over a threshold of 0.9", bound=FASTER,
        published=Published(1.79, "GSM8K: 5.66 / 3.16", 0.005), rivals=("bolder_threshold_is_faster",),
-       controls=("wino_against_a_threshold",), **TIMES)
+       controls=("wino_against_a_threshold",), **{**TIMES, "regime": (FEW, SHADOW)})
 def wino_is_faster_than_a_threshold(f):
     return speed(f, "wino", "threshold", TOKENS, model=MODELS)
 
@@ -245,7 +261,8 @@ def adablock_is_slower(f):
 
 @claim(place="DSB, Table 1", statement="A sliding window is faster than fixed blocks.",
        quantity="throughput, DSB with its cache over blocks of 32, dual cache", bound=FASTER,
-       published=Published(1.080, "GSM8K, LLaDA-8B-Instruct: 99.61 / 92.26", 0.0005), **TIMES)
+       published=Published(1.080, "GSM8K, LLaDA-8B-Instruct: 99.61 / 92.26", 0.0005),
+       controls=("dsb_decides_more_a_forward",), **{**TIMES, "regime": (FEW, GPU)})
 def dsb_is_faster(f):
     return speed(f, "dsb", "threshold, dual", TOKENS, model=MODELS)
 
@@ -300,7 +317,8 @@ def dpad_keeps_quality(f):
 
 @claim(place="Streaming-dLLM, Table 1", statement="A short suffix and a falling threshold beat Fast-dLLM.",
        quantity="throughput over the prefix cache with a threshold of 0.9", bound=FASTER,
-       published=Published(1.324, "LLaDA-1.5, GSM8K of 256 tokens: 66.2 / 50.0", 0.001), **LEFT_OUT)
+       published=Published(1.324, "LLaDA-1.5, GSM8K of 256 tokens: 66.2 / 50.0", 0.001),
+       rivals=("ending_early_is_faster",), **LEFT_OUT)
 def streaming_is_faster(f):
     return speed(f, "streaming_dllm", "threshold, prefix", TOKENS, model=MODELS, workload=LONG)
 
@@ -364,6 +382,12 @@ def taking_back_mends_what_hangs_together(f):
          quantity="canvas tokens a forward over one a step", bound=FASTER, **STEPS)
 def threshold_needs_fewer(f):
     return forwards(f, plain(0.9), ONE)
+
+
+@control(statement="A threshold of 0.9 answers as well as one token a step.",
+         quantity="score, threshold of 0.9 - one a step", bound=KEPT, **SCORES)
+def threshold_keeps_quality(f):
+    return score(f, "threshold", "vanilla", model=MODELS)
 
 
 @control(statement="Two tokens a step need fewer forwards than one.",
@@ -479,6 +503,13 @@ def freedave_is_faster(f):
          quantity="canvas tokens a forward over blocks of 32, dual cache", bound=below(1, "us"), **STEPS)
 def adablock_needs_more_forwards(f):
     return forwards(f, {"label": "adablock", "threshold": 0.9}, {"label": "fast_dllm_threshold", "threshold": 0.9})
+
+
+@control(statement="A sliding window decides more tokens a forward than fixed blocks.",
+         quantity="canvas tokens a forward over blocks of 32, dual cache", bound=FASTER,
+         **{**STEPS, "artifacts": ("table_1",)})
+def dsb_decides_more_a_forward(f):
+    return forwards(f, "dsb", "threshold, dual")
 
 
 @control(statement="On a model trained for one block, several are faster than one.",
