@@ -5,6 +5,8 @@
 // arithmetic in float32 vectors, with threads where the work is worth waking them.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/backend.h"
 #include "kernels/cpu/crowd.h"
 #include "kernels/model_core.h"
@@ -43,6 +45,18 @@ void each_slot(const row_set& rows, const paged_kv& cache, const tensor_view& si
     const std::int32_t page =
         cache.page_table[rows.sequence[r] * cache.table_stride + slot / kv_page_size];
     body(r, side.row<float>(page) + (slot % kv_page_size) * width);
+  }
+}
+
+// Runs body(sequence, candidate) over the candidates, on threads; `width`: float64 operations of one.
+template <class Body>
+void each_candidate(const candidate_set& candidates, std::int64_t width, Body&& body) {
+  const std::int32_t* begin = candidates.begin;
+  const std::int32_t first = begin[0], last = begin[candidates.sequences];
+#pragma omp parallel for schedule(dynamic) if ((last - first) * width > parallel_elements / 16)
+  for (std::int32_t c = first; c < last; ++c) {
+    const auto s = std::upper_bound(begin, begin + candidates.sequences + 1, c) - begin - 1;
+    body(static_cast<std::int32_t>(s), c);
   }
 }
 

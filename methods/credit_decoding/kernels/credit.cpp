@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cpu/backend.h"
 #include "kernels/reference/backend.h"
 
 namespace unmask::reference {
@@ -69,22 +70,27 @@ void judge(const op::credited_confidence& args, const credit_list& list, std::in
   args.score[c] = token == args.refused ? nothing : args.probability[c];
 }
 
-void credited_confidence(const op::credited_confidence& args) {
+// Of candidate c of sequence s, whose list is its own.
+void give_credit(const op::credited_confidence& args, std::int32_t s, std::int32_t c) {
   const std::int64_t vocabulary = args.logits.columns();
+  const credit_list list = list_of(args, s, args.candidates.position[c] - args.first[s]);
+  const float* logit = args.logits.row<float>(c);
+  const float* best = std::max_element(logit, logit + vocabulary);
+  double sum = 0;
+  for (std::int64_t v = 0; v < vocabulary; ++v) {
+    sum += std::exp(double{logit[v]} - double{*best});
+  }
+  if (args.fresh[s] != 0) *list.size = 0;
+  list.fade(args.decay);
+  list.add(static_cast<std::int32_t>(best - logit),
+           static_cast<float>(std::exp(-double{args.exponent} * std::log(sum))));
+  judge(args, list, c, double{*best}, sum);
+}
+
+void credited_confidence(const op::credited_confidence& args) {
   for (std::int32_t s = 0; s < args.candidates.sequences; ++s) {
     for (std::int32_t c = args.candidates.begin[s]; c < args.candidates.begin[s + 1]; ++c) {
-      const credit_list list = list_of(args, s, args.candidates.position[c] - args.first[s]);
-      const float* logit = args.logits.row<float>(c);
-      const float* best = std::max_element(logit, logit + vocabulary);
-      double sum = 0;
-      for (std::int64_t v = 0; v < vocabulary; ++v) {
-        sum += std::exp(double{logit[v]} - double{*best});
-      }
-      if (args.fresh[s] != 0) *list.size = 0;
-      list.fade(args.decay);
-      list.add(static_cast<std::int32_t>(best - logit),
-               static_cast<float>(std::exp(-double{args.exponent} * std::log(sum))));
-      judge(args, list, c, double{*best}, sum);
+      give_credit(args, s, c);
     }
   }
 }
@@ -103,3 +109,16 @@ const register_operations<credited_confidence, accept_near_best> registered(targ
 
 }  // namespace
 }  // namespace unmask::reference
+
+namespace unmask::cpu {
+namespace {
+
+void credited_confidence(const op::credited_confidence& args) {
+  each_candidate(args.candidates, args.logits.columns(),
+                 [&](std::int32_t s, std::int32_t c) { reference::give_credit(args, s, c); });
+}
+
+const register_operations<credited_confidence> registered(target::cpu);
+
+}  // namespace
+}  // namespace unmask::cpu

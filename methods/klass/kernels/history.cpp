@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cpu/backend.h"
 #include "kernels/reference/backend.h"
 
 namespace unmask::reference {
@@ -26,36 +27,41 @@ double divergence(const float* logit, double scale, const float* kept, const flo
   return sum;
 }
 
-void compare_distributions(const op::compare_distributions& args) {
+// Of candidate c of sequence s, whose place is its own.
+void compare_with_kept(const op::compare_distributions& args, std::int32_t s, std::int32_t c) {
   const std::int64_t vocabulary = args.logits.columns(), places = args.owner.columns();
+  const std::int32_t position = args.candidates.position[c];
+  const std::int64_t place = (position - args.origin[s]) % places;
+  std::int32_t& owner = args.owner.row<std::int32_t>(s)[place];
+  std::int32_t& still = args.still.row<std::int32_t>(s)[place];
+  float* kept = args.kept.row<float>(s) + place * vocabulary;
+  float* kept_scale = args.scale.row<float>(s) + place * 2;
+  const bool known = args.fresh[s] == 0 && owner == position;
+
+  const float* logit = args.logits.row<float>(c);
+  const float* best = std::max_element(logit, logit + vocabulary);
+  double rest = 0;
+  for (std::int64_t v = 0; v < vocabulary; ++v) {
+    if (logit + v != best) rest += std::exp(double{logit[v]} - double{*best});
+  }
+  const double scale = double{*best} + std::log(1 + rest);
+  args.token[c] = static_cast<std::int32_t>(best - logit);
+  args.probability[c] = static_cast<float>(1 / (1 + rest));
+  args.doubt[c] = static_cast<float>(-rest / (1 + rest));
+  args.moved[c] = static_cast<float>(
+      divergence(logit, scale, known ? kept : nullptr, kept_scale, args.epsilon, vocabulary));
+  still = args.moved[c] < args.limit ? (known ? still : args.still_before) + 1 : 0;
+  args.settled[c] = still >= args.history;
+  owner = position;
+  std::copy_n(logit, vocabulary, kept);
+  kept_scale[0] = static_cast<float>(scale);
+  kept_scale[1] = static_cast<float>(scale - double{kept_scale[0]});
+}
+
+void compare_distributions(const op::compare_distributions& args) {
   for (std::int32_t s = 0; s < args.candidates.sequences; ++s) {
     for (std::int32_t c = args.candidates.begin[s]; c < args.candidates.begin[s + 1]; ++c) {
-      const std::int32_t position = args.candidates.position[c];
-      const std::int64_t place = (position - args.origin[s]) % places;
-      std::int32_t& owner = args.owner.row<std::int32_t>(s)[place];
-      std::int32_t& still = args.still.row<std::int32_t>(s)[place];
-      float* kept = args.kept.row<float>(s) + place * vocabulary;
-      float* kept_scale = args.scale.row<float>(s) + place * 2;
-      const bool known = args.fresh[s] == 0 && owner == position;
-
-      const float* logit = args.logits.row<float>(c);
-      const float* best = std::max_element(logit, logit + vocabulary);
-      double rest = 0;
-      for (std::int64_t v = 0; v < vocabulary; ++v) {
-        if (logit + v != best) rest += std::exp(double{logit[v]} - double{*best});
-      }
-      const double scale = double{*best} + std::log(1 + rest);
-      args.token[c] = static_cast<std::int32_t>(best - logit);
-      args.probability[c] = static_cast<float>(1 / (1 + rest));
-      args.doubt[c] = static_cast<float>(-rest / (1 + rest));
-      args.moved[c] = static_cast<float>(
-          divergence(logit, scale, known ? kept : nullptr, kept_scale, args.epsilon, vocabulary));
-      still = args.moved[c] < args.limit ? (known ? still : args.still_before) + 1 : 0;
-      args.settled[c] = still >= args.history;
-      owner = position;
-      std::copy_n(logit, vocabulary, kept);
-      kept_scale[0] = static_cast<float>(scale);
-      kept_scale[1] = static_cast<float>(scale - double{kept_scale[0]});
+      compare_with_kept(args, s, c);
     }
   }
 }
@@ -90,3 +96,16 @@ const register_operations<compare_distributions, accept_settled> registered(targ
 
 }  // namespace
 }  // namespace unmask::reference
+
+namespace unmask::cpu {
+namespace {
+
+void compare_distributions(const op::compare_distributions& args) {
+  each_candidate(args.candidates, 5 * args.logits.columns(),
+                 [&](std::int32_t s, std::int32_t c) { reference::compare_with_kept(args, s, c); });
+}
+
+const register_operations<compare_distributions> registered(target::cpu);
+
+}  // namespace
+}  // namespace unmask::cpu

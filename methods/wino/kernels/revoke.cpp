@@ -6,25 +6,32 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cpu/backend.h"
+
 namespace unmask::reference {
 namespace {
 
-void confidence_of_present(const op::confidence_of_present& args) {
+// Of candidate c of sequence s.
+void look_at_present(const op::confidence_of_present& args, std::int32_t s, std::int32_t c) {
   const std::int64_t vocabulary = args.logits.columns();
+  const std::int32_t position = args.candidates.position[c];
+  const float* logit = args.logits.row<float>(c);
+  const float* best = std::max_element(logit, logit + vocabulary);
+  double sum = 0;
+  for (std::int64_t v = 0; v < vocabulary; ++v) {
+    sum += std::exp(double{logit[v]} - double{*best});
+  }
+  const bool masked = args.state.row<std::uint8_t>(s)[position] == state_masked;
+  args.token[c] =
+      masked ? static_cast<std::int32_t>(best - logit) : args.canvas.row<std::int32_t>(s)[position];
+  args.probability[c] =
+      static_cast<float>(std::exp(double{logit[args.token[c]]} - double{*best}) / sum);
+}
+
+void confidence_of_present(const op::confidence_of_present& args) {
   for (std::int32_t s = 0; s < args.candidates.sequences; ++s) {
     for (std::int32_t c = args.candidates.begin[s]; c < args.candidates.begin[s + 1]; ++c) {
-      const std::int32_t position = args.candidates.position[c];
-      const float* logit = args.logits.row<float>(c);
-      const float* best = std::max_element(logit, logit + vocabulary);
-      double sum = 0;
-      for (std::int64_t v = 0; v < vocabulary; ++v) {
-        sum += std::exp(double{logit[v]} - double{*best});
-      }
-      const bool masked = args.state.row<std::uint8_t>(s)[position] == state_masked;
-      args.token[c] = masked ? static_cast<std::int32_t>(best - logit)
-                             : args.canvas.row<std::int32_t>(s)[position];
-      args.probability[c] =
-          static_cast<float>(std::exp(double{logit[args.token[c]]} - double{*best}) / sum);
+      look_at_present(args, s, c);
     }
   }
 }
@@ -73,3 +80,16 @@ const register_operations<confidence_of_present, accept_and_reopen> registered(t
 
 }  // namespace
 }  // namespace unmask::reference
+
+namespace unmask::cpu {
+namespace {
+
+void confidence_of_present(const op::confidence_of_present& args) {
+  each_candidate(args.candidates, args.logits.columns(),
+                 [&](std::int32_t s, std::int32_t c) { reference::look_at_present(args, s, c); });
+}
+
+const register_operations<confidence_of_present> registered(target::cpu);
+
+}  // namespace
+}  // namespace unmask::cpu
