@@ -4,6 +4,7 @@ and the archive of such campaigns, with the verdicts on all of them."""
 
 import argparse
 from datetime import datetime, timezone
+import json
 import os
 import tarfile
 
@@ -14,6 +15,7 @@ from unmask.register.declare import read_register
 from unmask.register.judge import SCORES
 from unmask.register.repeats import RECORD, read_record
 from unmask.rows import read_rows
+from unmask.runs import CAMPAIGN, read_log
 
 LARGEST = 14 << 20       # bytes of all archives of a folder
 ENDED_WELL = (0, 4)      # 4: a claim is not supported, which is a result
@@ -132,8 +134,20 @@ def pack(place, archive):
                 tar.addfile(member, file)
 
 
+def keep_log(place, into):
+    """What became of every artifact, into a folder: its last line of the campaign's log at each scale with the
+    time of all of them; of one that was not measured at any scale why not, at the scale tiny."""
+    last, _ = read_log(os.path.join(place, CAMPAIGN))
+    measured = {key[:2] for key, entry in last.items() if entry.get("status") == "measured"}
+    kept = [entry | {"seconds": round(entry["seconds"], 1)} for key, entry in sorted(last.items())
+            if entry.get("status") == "measured" or key[2] == "tiny" and key[:2] not in measured]
+    with open(os.path.join(into, CAMPAIGN), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(entry) + "\n" for entry in kept)
+
+
 def archive(directory, into):
-    """Packs every campaign of a folder; UserError where they are not of one commit, or too large."""
+    """Packs every campaign of a folder, and the log of the first; UserError where they are not of one commit, or
+    too large."""
     found = repeats.numbered(directory)
     if not found:
         raise UserError(f"{directory}: holds no campaigns (folders 1, 2, ...)")
@@ -151,6 +165,8 @@ def archive(directory, into):
         size += os.path.getsize(path)
     if size > LARGEST:
         raise UserError(f"{into}: the archives have {size / 2**20:.1f} MB, more than {LARGEST >> 20} MB")
+    if os.path.isfile(os.path.join(found[0][1], CAMPAIGN)):
+        keep_log(found[0][1], into)
     return size
 
 

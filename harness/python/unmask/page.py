@@ -12,14 +12,11 @@ import tempfile
 from unmask import estimates, experiments, layout, options, rows as results, runs, tables
 from unmask.errors import EnvironmentFault, UserError
 from unmask.figures import figure_data
-from unmask.files import opened, opened_text, read_json
+from unmask.files import opened, read_json
 from unmask.rows import RUN_KEYS, circumstance, is_reportable, is_synthetic, row_name, setting
-from unmask.shapes import MAYBE, misfit
 from unmask.tables import Cell, count_cell, estimate_cell, number_cell
 from unmask.text import json_value
 from unmask.verdicts import tone
-
-CAMPAIGN = "campaign.jsonl"
 
 
 def _model_name(row):
@@ -178,30 +175,16 @@ def _duration(seconds):
 
 
 def campaign_table(path):
-    """What a campaign's log says: the last line of each artifact and scale, the time of all. Lines with
-    `claims` tell of a few points that were measured once more: their time counts, no more."""
-    last, torn = {}, 0
-    with opened_text(path, "replace") as file:
-        for line in file:
-            try:
-                entry = json_value(line)
-            except ValueError:
-                entry = None
-            if misfit(entry, {"seconds?": MAYBE, "rows?": MAYBE}, "entry"):
-                torn += bool(line.strip())
-                continue
-            key = tuple(str(entry.get(k, "")) for k in ("paper", "id", "scale"))
-            before = last.get(key, {"total": 0.0})
-            total = before["total"] + float(entry.get("seconds") or 0)
-            last[key] = {**(before if "claims" in entry and key in last else entry), "total": total}
+    """What a campaign's log says."""
+    last, torn = runs.read_log(path)
     table = tables.Table(["paper", "artifact", "scale", "status", ">rows", ">time", "detail"])
     for (paper, name, scale), entry in last.items():
         table.add(paper, name, scale, str(entry.get("status", "")),
-                  count_cell(int(entry.get("rows") or 0)), _duration(entry["total"]),
+                  count_cell(int(entry.get("rows") or 0)), _duration(entry["seconds"]),
                   str(entry.get("detail", "")))
     measured = sum(entry.get("status") == "measured" for entry in last.values())
     table.notes.append(f"{measured} of {len(last)} artifacts measured; "
-                       f"{_duration(sum(e['total'] for e in last.values()))} in all runs")
+                       f"{_duration(sum(e['seconds'] for e in last.values()))} in all runs")
     if torn:
         table.notes.append(f"{torn} lines of the log that are no entries are left out")
     return table
@@ -249,7 +232,7 @@ def page_data(path, folder):
             name = os.path.basename(file)
             if name.startswith("claims") and name.endswith(".json"):
                 data["claims"] += _claims_in(file)
-        log = os.path.join(path, CAMPAIGN)
+        log = os.path.join(path, runs.CAMPAIGN)
         if os.path.isfile(log):
             data["campaign"] = tables.table_json(campaign_table(log))
     if not data["sections"]:

@@ -7,11 +7,13 @@ import os
 import re
 
 from unmask import experiments, rows
-from unmask.files import read_json
-from unmask.shapes import TEXT, fit
+from unmask.files import opened_text, read_json
+from unmask.shapes import MAYBE, TEXT, fit, misfit
+from unmask.text import json_value
 
 MANIFEST = "run.json"
 LARGEST_MANIFEST = 64 << 20
+CAMPAIGN = "campaign.jsonl"  # what became of each artifact, a line a run
 
 
 @dataclass
@@ -27,6 +29,26 @@ class Run:
     @property
     def name(self):
         return f"{self.paper}_{self.artifact}"
+
+
+def read_log(path):
+    """A campaign's log: ({(paper, id, scale): its last line, with the seconds of all}, how many lines are no
+    entries). Lines with `claims` tell of a few points that were measured once more: their time counts, no more."""
+    last, torn = {}, 0
+    with opened_text(path, "replace") as file:
+        for line in file:
+            try:
+                entry = json_value(line)
+            except ValueError:
+                entry = None
+            if misfit(entry, {"seconds?": MAYBE, "rows?": MAYBE}, "entry"):
+                torn += bool(line.strip())
+                continue
+            key = tuple(str(entry.get(k, "")) for k in ("paper", "id", "scale"))
+            before = last.get(key, {"seconds": 0.0})
+            total = before["seconds"] + float(entry.get("seconds") or 0)
+            last[key] = {**(before if "claims" in entry and key in last else entry), "seconds": total}
+    return last, torn
 
 
 def natural_order(text):

@@ -67,6 +67,23 @@ class Campaigns(Made):
             campaign.archive(results, into)  # the same rows, the same bytes
             self.assertEqual(first, {file.name: file.read_bytes() for file in pathlib.Path(into).iterdir()})
 
+    def test_an_archive_says_what_became_of_every_artifact(self):
+        results = self.put_campaigns(rows(True))
+
+        def line(name, scale, status, count, seconds):
+            return {"paper": "focus", "id": name, "scale": scale, "status": status, "rows": count, "detail": "",
+                    "seconds": seconds}
+        log = [line("table_5", "tiny", "FAILED", 3, 2.0), line("table_5", "tiny", "measured", 9, 5.04),
+               line("table_5", "shapes", "NOT RUN", 0, 0.0), line("table_1", "tiny", "NOT RUN", 0, 0.0),
+               line("table_1", "real", "NOT RUN", 0, 0.0), line("table_2", "shapes", "measured", 1, 3.0),
+               line("table_2", "tiny", "NOT RUN", 0, 0.0)]
+        write(f"{results}/1/campaign.jsonl", "".join(json.dumps(entry) + "\n" for entry in log))
+        with tempfile.TemporaryDirectory() as into:
+            campaign.archive(results, into)
+            kept = [json.loads(text) for text in pathlib.Path(into, "campaign.jsonl").read_text().splitlines()]
+        self.assertEqual(kept, [line("table_1", "tiny", "NOT RUN", 0, 0.0), line("table_2", "shapes", "measured", 1, 3.0),
+                                line("table_5", "tiny", "measured", 9, 7.0)])
+
     def refused(self, words, call, *arguments):
         with self.assertRaises(UserError) as caught:
             call(*arguments)
