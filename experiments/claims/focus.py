@@ -182,7 +182,7 @@ def others_drift_down(f):
 @claim(place="Appendix D.3",
        statement="The difference is less skewed than the importance of layer 1.",
        quantity="skewness of the difference less that of layer 1, absolute values",
-       bound=below(0, "paper"), **PRE_TRAINED)
+       bound=below(0, "paper"), controls=("less_skewed_in_twelve_layers",), **PRE_TRAINED)
 def difference_is_less_skewed(f):
     return difference(signal(f, "probes.importance.delta_skewness"),
                       signal(f, "probes.importance.layer1_skewness"))
@@ -788,3 +788,11 @@ def top_fifth_in_twelve_layers(f):
          **IN_TWELVE)
 def signal_to_noise_in_twelve_layers(f):
     return signal(f, "probes.importance.gamma")
+
+
+@control(statement="In twelve layers the difference is less skewed than layer 1.",
+         quantity="skewness of the difference less that of layer 1, absolute values",
+         bound=below(0, "us"), **IN_TWELVE)
+def less_skewed_in_twelve_layers(f):
+    return difference(signal(f, "probes.importance.delta_skewness"),
+                      signal(f, "probes.importance.layer1_skewness"))
