@@ -58,11 +58,14 @@ class Section:
         self.title, self.command = data["title"], data["command"]
         self.rows = rowlib.Rows(data["figures"])
         self.table, self.tables = data["table"], data["tables"]
-        self.families = fitting_families(data["paper"], data["artifact"])
+        self.families = fitting_families(data["paper"], data["artifact"], self.scale)
 
 
-def fitting_families(paper, artifact):
-    """Figure families that show what the artifact is about; None: all that the rows allow."""
+def fitting_families(paper, artifact, scale):
+    """Figure families that show what the artifact is about; None: all that the rows allow. Of the scale scores
+    none: a few settings, measured for the score alone."""
+    if scale == "scores":
+        return []
     with open(os.path.join(HERE, "artifacts.toml"), "rb") as content:
         papers = tomllib.load(content)
     return papers.get(paper, {}).get(artifact)

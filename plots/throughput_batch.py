@@ -11,8 +11,9 @@ from common import Drawing, NotDrawn, metric
 
 
 def draw(rows, options=None):
-    rows = [r for r in rows
-            if not math.isnan(metric(r, "tokens_per_second")) and not r.get("serve")]
+    # Of served rows those whose batch is kept full: others have a rate of arrivals for an axis.
+    rows = [r for r in rows if not math.isnan(metric(r, "tokens_per_second"))
+            and (r.get("serve") or {"arrivals": "closed"})["arrivals"] == "closed"]
     sizes = sorted({r["batch_size"] for r in rows})
     if len(sizes) < 2:
         raise NotDrawn("throughput against batch size needs rows with at least two batch sizes; "

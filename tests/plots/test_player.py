@@ -251,7 +251,7 @@ class Player(unittest.TestCase):
             claims = sum(c["role"] == "claim" for c in json.load(file))
         # Known by its place: its run.json is not committed.
         self.assertIn("Optimus, Figure 8: Throughput against batch size (tiny)", page)
-        self.assertIn("Ada-DLM, Table 4: History m (tiny), 16 times the items", page)
+        self.assertIn("Ada-DLM, Table 4: History m (tiny)", page)
         self.assertLess(len(page.encode()), 3 << 20)
         for width, theme in ((390, "light"), (390, "dark"), (768, "light"), (1280, "light"),
                              (1280, "dark")):

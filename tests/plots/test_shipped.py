@@ -6,7 +6,6 @@
 import importlib
 import os
 import re
-import tomllib
 import unittest
 
 import support
@@ -26,21 +25,19 @@ class Shipped(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         common.style()
-        with open(os.path.join(support.PLOTS, "artifacts.toml"), "rb") as content:
-            cls.families = tomllib.load(content)
         cls.places = results.places_below(ARCHIVE)
 
     def tearDown(self):
         common.plt.close("all")
 
-    def families_of(self, paper, artifact):
-        return self.families[paper].get(artifact, report.FAMILIES)
+    def families_of(self, place):
+        families = report.fitting_families(*place.split("/"))
+        return report.FAMILIES if families is None else families
 
     def drawings(self, place):
-        paper, artifact, _ = place.split("/")
         rows = rowlib.Rows(figures.figure_data(results.latest(self.places[place]))).reportable()
         found = []
-        for family in self.families_of(paper, artifact):
+        for family in self.families_of(place):
             try:
                 found += common.drawn(importlib.import_module(family).draw, rows)
             except rowlib.NotDrawn as problem:
@@ -50,7 +47,7 @@ class Shipped(unittest.TestCase):
     def test_every_row_is_in_a_figure_of_its_artifact(self):
         self.assertGreater(len(self.places), 60)
         for place in sorted(self.places):
-            if "/more/" in f"/{place}/" or not self.families_of(*place.split("/")[:2]):
+            if not self.families_of(place):
                 continue  # a table says it all
             with self.subTest(place):
                 rows, drawings = self.drawings(place)
