@@ -218,11 +218,7 @@ std::vector<campaign_outcome> read_campaign(const fs::path& log) {
     if (fresh) all.emplace_back();
     campaign_outcome& last = all[at->second];
     o.total_seconds = last.total_seconds + o.seconds;
-    if (json.contains("claims") && !fresh) {
-      last.total_seconds = o.total_seconds;
-    } else {
-      last = std::move(o);
-    }
+    last = std::move(o);
   }
   return all;
 }

@@ -69,8 +69,7 @@ int run_artifact(const campaign_item& item, const std::filesystem::path& output,
 std::vector<campaign_item> items_at(const std::vector<artifact_entry>& artifacts,
                                     const std::string& scale);
 
-// What DIRECTORY/campaign.jsonl says: the last line of each artifact and scale, the time of all. A line
-// with `claims` tells of a few points that were measured once more: its time counts, no more.
+// What DIRECTORY/campaign.jsonl says: the last line of each artifact and scale, the time of all.
 inline constexpr const char* campaign_log = "campaign.jsonl";
 std::vector<campaign_outcome> read_campaign(const std::filesystem::path& log);
 

@@ -33,7 +33,7 @@ class Run:
 
 def read_log(path):
     """A campaign's log: ({(paper, id, scale): its last line, with the seconds of all}, how many lines are no
-    entries). Lines with `claims` tell of a few points that were measured once more: their time counts, no more."""
+    entries)."""
     last, torn = {}, 0
     with opened_text(path, "replace") as file:
         for line in file:
@@ -45,9 +45,8 @@ def read_log(path):
                 torn += bool(line.strip())
                 continue
             key = tuple(str(entry.get(k, "")) for k in ("paper", "id", "scale"))
-            before = last.get(key, {"seconds": 0.0})
-            total = before["seconds"] + float(entry.get("seconds") or 0)
-            last[key] = {**(before if "claims" in entry and key in last else entry), "seconds": total}
+            before = last[key]["seconds"] if key in last else 0.0
+            last[key] = {**entry, "seconds": before + float(entry.get("seconds") or 0)}
     return last, torn
 
 

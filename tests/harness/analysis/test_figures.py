@@ -78,9 +78,8 @@ class Page(unittest.TestCase):
              "experiment": {"file": "elsewhere/table_5.toml"}}))
         self.write("claims.json", json.dumps([{"id": "c", "statement": "s", "verdict": "PARTLY"}]))
         self.write("campaign.jsonl", "".join(json.dumps(line) + "\n" for line in (
-            {"paper": "focus", "id": "table_5", "scale": "tiny", "status": "measured", "rows": 2,
-             "seconds": 30}, {"paper": "focus", "id": "table_5", "scale": "tiny", "rows": 1,
-                              "status": "measured", "seconds": 12, "claims": ["focus/c"]})))
+            {"paper": "focus", "id": "table_5", "scale": "tiny", "status": "FAILED", "rows": 1, "seconds": 30},
+            {"paper": "focus", "id": "table_5", "scale": "tiny", "status": "measured", "rows": 2, "seconds": 12})))
         data = self.data()
         (section,) = data["sections"]
         self.assertEqual(section["command"], "unmask run elsewhere/table_5.toml --scale tiny "
