@@ -16,7 +16,6 @@ QUANTITIES = {"throughput": ("tokens_per_second", "tokens/s", max),
               "pareto": ("tokens_per_second", "tokens/s", max),
               "crossover": ("tokens_per_second", "tokens/s", max),
               "redundancy": ("redundancy", "rows computed per token", min)}
-MORE = re.compile(r"(?:^|/)([^/]+)/([^/]+)/([^/]+)/more/items(\d+)_repetitions(\d+)/")
 
 
 def paper_name(paper):
@@ -27,42 +26,27 @@ def artifact_name(artifact):
     return artifact.replace("_", " ").capitalize()
 
 
-def more_evidence(name):
-    """(paper, artifact, scale, words) of rows that are further evidence for an artifact's claim, by
-    where they lie; None of other rows."""
-    found = MORE.search(name)
-    if not found:
-        return None
-    paper, artifact, scale, items, repetitions = found.groups()
-    words = [f"{n} times the {what}" for n, what in ((items, "items"), (repetitions, "repetitions"))
-             if n != "1"]
-    return paper, artifact, scale, " and ".join(words) or "once more"
-
-
 def identity(data):
-    """(paper, artifact, scale, words about more evidence) of a section's data; "" where unknown."""
-    if data["paper"]:
-        scale = re.search(r" \((\w+)\)$", data["heading"])
-        return data["paper"], data["artifact"], scale.group(1) if scale else "", ""
-    return more_evidence(data["name"]) or ("", "", "", "")
+    """(paper, artifact, scale) of a section's data; "" where unknown."""
+    if not data["paper"]:
+        return "", "", ""
+    scale = re.search(r" \((\w+)\)$", data["heading"])
+    return data["paper"], data["artifact"], scale.group(1) if scale else ""
+
+
+def heading(data):
+    """A section's heading: paper, artifact, title and scale, or what its file is called."""
+    paper, artifact, scale = identity(data)
+    if not paper:
+        return data["heading"]
+    name = ", ".join([paper_name(paper)] + ([artifact_name(artifact)] if artifact else []))
+    title = data["title"]
+    return (name if title == name else f"{name}: {title}") + (f" ({scale})" if scale else "")
 
 
 def headings(sections):
     """A heading for each section's data, no two the same."""
-    titles = {}
-    for data in sections:
-        if data["paper"]:
-            titles[identity(data)[:3]] = data["title"]
-    made = []
-    for data in sections:
-        paper, artifact, scale, more = identity(data)
-        title = titles.get((paper, artifact, scale), data["title"])
-        name = ", ".join(([paper_name(paper)] if paper else [])
-                         + ([artifact_name(artifact)] if artifact else []))
-        heading = data["heading"] if not paper else (
-            (name if title == name else f"{name}: {title}") + (f" ({scale})" if scale else "")
-            + (f", {more}" if more else ""))
-        made.append(heading)
+    made = [heading(data) for data in sections]
     return [h if made.count(h) == 1 else f"{h} · {data['name']}" for h, data in zip(made, sections)]
 
 

@@ -54,7 +54,7 @@ class Section:
 
     def __init__(self, data, heading):
         self.path, self.name, self.heading = data["path"], data["name"], heading
-        self.paper, self.artifact, self.scale, self.more = page_text.identity(data)
+        self.paper, self.artifact, self.scale = page_text.identity(data)
         self.title, self.command = data["title"], data["command"]
         self.rows = rowlib.Rows(data["figures"])
         self.table, self.tables = data["table"], data["tables"]
@@ -274,8 +274,7 @@ def claim_links(claim, sections):
         paper, artifact = os.path.normpath(str(file)).removesuffix(".toml").split(os.sep)[-2:]
         places = [i for i, s in enumerate(sections) if (s.paper, s.artifact) == (paper, artifact)]
         here = [i for i in places if sections[i].scale == claim.get("scale")] or places
-        links += [f'<a href="#part-{i}">{text(page_text.artifact_name(artifact))}'
-                  f'{", " + text(sections[i].more) if sections[i].more else ""}</a>' for i in here]
+        links += [f'<a href="#part-{i}">{text(page_text.artifact_name(artifact))}</a>' for i in here]
     return " · ".join(links)
 
 
