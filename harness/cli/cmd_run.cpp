@@ -196,17 +196,19 @@ int run_one(const fs::path& file, const command_line& line) {
   return summary.exit_status();
 }
 
-// The artifacts of files and folders, those that --only names; usage error for a name without one.
+// The artifacts of files and folders, those that --only names; usage error for a path or a name
+// without one.
 std::vector<campaign_item> items_of(const texts& paths, const command_line& line) {
   const machine_view machine = this_machine();
   std::vector<artifact_entry> entries;
   for (const std::string& path : paths) {
-    std::ranges::move(find_artifacts(path, machine), std::back_inserter(entries));
+    std::vector<artifact_entry> found = find_artifacts(path, machine);
+    if (found.empty()) throw usage_error("there is no artifact in " + path);
+    std::ranges::move(found, std::back_inserter(entries));
   }
   keep_named("paper or artifact", line.list("only"), entries, [](const artifact_entry& a) {
     return std::array{a.header.paper, a.header.paper + "/" + a.header.id};
   });
-  if (entries.empty()) throw usage_error("there is no artifact in " + paths.front());
   const std::string scale = line.text("scale");
   return items_at(entries, scale.empty() ? "tiny" : scale);
 }
