@@ -13,7 +13,7 @@ from unmask.files import read_json
 from unmask.names import find_known, keep_named
 from unmask.register.declare import RATIOS, read_register
 from unmask.register import repeats
-from unmask.register.judge import SCORES, VERDICTS, judge_all, needs_text, result_of, run_line
+from unmask.register.judge import SCORES, VERDICTS, needs_text, run_line
 from unmask.settings import estimate_json
 from unmask.shapes import TEXT, fit
 from unmask.verdicts import tone
@@ -139,9 +139,9 @@ def judged_json(judged, controls, register):
 
 
 def explain(c, register, evidence, asked):
-    """Says all there is to know of one claim: what was declared, every point, the controls, the function
-    that measures, and the command that measures the rows again."""
-    (_, r), = judge_all([c], register, evidence, asked)
+    """Says all there is to know of one claim: what was declared, what each campaign found, every point, the
+    controls, the function that measures, and the command that measures the rows again."""
+    (_, r), = repeats.judge_campaigns([c], register, evidence, asked)
     line = [f"{c.key}: {r.verdict}", "", f"claim      {c.statement}", f"place      {c.place}"]
     line += [f"reading    {c.reading}"] if c.reading else []
     line += [f"published  {_published_text(c)}; {r.size or 'not compared'}", f"quantity   {c.quantity}",
@@ -152,7 +152,11 @@ def explain(c, register, evidence, asked):
              f"items      {c.items}", f"scale      {r.scale} (of {', '.join(c.scales)})"]
     line += [f"each       {c.each_because}"] if c.each_because else []
     line += [f"registered {r.registered or 'no rows'}; hash {c.hash} of {register.hash[:16]}",
-             f"reason     {r.reason}", ""]
+             f"reason     {r.reason}"]
+    line += [f"campaigns  {r.campaigns}"] if r.campaigns else []
+    line += [f"           {verdict}" + (f", {estimate_text(e)}" if e else "")
+             for verdict, e in r.each if len(r.each) > 1]
+    line += [""]
     if r.finding and r.finding.points:
         table = tables.Table(["point", ">measured", "interval from"])
         for name, e in r.finding.points:
@@ -160,12 +164,12 @@ def explain(c, register, evidence, asked):
         line += [tables.render(table, "md")]
     for name in dict.fromkeys(c.controls + c.rivals):
         k = register.named(f"{c.paper}/{name}")
-        of = result_of(k, evidence, asked)
+        (_, of), = repeats.controls_of([k], evidence, asked)
         word = "rival" if name in c.rivals else "control"
         line += [f"{word:<10} {k.statement}", f"           {of.verdict}: {of.reason}"]
     line += ["control    none"] if not c.controls + c.rivals else []
     line.append(f"note       {c.note or 'none'}")
-    folder = "runs" if evidence.is_archive else evidence.results
+    folder = "runs" if evidence[0].is_archive else evidence[0].results
     for artifact in c.artifacts:
         at = os.path.join(folder, experiments.place_of(artifact, r.scale))
         needs = needs_text(artifact, r.scale)
@@ -256,7 +260,7 @@ def _judge(options, register, claims, folder):
         raise EnvironmentFault(f"there are no results in {options.results}")
     evidence = repeats.evidence_of(options.results, read_since(folder))
     if options.explain:
-        text = explain(claim_named(register, options.explain), register, evidence[0], options.scale)
+        text = explain(claim_named(register, options.explain), register, evidence, options.scale)
         tables.write(text, options.output)
         return 0
     if options.save and options.scale != "tiny":

@@ -51,6 +51,18 @@ class Campaigns(Made):
         r = self.verdict(self.put_campaigns(rows(True), rows(False), rows(True, 120)))
         self.assertEqual((r.verdict, r.campaigns), ("OPEN", "1 of 3: SUPPORTED, NOT SUPPORTED, PARTLY"))
 
+    def test_an_explanation_gives_what_most_campaigns_found_and_each_by_itself(self):
+        self.put_campaigns(rows(True), rows(False), rows(False))
+        self.register(FASTER)
+        code, text = self.run_command("--explain", "c")
+        self.assertEqual(code, 0)
+        self.assertIn("focus/c: NOT SUPPORTED\n", text)
+        self.assertIn("campaigns  2 of 3: SUPPORTED, NOT SUPPORTED, NOT SUPPORTED\n"
+                      "           SUPPORTED, 2, n = 3 repetitions\n"
+                      "           NOT SUPPORTED, 0.500, n = 3 repetitions\n"
+                      "           NOT SUPPORTED, 0.500, n = 3 repetitions\n", text)
+        self.assertIn("batch 1 | 0.500, n", text)  # the points are those of a campaign with that verdict
+
     def test_one_campaign_is_judged_by_itself(self):
         self.put(rows(True))
         r = self.verdict(f"{self.folder}/results")

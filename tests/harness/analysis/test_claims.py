@@ -105,6 +105,12 @@ class Made(unittest.TestCase):
         evidence = Evidence(f"{self.folder}/results", since)
         return judge_all(register.claims, register, evidence, asked)[0][1]
 
+    def run_command(self, *arguments):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            code = claims.main([f"{self.folder}/results", "--experiments-dir", self.folder, *arguments])
+        return code, said.getvalue()
+
 
 class ScoresBesideASpeed(Made):
     """A speed is timed on a few items, its score read on more of the same settings (scale `scores`)."""
@@ -538,12 +544,6 @@ class Command(Made):
     def setUp(self):
         super().setUp()
         self.put([row_of("fast", [2.0, 2.1], 1), row_of("slow", [1.0, 1.1], 1)])
-
-    def run_command(self, *arguments):
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            code = claims.main([f"{self.folder}/results", "--experiments-dir", self.folder, *arguments])
-        return code, said.getvalue()
 
     def test_a_table_of_claims_and_files_beside_the_rows(self):
         self.register(FASTER)
