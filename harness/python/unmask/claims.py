@@ -78,6 +78,7 @@ def _table(judged, title):
     count = Counter(r.verdict for _, r in judged)
     table.notes.append("".join(f"{count[v]} {v}, " for v in VERDICTS) + f"of {len(judged)} " +
                        ("controls" if judged and judged[0][0].is_control else "claims"))
+    table.notes += filter(None, [repeats.agreement_text(judged)])
     return table
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import tempfile
+from types import SimpleNamespace
 import unittest
 import unittest.mock
 
@@ -13,6 +14,7 @@ from test_claims import FASTER, Made, scored, write
 
 from unmask import campaign
 from unmask.errors import EnvironmentFault, UserError
+from unmask.intervals import Estimate
 from unmask.register import repeats
 
 BETTER = """
@@ -62,6 +64,26 @@ class Campaigns(Made):
                       "           NOT SUPPORTED, 0.500, n = 3 repetitions\n"
                       "           NOT SUPPORTED, 0.500, n = 3 repetitions\n", text)
         self.assertIn("batch 1 | 0.500, n", text)  # the points are those of a campaign with that verdict
+
+    def test_a_table_says_how_well_campaigns_agree(self):
+        def judged(*each, kind="speed", reads=True):
+            found = [(verdict, interval and Estimate(interval[1], interval[0], interval[2], 3, "repetitions"))
+                     for verdict, interval in each]
+            return (SimpleNamespace(kind=kind, reads_the_clock=reads), SimpleNamespace(verdict=found[0][0], each=found))
+
+        near = [("OPEN", (1.6, 2.0, 2.5)), ("OPEN", (2.0, 2.5, 3.125))]  # log 1.25 = 0.223 < 0.223 * sqrt(2)
+        far = [("OPEN", (1.8, 2.0, 2.22)), ("PARTLY", (2.25, 2.5, 2.78))]  # 0.223 > 0.105 * sqrt(2) = 0.149
+        self.assertEqual(
+            repeats.agreement_text([judged(*near), judged(*far, near[0]), judged(*far, kind="count"),
+                                    judged(*far, reads=False), judged(("OPEN", None), ("OPEN", None)),
+                                    judged(near[0]), judged(("NOT RUN", None), ("NOT RUN", None))]),
+            "5 were measured in several campaigns, 2 of them with one verdict in all; of 4 pairs of speeds from two "
+            "campaigns 1 lie further apart than both 95 % intervals allow (by chance 5 in 100 would)")
+        self.assertEqual(repeats.agreement_text([judged(near[0])]), "")
+        self.put_campaigns(rows(True), rows(False), rows(False))
+        self.register(FASTER)
+        self.assertIn("\n1 were measured in several campaigns, 0 of them with one verdict in all",
+                      self.run_command()[1])
 
     def test_one_campaign_is_judged_by_itself(self):
         self.put(rows(True))

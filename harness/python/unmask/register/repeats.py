@@ -3,6 +3,8 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations
+import math
 import os
 
 from unmask.files import read_json
@@ -102,3 +104,27 @@ def controls_of(controls, evidence, asked):
     if len(every) == 1:
         return every[0]
     return [_together(column[0][0], list(column)) for column in zip(*every)]
+
+
+def _apart(a, b):
+    """Whether the logarithms of two speeds differ by more than the 95 % interval of their difference allows,
+    whose half width is sqrt(h_a^2 + h_b^2)."""
+    halves = (math.log(e.high / e.low) / 2 for e in (a, b))
+    return abs(math.log(a.value / b.value)) > math.hypot(*halves)
+
+
+def agreement_text(judged):
+    """How well several campaigns agree: on how many verdicts, and how many pairs of speeds lie further apart than
+    their intervals allow, of which 5 in 100 would by chance; "" of one campaign."""
+    several = [(c, r) for c, r in judged if len(r.each) > 1 and r.verdict != "NOT RUN"]
+    if not several:
+        return ""
+    same = sum(len({verdict for verdict, _ in r.each}) == 1 for _, r in several)
+    text = f"{len(several)} were measured in several campaigns, {same} of them with one verdict in all"
+    timed = [[e for _, e in r.each if e and e.range and 0 < e.low < e.high]
+             for c, r in several if c.kind == "speed" and c.reads_the_clock]
+    pairs = [pair for found in timed for pair in combinations(found, 2)]
+    if pairs:
+        text += (f"; of {len(pairs)} pairs of speeds from two campaigns {sum(_apart(*pair) for pair in pairs)} lie "
+                 "further apart than both 95 % intervals allow (by chance 5 in 100 would)")
+    return text
