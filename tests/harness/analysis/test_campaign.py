@@ -30,6 +30,10 @@ def rows(faster, score=180):
             scored("slow", 180, 200, SLOW if faster else FAST)]
 
 
+def of_seed(seed, found):
+    return [row | {"seed": seed, "point_id": f"{seed}{row['point_id'][1:]}"} for row in found]
+
+
 class Campaigns(Made):
     def put_campaigns(self, *each, ended=True, **more):
         for number, found in enumerate(each, 1):
@@ -187,9 +191,12 @@ class Campaigns(Made):
             self.assertEqual({"--varying" in c.args[0] for c in call.call_args_list}, {varying})
 
     def test_the_others_read_it_in_the_first(self):
-        results = self.put_campaigns(rows(True), rows(True)[:1])  # of the second, one setting varies
+        results = self.put_campaigns(rows(True), of_seed(1, rows(True)[:1]))  # of the second, one setting varies
         self.assertEqual((self.verdict(results).verdict, self.verdict(results).campaigns), ("SUPPORTED", "2 of 2"))
-        slower = [scored("fast", 180, 200, SLOW)]
+        with tempfile.TemporaryDirectory() as into:
+            campaign.archive(results, into)
+            self.assertEqual(self.verdict(into).campaigns, "2 of 2")
+        slower = of_seed(1, [scored("fast", 180, 200, SLOW)])
         self.assertEqual(self.verdict(self.put_campaigns(rows(True), slower)).verdict, "OPEN")
         results = self.put_campaigns(rows(True), rows(True)[:1], ended=False)
         self.assertEqual(self.verdict(results).campaigns, "1 of 2: SUPPORTED, NOT RUN")

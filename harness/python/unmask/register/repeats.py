@@ -53,13 +53,15 @@ def evidence_of(results, since=None):
 
 def _lend(first, other, ended):
     """The first campaign measures the scores beside speeds, and what another seed cannot change; the others
-    read it there. What they did not measure before their end was not theirs to measure."""
+    read it there, as of their own seed: it is compared with rows in the same circumstances. What they did
+    not measure before their end was not theirs to measure."""
     for place, rows in first.places.items():
         if not ended and not place.endswith("/" + SCORES):
             continue
         own = other.places.get(place, [])
-        there = {_point(row) for row in own}
-        lent = [row for row in rows if _point(row) not in there]
+        there = {_point(row): row["seed"] for row in own}
+        seeds = {row["seed"]: there[_point(row)] for row in rows if _point(row) in there}
+        lent = [row | {"seed": seeds.get(row["seed"], row["seed"])} for row in rows if _point(row) not in there]
         if lent:
             other.places[place] = latest(own + lent)
             other.lent.update(map(id, lent))
