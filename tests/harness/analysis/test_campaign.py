@@ -80,7 +80,7 @@ class Campaigns(Made):
         self.assertEqual(
             repeats.agreement_text([judged(*near), judged(*far, near[0]), judged(*far, kind="count"),
                                     judged(*far, reads=False), judged(("OPEN", None), ("OPEN", None)),
-                                    judged(near[0]), judged(("NOT RUN", None), ("NOT RUN", None))]),
+                                    judged(near[0])]),
             "5 were measured in several campaigns, 2 of them with one verdict in all; of 4 pairs of speeds from two "
             "campaigns 1 lie further apart than both 95 % intervals allow (by chance 5 in 100 would)")
         self.assertEqual(repeats.agreement_text([judged(near[0])]), "")
@@ -200,6 +200,11 @@ class Campaigns(Made):
         self.assertEqual(self.verdict(self.put_campaigns(rows(True), slower)).verdict, "OPEN")
         results = self.put_campaigns(rows(True), rows(True)[:1], ended=False)
         self.assertEqual(self.verdict(results).campaigns, "1 of 2: SUPPORTED, NOT RUN")
+
+    def test_a_claim_that_none_has_rows_for_says_so(self):
+        results = self.put_campaigns(*[[row_of("else", [1.0])]] * 3)
+        r = self.verdict(results)
+        self.assertEqual((r.verdict, r.campaigns, r.each), ("NOT RUN", "none", []))
 
     def test_a_claim_without_rows_of_its_own_in_the_others_is_judged_once(self):
         results = self.put_campaigns([scored("fast", 180, 200), scored("slow", 90, 200)], [], [])

@@ -76,6 +76,8 @@ def _together(claim, results):
     """The verdict that most campaigns give, shown with the numbers of the first that gives it. Where none
     has a majority the claim is OPEN: whoever measures it next may find either. Campaigns without a row of
     their own say nothing."""
+    if all(r.verdict == "NOT RUN" for _, r in results):
+        return claim, replace(results[0][1], campaigns="none")
     results = results[:1] + [(c, r) for c, r in results[1:] if r.own]
     if len(results) == 1:
         return claim, replace(results[0][1], campaigns="one has its rows" if claim.reads_the_clock else ONCE,
@@ -118,7 +120,7 @@ def _apart(a, b):
 def agreement_text(judged):
     """How well several campaigns agree: on how many verdicts, and how many pairs of speeds lie further apart than
     their intervals allow, of which 5 in 100 would by chance; "" of one campaign."""
-    several = [(c, r) for c, r in judged if len(r.each) > 1 and r.verdict != "NOT RUN"]
+    several = [(c, r) for c, r in judged if len(r.each) > 1]
     if not several:
         return ""
     same = sum(len({verdict for verdict, _ in r.each}) == 1 for _, r in several)
