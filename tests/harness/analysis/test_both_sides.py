@@ -50,8 +50,7 @@ class BothSides(unittest.TestCase):
             preset = f" ({row['preset']})" if row["preset"] else ""
             scores.setdefault(row["label"] + preset, []).append(100 * row["score"]["mean"])
         for line in means:
-            shown = float(line["score"].rstrip(" %"))
-            self.assertAlmostEqual(shown, intervals.mean(scores[line["method"]]), delta=0.051)
+            self.assertAlmostEqual(float(line["score"].rstrip(" %")), intervals.mean(scores[line["method"]]), delta=0.06)
 
     def test_the_interval_of_a_rows_score_is_the_packages(self):
         compared = 0
