@@ -118,13 +118,13 @@ def _apart(a, b):
 
 
 def agreement_text(judged):
-    """How well several campaigns agree: on how many verdicts, and how many pairs of speeds lie further apart than
-    their intervals allow, of which 5 in 100 would by chance; "" of one campaign."""
-    several = [(c, r) for c, r in judged if len(r.each) > 1]
+    """How well several campaigns agree where their values differ: on how many verdicts, and how many pairs of
+    speeds lie further apart than their intervals allow, of which 5 in 100 would by chance; "" of one campaign."""
+    several = [(c, r) for c, r in judged if len({e and (e.value, e.range) for _, e in r.each}) > 1]
     if not several:
         return ""
     same = sum(len({verdict for verdict, _ in r.each}) == 1 for _, r in several)
-    text = f"{len(several)} were measured in several campaigns, {same} of them with one verdict in all"
+    text = f"{len(several)} have other values in other campaigns, {same} of them one verdict in all"
     timed = [[e for _, e in r.each if e and e.range and 0 < e.low < e.high]
              for c, r in several if c.kind == "speed" and c.reads_the_clock]
     pairs = [pair for found in timed for pair in combinations(found, 2)]
