@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/analysis/frame.h"
-#include "harness/analysis/table.h"
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 #include "harness/base/package.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/experiment/catalogue.h"
+#include "harness/plan/catalogue.h"
+#include "harness/rows/row_table.h"
+#include "harness/rows/table.h"
 
 namespace unmask {
 namespace fs = std::filesystem;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/analysis/table.h"
 #include "harness/base/error.h"
 #include "harness/base/output.h"
 #include "harness/cli/command.h"
@@ -16,7 +15,8 @@
 #include "harness/cli/options.h"
 #include "harness/cli/terminal.h"
 #include "harness/decode/registry.h"
-#include "harness/experiment/runner.h"
+#include "harness/rows/table.h"
+#include "harness/run/runner.h"
 
 namespace unmask {
 namespace fs = std::filesystem;

@@ -15,10 +15,10 @@
 #include "harness/cli/options.h"
 #include "harness/cli/terminal.h"
 #include "harness/decode/registry.h"
-#include "harness/experiment/catalogue.h"
-#include "harness/experiment/format.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
+#include "harness/plan/catalogue.h"
+#include "harness/plan/format.h"
 #include "harness/workload/benchmark_list.h"
 
 namespace unmask {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/analysis/table.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
@@ -18,13 +17,14 @@
 #include "harness/cli/model_spec.h"
 #include "harness/cli/options.h"
 #include "harness/cli/terminal.h"
-#include "harness/experiment/device.h"
-#include "harness/experiment/profiled.h"
-#include "harness/experiment/request.h"
+#include "harness/devices/device.h"
+#include "harness/devices/environment.h"
+#include "harness/measure/profiled.h"
 #include "harness/model/config.h"
+#include "harness/plan/request.h"
 #include "harness/profile/cupti_trace.h"
-#include "harness/profile/environment.h"
 #include "harness/profile/tool_commands.h"
+#include "harness/rows/table.h"
 #include "kernels/bench/roofs.h"
 #include "kernels/cuda/device.h"
 

@@ -10,8 +10,8 @@
 #include "harness/base/output.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/experiment/benchmark_prompts.h"
-#include "harness/experiment/request.h"
+#include "harness/plan/benchmark_prompts.h"
+#include "harness/plan/request.h"
 
 namespace unmask {
 

@@ -12,7 +12,6 @@
 #include <fstream>
 #include <set>
 
-#include "harness/analysis/table.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
@@ -23,12 +22,13 @@
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/terminal.h"
-#include "harness/experiment/benchmark_prompts.h"
-#include "harness/experiment/campaign.h"
-#include "harness/experiment/forecast.h"
-#include "harness/experiment/request.h"
-#include "harness/experiment/runner.h"
-#include "harness/experiment/serve_settings.h"
+#include "harness/plan/benchmark_prompts.h"
+#include "harness/plan/forecast.h"
+#include "harness/plan/request.h"
+#include "harness/plan/serve_settings.h"
+#include "harness/rows/table.h"
+#include "harness/run/folder_run.h"
+#include "harness/run/runner.h"
 
 namespace unmask {
 namespace fs = std::filesystem;

@@ -9,7 +9,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/help.h"
 #include "harness/cli/options.h"
-#include "harness/profile/build_info.h"
+#include "harness/devices/build_info.h"
 
 namespace unmask {
 

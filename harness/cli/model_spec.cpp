@@ -9,8 +9,8 @@
 #include "harness/base/error.h"
 #include "harness/base/text.h"
 #include "harness/decode/registry.h"
-#include "harness/experiment/locate.h"
-#include "harness/experiment/published_decoding.h"
+#include "harness/plan/locate.h"
+#include "harness/plan/published_decoding.h"
 
 namespace unmask {
 

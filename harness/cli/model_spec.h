@@ -8,8 +8,8 @@
 #include <string>
 
 #include "harness/cli/options.h"
-#include "harness/experiment/spec.h"
 #include "harness/model/config.h"
+#include "harness/plan/spec.h"
 
 namespace unmask {
 

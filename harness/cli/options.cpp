@@ -22,7 +22,7 @@
 #include "harness/base/run_keys.h"
 #include "harness/cli/help.h"
 #include "harness/cli/terminal.h"
-#include "harness/experiment/locate.h"
+#include "harness/plan/locate.h"
 
 namespace unmask {
 namespace po = boost::program_options;

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "harness/analysis/text_table.h"
+#include "harness/rows/text_table.h"
 
 namespace unmask {
 

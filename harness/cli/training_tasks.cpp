@@ -9,7 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
-#include "harness/experiment/locate.h"
+#include "harness/plan/locate.h"
 #include "harness/workload/task.h"
 
 namespace unmask {

@@ -4,7 +4,7 @@
 // Scorers: how right an output is. Those of the embedded models' tasks, here, are the definitions in
 // experiments/models/train/scorers.py word for word, so that the training side's numbers and ours
 // can be compared. Those of published benchmarks (benchmark_list.h) are known by name alone: the
-// benchmark's own libraries score their answers, in the Python package (experiment/official_scores.h).
+// benchmark's own libraries score their answers, in the Python package (measure/official_scores.h).
 //
 //   final_number  the integer after the last `####` equals check.value
 //   list_program  the program, run on every check.inputs, gives check.outputs (list_language.h)

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/devices/ceilings.h"
 #include "harness/model/config.h"
-#include "harness/profile/ceilings.h"
 
 namespace unmask {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "harness/base/error.h"
-#include "harness/experiment/expected_time.h"
+#include "harness/plan/expected_time.h"
 #include "tests/cost_model/cost_kernels.h"
 
 namespace unmask {
@@ -226,7 +226,7 @@ TEST(cost_model, shapes_are_those_of_the_checkpoints) {
   EXPECT_EQ(mini.moe.shared_experts, 1);
 }
 
-// Plans take a roofline (harness/experiment/expected_time.h) for this model: it must stay near.
+// Plans take a roofline (harness/plan/expected_time.h) for this model: it must stay near.
 TEST(cost_model, the_roofline_of_plans_agrees) {
   for (const char* name : {"sdar-8b", "llada-8b", "dream-7b", "llada2-mini", "sdar-30b-a3b"}) {
     const model_config c =

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/analysis/text_table.h"
+#include "harness/rows/text_table.h"
 #include "tests/cost_model/cost_model.h"
 
 namespace unmask {

@@ -12,12 +12,12 @@
 #include <memory>
 
 #include "harness/base/files.h"
-#include "harness/experiment/benchmark_prompts.h"
-#include "harness/experiment/forecast.h"
-#include "harness/experiment/needs.h"
-#include "harness/experiment/plan.h"
-#include "harness/experiment/runner.h"
 #include "harness/model/config.h"
+#include "harness/plan/benchmark_prompts.h"
+#include "harness/plan/forecast.h"
+#include "harness/plan/needs.h"
+#include "harness/plan/plan.h"
+#include "harness/run/runner.h"
 #include "tests/experiments/files.h"
 
 namespace unmask {

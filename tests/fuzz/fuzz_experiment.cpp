@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // Any text as an experiment file: refused with file and line, or an experiment with unique names.
-#include "harness/experiment/spec.h"
+#include "harness/plan/spec.h"
 #include "tests/fuzz/input_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // Any text as run.json: refused, or a manifest whose text has the hash that stands beside it.
-#include "harness/experiment/request.h"
+#include "harness/plan/request.h"
 #include "tests/fuzz/input_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

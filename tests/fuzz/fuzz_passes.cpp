@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/files.h"
-#include "harness/experiment/kept_passes.h"
+#include "harness/run/kept_passes.h"
 #include "tests/fuzz/input_file.h"
 
 namespace {

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // Any line as a result row: refused, or a row that is written and read again as the same text.
-#include "harness/analysis/row.h"
+#include "harness/rows/row.h"
 #include "tests/fuzz/input_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

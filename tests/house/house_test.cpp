@@ -34,10 +34,10 @@ class planted : public testing::Test {
     write("methods/focus/focus.cpp", include("harness/decode/loop.h"));
     write("harness/engine/engine.h", include("harness/decode/loop.h"));
     write("harness/workload/task.h", include("harness/model/model.h"));
-    write("harness/experiment/plan.cpp",
+    write("harness/plan/plan.cpp",
           include("harness/engine/engine.h") + include("harness/workload/task.h"));
     write("harness/cli/main.cpp",
-          include("methods/focus/focus.h") + include("harness/experiment/plan.h"));
+          include("methods/focus/focus.h") + include("harness/plan/plan.h"));
     write("tests/kernels/ops_test.cpp", include("kernels/backend.h"));
   }
   ~planted() override { fs::remove_all(root_); }

@@ -18,7 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/decode/plain_forward.h"
-#include "harness/experiment/forecast.h"
+#include "harness/plan/forecast.h"
 #include "kernels/cuda/device/traffic.h"
 #include "kernels/cuda/emulation.h"
 #include "methods/settings.h"

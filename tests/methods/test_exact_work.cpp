@@ -19,7 +19,7 @@
 #include "harness/base/files.h"
 #include "harness/decode/counters.h"
 #include "harness/decode/registry.h"
-#include "harness/experiment/runner.h"
+#include "harness/run/runner.h"
 
 namespace unmask {
 namespace {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "harness/experiment/runner.h"
+#include "harness/run/runner.h"
 #include "methods/optimus/latency_model.h"
 #include "tests/methods/tiny_models.h"
 

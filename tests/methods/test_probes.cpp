@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "harness/base/files.h"
-#include "harness/experiment/probe.h"
+#include "harness/measure/probe.h"
 #include "kernels/attention.h"
 #include "tests/methods/tiny_models.h"
 

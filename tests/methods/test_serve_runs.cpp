@@ -12,7 +12,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/decode/counters.h"
-#include "harness/experiment/runner.h"
+#include "harness/run/runner.h"
 
 namespace unmask {
 namespace {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.json, which lies beside the rows of a run and says what it was asked for
-(harness/experiment/request.h writes it)."""
+(harness/plan/request.h writes it)."""
 
 import hashlib
 import os

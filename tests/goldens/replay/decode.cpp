@@ -10,13 +10,13 @@
 #include <numeric>
 #include <sstream>
 
-#include "harness/analysis/json_of.h"
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/output.h"
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
+#include "harness/rows/json_of.h"
 #include "kernels/decisions.h"
 #include "kernels/head.h"
 #include "tests/goldens/replay/replay.h"

@@ -16,8 +16,8 @@
 #include "harness/base/nearest.h"
 #include "harness/base/output.h"
 #include "harness/base/run_keys.h"
-#include "harness/experiment/device.h"
-#include "harness/experiment/execute_parts.h"
+#include "harness/devices/device.h"
+#include "harness/measure/execute_parts.h"
 #include "tests/goldens/replay/likelihood.h"
 #include "tests/goldens/replay/replay.h"
 

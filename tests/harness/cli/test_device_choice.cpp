@@ -4,9 +4,9 @@
 
 #include "harness/base/error.h"
 #include "harness/base/run_keys.h"
-#include "harness/experiment/device.h"
-#include "harness/experiment/needs.h"
-#include "harness/experiment/runner.h"
+#include "harness/devices/device.h"
+#include "harness/plan/needs.h"
+#include "harness/run/runner.h"
 
 namespace unmask {
 namespace {

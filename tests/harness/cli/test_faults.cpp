@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "harness/analysis/store.h"
 #include "harness/base/files.h"
+#include "harness/rows/store.h"
 #include "tests/harness/cli/program.h"
 
 namespace unmask {

@@ -8,8 +8,8 @@
 
 #include "harness/base/files.h"
 #include "harness/decode/registry.h"
-#include "harness/experiment/published_decoding.h"
 #include "harness/model/config.h"
+#include "harness/plan/published_decoding.h"
 #include "tests/harness/cli/program.h"
 
 namespace unmask {

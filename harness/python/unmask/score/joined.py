@@ -23,7 +23,7 @@ def run_folder(path):
 
 
 def score_of(row, results):
-    """The `score` of a row from the scores of its items, as harness/experiment/record.cpp makes it; None
+    """The `score` of a row from the scores of its items, as harness/measure/record.cpp makes it; None
     where no item has one."""
     scored = [r for r in results if r["status"] == "scored"]
     if not scored:

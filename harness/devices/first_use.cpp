@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/devices/first_use.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/base/digest.h"
+#include "harness/base/files.h"
+#include "harness/base/output.h"
+#include "harness/devices/environment.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/product_library.h"
+
+namespace unmask {
+namespace {
+
+using cuda::multiplied;
+using cuda::multiplier;
+using device_checks::case_result;
+using device_checks::device_check;
+
+constexpr std::uint64_t check_seed = 1;
+constexpr std::size_t largest_outcome = std::size_t{1} << 20;
+
+std::string sentence_of(const case_result& wrong) {
+  const std::string where = wrong.operation + (wrong.what.empty() ? "" : ", " + wrong.what);
+  if (!wrong.problem.empty()) return where + ": " + wrong.problem;
+  return fmt::format("{}: off by {:.3g} tolerances", where, wrong.error);
+}
+
+// The cases of one check, and the first that is wrong.
+struct tally {
+  std::int64_t cases = 0;
+  std::optional<case_result> wrong;
+};
+
+tally run_once(const backend& device, const device_check& check) {
+  tally found;
+  device_checks::checker checker(device, false, check_seed, [&](const case_result& r) {
+    ++found.cases;
+    if (!r.right() && !found.wrong) found.wrong = r;
+  });
+  checker.run(check.operations, check.cases);
+  return found;
+}
+
+// What these operations take now, of the ways that may be left out; none: CUDA cores.
+std::optional<multiplier> first_way(multiplied what, bool wgmma) {
+  for (const multiplier how : {multiplier::library, multiplier::wgmma, multiplier::mma_sync}) {
+    if (how == multiplier::wgmma && !wgmma) continue;
+    if (cuda::may_multiply(what, how)) return how;
+  }
+  return std::nullopt;
+}
+
+const auto& every_multiplied() {
+  static const std::vector<multiplied> all = {multiplied::products, multiplied::int8_products,
+                                              multiplied::attention, multiplied::experts};
+  return all;
+}
+const auto& every_multiplier() {
+  static const std::vector<multiplier> all = {multiplier::library, multiplier::wgmma,
+                                              multiplier::mma_sync, multiplier::cuda_cores};
+  return all;
+}
+template <class All>
+auto named(const All& all, const std::string& name) {
+  const auto found = std::ranges::find_if(all, [&](auto one) { return name == name_of(one); });
+  if (found == all.end()) throw environment_error("unknown way to multiply '" + name + "'");
+  return *found;
+}
+
+wrong_kernels wrong_on(const std::string& name, const case_result& wrong, bool had_ways) {
+  return wrong_kernels(
+      fmt::format("device check: wrong on {}: {}{}; nothing is measured there. "
+                  "run.device_check = \"off\" measures all the same and marks rows {}",
+                  name, sentence_of(wrong),
+                  had_ways ? ", and no other way to multiply is left" : "", not_checked));
+}
+
+std::string hash_of_program() {
+  const std::filesystem::path program = "/proc/self/exe";
+  return remembered_hash(program, user_hash_memory(), [&] {
+    const auto file = mapped_file::open(program);
+    return sha256_hex({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+  });
+}
+
+std::string key_of(const cuda::report& machine, const cuda::device_properties& card) {
+  std::string text = fmt::format("{}\n{} {}.{} {} {}\n{} {} {}\n{}", hash_of_program(), card.name,
+                                 card.compute_major, card.compute_minor, card.multiprocessors,
+                                 card.memory_bytes, machine.driver_version, machine.runtime_version,
+                                 query_nvml({}).driver, cuda::product_library());
+  for (const char* variable :
+       {"UNMASK_CUDA_GEMM", "UNMASK_CUDA_GRAPHS", "UNMASK_CUDA_WGMMA", "CUDA_FORCE_PTX_JIT"}) {
+    const auto chosen = cuda::run_choices().find(variable);
+    const char* set = std::getenv(variable);
+    text += fmt::format("\n{}={}", variable,
+                        chosen != cuda::run_choices().end() ? chosen->second
+                        : set != nullptr                    ? set
+                                                            : "");
+  }
+  return sha256_hex(text).substr(0, 16);
+}
+
+// Null: nothing is kept, or it cannot be read.
+std::optional<device_check_outcome> recall(const std::filesystem::path& file) {
+  if (file.empty() || !is_file(file)) return std::nullopt;
+  try {
+    return outcome_of(read_file(file, largest_outcome));
+  } catch (const error& unreadable) {
+    tell("note: {}: {}; the device check runs again\n", file.string(), unreadable.what());
+    return std::nullopt;
+  }
+}
+
+void keep(const std::filesystem::path& file, const device_check_outcome& outcome) {
+  if (file.empty()) return;
+  try {
+    replace_file(file, json_of(outcome) + "\n");
+  } catch (const error& unwritable) {
+    tell("note: the device check is not kept: {}\n", unwritable.what());
+  }
+}
+
+void announce(const std::string& name, const device_check_outcome& outcome, bool recalled) {
+  for (const left_out_way& way : outcome.left_out) {
+    tell("WARNING: {} by {} is wrong on {} and not used ({})\n", name_of(way.what),
+         name_of(way.how), name, way.why);
+  }
+  tell("device check: {} cases right on {}, {:.1f} s{}\n", outcome.cases, name, outcome.seconds,
+       recalled ? ", kept from its first use" : "");
+}
+
+}  // namespace
+
+std::string device_check_outcome::text() const {
+  std::string text = fmt::format("{} cases right", cases);
+  for (const left_out_way& way : left_out) {
+    text += fmt::format("{} {} by {} ({})", &way == &left_out.front() ? "; not used:" : ",",
+                        name_of(way.what), name_of(way.how), way.why);
+  }
+  return text;
+}
+
+device_check_outcome run_device_checks(const backend& device, const std::string& name,
+                                       const std::vector<device_check>& checks, bool wgmma) {
+  device_check_outcome outcome;
+  const auto begin = std::chrono::steady_clock::now();
+  std::map<std::string, std::int64_t> cases;
+  std::deque<device_check> left(checks.begin(), checks.end());
+  while (!left.empty()) {
+    const device_check check = left.front();
+    left.pop_front();
+    const tally found = run_once(device, check);
+    cases[check.operations] = found.cases;
+    if (!found.wrong) continue;
+    const auto way = check.by ? first_way(*check.by, wgmma) : std::nullopt;
+    if (!way) throw wrong_on(name, *found.wrong, check.by.has_value());
+    outcome.left_out.push_back({*check.by, *way, sentence_of(*found.wrong)});
+    cuda::ways_left_out().insert({*check.by, *way});
+    // All of this kind take another way from here on, those too that were right by the last one.
+    std::erase_if(left, [&](const device_check& c) { return c.by == check.by; });
+    std::ranges::copy_if(checks, std::back_inserter(left),
+                         [&](const device_check& c) { return c.by == check.by; });
+  }
+  for (const auto& [operations, n] : cases) outcome.cases += n;
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return outcome;
+}
+
+std::string json_of(const device_check_outcome& outcome) {
+  nlohmann::json out = {{"cases", outcome.cases}, {"seconds", outcome.seconds}};
+  out["left_out"] = nlohmann::json::array();
+  for (const left_out_way& way : outcome.left_out) {
+    out["left_out"].push_back(
+        {{"what", name_of(way.what)}, {"how", name_of(way.how)}, {"why", way.why}});
+  }
+  return out.dump();
+}
+
+device_check_outcome outcome_of(const std::string& json) {
+  try {
+    const nlohmann::json in = nlohmann::json::parse(json);
+    device_check_outcome outcome{in.at("cases"), in.at("seconds"), {}};
+    for (const nlohmann::json& way : in.at("left_out")) {
+      outcome.left_out.push_back({named(every_multiplied(), way.at("what")),
+                                  named(every_multiplier(), way.at("how")), way.at("why")});
+    }
+    return outcome;
+  } catch (const nlohmann::json::exception& problem) {
+    throw environment_error(problem.what());
+  }
+}
+
+std::filesystem::path kept_checks_folder() {
+  if (const char* cache = std::getenv("UNMASK_CACHE")) return cache;
+  const char* home = std::getenv("HOME");
+  return home == nullptr ? std::filesystem::path()
+                         : std::filesystem::path(home) / ".cache" / "unmask";
+}
+
+namespace {
+
+// The outcome for this card: kept from an earlier run, or of a check that runs now.
+device_check_outcome first_use(const cuda::device_properties& card, const std::string& key,
+                               bool again) {
+  const std::filesystem::path folder = kept_checks_folder();
+  const std::filesystem::path file =
+      folder.empty() ? folder : folder / ("checked-" + key + ".json");
+  std::optional<device_check_outcome> outcome = again ? std::nullopt : recall(file);
+  const bool recalled = outcome.has_value();
+  if (!recalled) {
+    tell("device check: {}{}\n", card.name, again ? "" : ", its first use by this program");
+    const std::string by =
+        tensor_products(this_build().cuda_architectures, card.compute_major, card.compute_minor);
+    outcome = run_device_checks(cuda_backend(), card.name,
+                                device_checks::registered_device_checks(), by == "wgmma");
+    keep(file, *outcome);
+  }
+  announce(card.name, *outcome, recalled);
+  return *outcome;
+}
+
+}  // namespace
+
+std::string use_device(const run_keys& run, bool again) {
+  if (!run.device.starts_with("cuda")) return "";
+  cuda::choose("UNMASK_CUDA_GEMM", run.gemm == "own" ? "own" : "library");
+  cuda::choose("UNMASK_CUDA_GRAPHS", run.graphs == "off" ? "off" : "on");
+  cuda::ways_left_out().clear();  // what the check under other choices found
+  if (run.device != "cuda") return "";
+  if (run.device_check == "off") {
+    tell("WARNING: run.device_check is off: rows are marked {}\n", not_checked);
+    return not_checked;
+  }
+  static std::map<std::string, device_check_outcome> known;  // of this program's run, by key
+  const cuda::report machine = cuda::query();
+  if (machine.devices.empty()) throw environment_error(machine.note);
+  const cuda::device_properties& card = machine.devices.front();
+  const std::string key = key_of(machine, card);
+  if (!known.contains(key) || again) known[key] = first_use(card, key, again);
+  for (const left_out_way& way : known[key].left_out) {
+    cuda::ways_left_out().insert({way.what, way.how});
+  }
+  return known[key].text();
+}
+
+}  // namespace unmask

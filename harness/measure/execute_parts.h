@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What the files execute*.cpp share: a loaded model and workload. Private to them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "harness/decode/registry.h"
+#include "harness/decode/step_loop.h"
+#include "harness/engine/clock.h"
+#include "harness/model/chat_template.h"
+#include "harness/model/tokenizer.h"
+#include "harness/model/weights.h"
+#include "harness/run/runner.h"
+#include "harness/workload/task.h"
+#include "harness/workload/traces.h"
+
+namespace unmask {
+
+// A checkpoint as read, and packed for one backend and format.
+struct loaded_model {
+  std::filesystem::path directory;  // of the checkpoint
+  model_config config;
+  std::optional<tokenizer> tokens;    // absent when only shapes were wanted
+  std::optional<chat_template> chat;  // with the tokenizer
+  model_weights weights;
+  model_record record;
+  std::string device;
+  dtype kv_dtype = dtype::f32;        // of keys and values
+  std::size_t kv_bytes_per_slot = 0;  // of the checkpoint's own shape, in that type
+  std::shared_ptr<const transformer> packed;
+
+  // Makes the transformer anew only when it must hold more rows than before.
+  void make_room(std::int32_t rows);
+};
+
+struct loaded_workload {
+  std::vector<task_item> items;            // of tasks
+  std::vector<sequence_request> requests;  // in the order of the items or of the trace
+  std::vector<double> arrivals;            // of a trace, seconds from 0
+  workload_record record;
+  std::shared_ptr<loaded_model> judge;                    // workload_entry::judge
+  std::vector<std::vector<std::int32_t>> judged_prompts;  // of each item, in the judge's tokens
+};
+
+// True when no layer of the model is computed: decisions come from elsewhere.
+bool runs_dry(const run_settings& run);
+
+// The kernels of a device by name; usage error for an unknown one, environment error without CUDA.
+const backend& backend_of(const std::string& device);
+// What a run keeps keys and values in; usage error for a type that its device cannot hold.
+dtype stored_kv_dtype(const run_settings& run);
+
+// Several models in one process are kept apart by this key.
+std::string model_key(const model_entry& entry, const run_settings& run);
+std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run);
+// The same for a planned point, after the backends have been told what its [run] says about kernels.
+// Environment error that names the places looked in where there is no such model.
+std::shared_ptr<loaded_model> load_model_of(const experiment_point& point);
+std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry,
+                                                     const run_settings& run,
+                                                     const loaded_model& model);
+
+// Tokens to generate: the workload's own, else the run's, else the item's.
+std::int32_t generated_length(const workload_entry& entry, const run_settings& run,
+                              const task_item& item);
+// Each request has noise of its own, whatever the batch it is decoded in.
+std::uint64_t request_seed(const run_settings& run, std::size_t request);
+
+// Detokenise and score answers; answer i belongs to item item_of[i]. An answer that cannot be judged is
+// undecided, with the reason as its note.
+std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
+                                         const std::vector<answer_record>& answers,
+                                         const std::vector<std::size_t>& item_of,
+                                         const token_rules& rules);
+
+// Step times of one run of the program: a cell that was measured is not measured again.
+using step_time_store = std::map<std::string, step_time>;
+
+// What a method that calibrates itself learnt for one point.
+class point_calibration {
+ public:
+  // `key`: of the model as packed (model_key()); `store` may be shared by many points.
+  point_calibration(const method_info& method, const model_config& model, parameter_map params,
+                    std::int32_t requests, std::string key, std::shared_ptr<step_time_store> store);
+  // Rows that the model must hold for the measurement; 0: nothing to measure.
+  std::int32_t rows() const;
+  // Once, before the first pass, outside every timer. `cost` given: its times instead of a clock's.
+  void run(const transformer& packed, const cost_model* cost);
+  // The parameters to run with.
+  const parameters& settings() const { return settings_; }
+  parameter_map filled() const { return found_ ? found_->settings : parameter_map{}; }
+  // What the method learnt from the steps of the last pass (pace_policy::learnt()).
+  void keep(std::string learnt) { learnt_ = std::move(learnt); }
+  std::string report() const;  // JSON object; empty: nothing was learnt
+  // All of it as text, for another process that goes on with the same point; empty: nothing yet.
+  std::string memory() const;
+  void remember(const std::string& memory);
+
+ private:
+  recipe make(const parameter_map& given) const;
+  const method_info& method_;
+  const model_config& model_;
+  parameters settings_;
+  std::int32_t requests_;
+  std::string key_;
+  std::shared_ptr<step_time_store> store_;
+  std::optional<calibration> found_;
+  bool done_ = false, modelled_ = false;
+  std::string learnt_;
+};
+
+// A point that knows how many rows the model must hold for it before it is measured.
+class loadable_point : public prepared_point {
+ public:
+  loadable_point(std::shared_ptr<const loaded_model> model,
+                 std::shared_ptr<const loaded_workload> workload)
+      : model_(std::move(model)), workload_(std::move(workload)) {}
+  virtual std::int32_t rows() const = 0;
+  model_record model() const override { return model_->record; }
+  workload_record workload() const override { return workload_->record; }
+  std::map<std::string, std::string> samples(const std::vector<scored_answer>& scores,
+                                             const std::string& run_id, const std::string& point_id,
+                                             const std::string& date) const override;
+  token_rules rules() const override {
+    return {model_->config.vocabulary, model_->config.mask_id, model_->config.stop_ids};
+  }
+
+ protected:
+  const std::shared_ptr<const loaded_model> model_;
+  const std::shared_ptr<const loaded_workload> workload_;
+};
+
+// The knobs of a method that these settings turn.
+std::vector<active_knob> knobs_of(const method_info& method, const parameters& settings);
+
+// A point of kind likelihood: the choice among each item's continuations.
+std::unique_ptr<loadable_point> make_likelihood_point(
+    const experiment_point& point, std::shared_ptr<const loaded_model> model,
+    std::shared_ptr<const loaded_workload> workload);
+std::unique_ptr<loadable_point> make_engine_point(const experiment_point& point,
+                                                  std::shared_ptr<const loaded_model> model,
+                                                  std::shared_ptr<const loaded_workload> workload,
+                                                  std::shared_ptr<step_time_store> times);
+
+}  // namespace unmask

@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/measure/record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "harness/base/digest.h"
+#include "harness/devices/first_use.h"
+#include "harness/rows/estimates.h"
+#include "harness/rows/row_table.h"
+#include "harness/rows/statistics.h"
+
+namespace unmask {
+namespace {
+
+bool stops(std::int32_t token, const token_rules& rules) {
+  return std::ranges::find(rules.stop_ids, token) != rules.stop_ids.end();
+}
+
+std::string broken_answer_law(const answer_record& a, const token_rules& rules) {
+  const sequence_counters& w = a.work;
+  const auto length = static_cast<std::int64_t>(a.tokens.size());
+  for (const std::int32_t token : a.tokens) {
+    if (token == rules.mask_id) return "the answer still holds masks";
+    if (token < 0 || token >= rules.vocabulary) {
+      return fmt::format("token {} is outside the vocabulary of {}", token, rules.vocabulary);
+    }
+  }
+  if (!(a.seconds > 0) || !std::isfinite(a.seconds) || !(a.first_block_seconds >= 0) ||
+      !(a.first_block_seconds <= a.seconds)) {
+    return fmt::format("times do not fit: first block {} s, whole answer {} s",
+                       a.first_block_seconds, a.seconds);
+  }
+  if (a.prompt_tokens < 0 || a.canvas_tokens < 0) return "a number of tokens is negative";
+  if (std::string broken = broken_counters(w); !broken.empty()) return broken;
+  if (w.committed < length) {
+    return fmt::format("{} tokens came out but only {} were decided", length, w.committed);
+  }
+  if (w.committed > a.canvas_tokens) {
+    return fmt::format("{} tokens were decided on a canvas of {}", w.committed, a.canvas_tokens);
+  }
+  return "";
+}
+
+struct totals {
+  sequence_counters work;
+  std::int64_t prompt = 0, canvas = 0, output = 0, answer = 0, after_eos = 0, beyond = 0;
+};
+
+totals sum_of(const pass_record& pass, const token_rules& rules) {
+  totals t;
+  for (const answer_record& a : pass.answers) {
+    const auto length = static_cast<std::int64_t>(a.tokens.size());
+    const std::int64_t output = output_tokens_of(a, rules);
+    t.prompt += a.prompt_tokens;
+    t.canvas += a.canvas_tokens;
+    t.output += output;
+    t.answer += answer_tokens_of(a, rules);
+    t.after_eos += length - output;
+    t.beyond += a.work.committed - length;
+    add_counters(t.work, a.work);
+  }
+  return t;
+}
+
+void count_metrics(result_row& row, const pass_record& pass, const totals& t,
+                   const token_rules& rules) {
+  const auto put = [&](const char* name, auto value) {
+    row.metrics[name] = {static_cast<double>(value), origin::counted};
+  };
+  // Mean and population deviation over the requests.
+  const auto put_spread = [&](const std::string& name, const auto& tokens_of) {
+    moments tokens;
+    for (const answer_record& a : pass.answers) tokens.add(static_cast<double>(tokens_of(a)));
+    if (tokens.n == 0) return;
+    put((name + "_mean").c_str(), tokens.mean());
+    put((name + "_std").c_str(), tokens.deviation());
+  };
+  put("prompt_tokens", t.prompt);
+  put("canvas_tokens", t.canvas);
+  put("output_tokens", t.output);
+  put("answer_tokens", t.answer);
+  put("tokens_after_eos", t.after_eos);
+  put("tokens_beyond_answer", t.beyond);
+  put_spread("prompt_tokens", [](const answer_record& a) { return a.prompt_tokens; });
+  put_spread("output_tokens", [&](const answer_record& a) { return output_tokens_of(a, rules); });
+  put("batched_forwards", pass.steps);
+  put("peak_kv_bytes", pass.peak_kv_bytes);
+  if (pass.state_bytes) put("state_bytes", *pass.state_bytes);
+  for (const counter_spec& c : counter_list()) {
+    row.metrics[c.metric] = {c.of(t.work), c.counted() ? origin::counted : origin::analytic};
+  }
+  // Without layers, or with too few of them, the rows of later layers mean nothing.
+  const std::int64_t late_layers = row.model.layers - first_late_layer;
+  if (late_layers > 0 && t.work.keys_seen > 0) {
+    put("processed_rows",
+        static_cast<double>(t.work.late_layer_rows) / static_cast<double>(late_layers));
+  }
+  for (const ratio_spec& r : ratio_list()) {
+    const auto over = row.value_of(r.over), under = row.value_of(r.under);
+    if (over && under && *under > 0) put(r.name, *over / *under);
+  }
+  if (pass.recording_seconds > 0) {
+    row.metrics["recording_seconds"] = {pass.recording_seconds, origin::measured};
+  }
+}
+
+// Where the time of steps went: shares of it, in each repetition and in the mean.
+void share_metrics(result_row& row, const std::vector<pass_record>& passes) {
+  const auto put = [&](const char* name, double pass_record::*part) {
+    std::vector<double> shares;
+    for (const pass_record& p : passes) {
+      if (p.step_seconds > 0) shares.push_back(p.*part / (p.step_seconds + p.planning_seconds));
+    }
+    if (shares.size() != passes.size()) return;
+    row.metrics[name] = {mean_of(shares), origin::measured};
+    if (shares.size() > 1) row.metrics[name].samples = shares;
+  };
+  put("selection_share", &pass_record::selection_seconds);
+  put("rule_share", &pass_record::rule_seconds);
+  put("planning_share", &pass_record::planning_seconds);
+}
+
+// Each request's mean over the repetitions, so that n is the number of requests.
+void latency_metrics(result_row& row, const std::vector<pass_record>& passes) {
+  const std::size_t n = passes.front().answers.size();
+  std::vector<double> whole(n), first(n);
+  for (const pass_record& pass : passes) {
+    for (std::size_t i = 0; i < n; ++i) {
+      whole[i] += pass.answers[i].seconds / static_cast<double>(passes.size());
+      first[i] += pass.answers[i].first_block_seconds / static_cast<double>(passes.size());
+    }
+  }
+  const auto put = [&](const char* name, const std::vector<double>& samples, double q) {
+    if (percentile_earned(q, n)) {
+      row.metrics[name] = {percentile_of(samples, q), origin::measured};
+    }
+  };
+  put("ttfb_p50_seconds", first, 0.5);
+  put("e2e_p50_seconds", whole, 0.5);
+  put("e2e_p95_seconds", whole, 0.95);
+  put("e2e_p99_seconds", whole, 0.99);
+}
+
+// Means over the repetitions, of what every repetition has.
+void pass_metrics(result_row& row, const std::vector<pass_record>& passes) {
+  for (const auto& [name, first] : passes.front().metrics) {
+    std::vector<double> values;
+    for (const pass_record& pass : passes) {
+      const auto found = pass.metrics.find(name);
+      if (found != pass.metrics.end()) values.push_back(found->second.value);
+    }
+    if (values.size() == passes.size()) {
+      const bool repeated = values.size() > 1 && name.ends_with("_per_second");
+      row.metrics[name] = {mean_of(values), first.from,
+                           first.samples.empty() && repeated ? values : first.samples};
+    }
+  }
+}
+
+// The first pass's answer to the same request; where clients left, null if it has none.
+const answer_record* first_answer(const pass_record& first, const pass_record& other,
+                                  std::size_t i) {
+  if (!first.clients_left) return &first.answers[i];
+  const std::size_t request = other.answers[i].request;
+  const auto at = std::ranges::lower_bound(first.answers, request, {}, &answer_record::request);
+  return at != first.answers.end() && at->request == request ? &*at : nullptr;
+}
+
+std::string disagreement(const std::vector<pass_record>& passes) {
+  const pass_record& first = passes.front();
+  for (std::size_t p = 1; p < passes.size(); ++p) {
+    const std::vector<answer_record>& answers = passes[p].answers;
+    if (!first.clients_left && answers.size() != first.answers.size()) {
+      return "repetitions answered different numbers of requests";
+    }
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const answer_record* mine = first_answer(first, passes[p], i);
+      if (!mine || mine->tokens == answers[i].tokens) continue;
+      return fmt::format("repetition {} gave other tokens than the first for request {}", p + 1,
+                         (first.clients_left ? answers[i].request : i) + 1);
+    }
+  }
+  return "";
+}
+
+std::string bytes_of(const std::vector<std::int32_t>& tokens) {
+  std::string bytes;
+  for (const std::int32_t t : tokens) bytes += std::to_string(t) + " ";
+  return bytes + "\n";
+}
+
+// What was answered, so that another run can be told to have answered the same.
+void hash_answers(result_row& row, const pass_record& pass) {
+  std::string all;
+  for (const answer_record& answer : pass.answers) all += bytes_of(answer.tokens);
+  row.answers_hash = sha256_hex(all);
+}
+
+void keep_items(result_row& row, const measured_point& point) {
+  const std::vector<answer_record>& answers = point.passes.front().answers;
+  if (point.scores.size() != answers.size()) return;
+  const bool synthetic = row.model.weights == "synthetic";
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const scored_answer& s = point.scores[i];
+    row.items.id.push_back(s.id);
+    row.items.score.push_back(s.scored && !synthetic ? s.value : std::nan(""));
+    row.items.exact.push_back(s.exact && !synthetic);
+    row.items.output_tokens.push_back(output_tokens_of(answers[i], point.rules));
+    row.items.answer_hash.push_back(sha256_hex(bytes_of(answers[i].tokens)).substr(0, 16));
+    row.items.seconds.emplace_back();
+    for (const pass_record& pass : point.passes) {
+      row.items.seconds.back().push_back(pass.answers[i].seconds);
+    }
+  }
+}
+
+// Standard deviation of the trials' means; trials lie one after the other.
+double trial_deviation(const std::vector<scored_answer>& scores, std::size_t trials) {
+  if (trials < 2 || scores.size() % trials != 0) return 0;
+  const std::size_t items = scores.size() / trials;
+  std::vector<double> means;
+  for (std::size_t t = 0; t < trials; ++t) {
+    moments trial;
+    for (std::size_t i = t * items; i < (t + 1) * items; ++i) {
+      if (scores[i].scored) trial.add(scores[i].value);
+    }
+    means.push_back(trial.n > 0 ? trial.mean() : 0);
+  }
+  return deviation_of(means);
+}
+
+double mean_of_groups(const std::vector<scored_answer>& scores) {
+  std::map<std::string, moments> groups;
+  for (const scored_answer& a : scores) {
+    if (a.scored) groups[a.group].add(a.value);
+  }
+  if (groups.size() < 2) return std::nan("");
+  double sum = 0;
+  for (const auto& [name, group] : groups) sum += group.mean();
+  return sum / static_cast<double>(groups.size());
+}
+
+void score_row(result_row& row, const std::vector<scored_answer>& scores) {
+  score_record s;
+  double sum = 0;
+  for (const scored_answer& a : scores) {
+    s.undecided += a.undecided;
+    if (!a.scored) continue;
+    ++s.n;
+    s.exact += a.exact;
+    sum += a.value;
+    s.libraries.insert(a.libraries.begin(), a.libraries.end());
+  }
+  if (s.n == 0 || row.model.weights == "synthetic") return;
+  s.mean = sum / static_cast<double>(s.n);
+  const interval i = wilson_interval(sum, static_cast<std::size_t>(s.n));
+  s.low = i.low;
+  s.high = i.high;
+  s.mean_of_groups = mean_of_groups(scores);
+  std::map<std::string, double> of;
+  for (const scored_answer& a : scores) {
+    for (const measure& m : a.measures) {
+      s.beside[m.name] += m.sum;
+      of[m.name] += m.of;
+    }
+  }
+  for (auto& [name, value] : s.beside) value = of[name] > 0 ? value / of[name] : 0;
+  s.trial_deviation =
+      trial_deviation(scores, static_cast<std::size_t>(row.workload.benchmark.trials));
+  row.score = s;
+}
+
+// "3 of 500 items are undecided, the first, ID: NOTE"; empty when none is.
+std::string undecided_items(const std::vector<scored_answer>& scores) {
+  const auto undecided = [](const scored_answer& a) { return a.undecided; };
+  const auto first = std::ranges::find_if(scores, undecided);
+  if (first == scores.end()) return "";
+  const auto n = std::ranges::count_if(scores, undecided);
+  return fmt::format("{} of {} items {} undecided, the first, {}: {}", n, scores.size(),
+                     n == 1 ? "is" : "are", first->id.empty() ? "without an id" : first->id,
+                     first->note.empty() ? "no reason given" : first->note);
+}
+
+// The speed of a setting that never acted is the speed of something else.
+void judge_activity(result_row& row, const std::vector<active_knob>& knobs) {
+  // Decisions without meaning, or without a layer, say nothing about a setting.
+  if (row.model.weights == "synthetic" || row.run.impose != "none" ||
+      row.value_of("keys_seen").value_or(0) == 0) {
+    return;
+  }
+  std::string idle;
+  for (const active_knob& knob : knobs) {
+    if (row.value_of(knob.counter) != 0) continue;
+    idle += fmt::format("{}{} changed nothing ({} is 0)", idle.empty() ? "" : ", ", knob.setting,
+                        knob.counter);
+  }
+  if (idle.empty()) return;
+  row.verdict = verdict_kind::inactive;
+  row.reason = row.reason.empty() ? idle : idle + "; " + row.reason;
+}
+
+// Kernels that were not checked on the GPU that ran them prove nothing; ways to multiply that were
+// wrong there and not used are said beside the verdict.
+void judge_kernels(result_row& row) {
+  std::string said;
+  if (row.model.checked == not_checked) {
+    row.verdict = verdict_kind::not_verified;
+    said = "device_check is off: no kernel was checked on this GPU";
+  } else if (const auto at = row.model.checked.find("not used: "); at != std::string::npos) {
+    said = "device check: " + row.model.checked.substr(at);
+  }
+  if (!said.empty()) row.reason = row.reason.empty() ? said : said + "; " + row.reason;
+}
+
+}  // namespace
+
+const std::vector<ratio_spec>& ratio_list() {
+  static const std::vector<ratio_spec> list = {
+      {"tpf", "output_tokens", "nfe", "tokens", "tokens per forward"},
+      {"committed_per_step", "committed", "denoise_steps", "tokens",
+       "tokens decided per forward that could decide one"},
+      {"redundancy", "decode_rows", "committed", "rows",
+       "rows that entered layer 0 outside prefill, per token decided: rows evicted later in the "
+       "forward count, and it is below 1 where a prefill forward decides tokens"},
+      {"token_utilisation", "committed", "decode_rows", "ratio",
+       "its inverse (Optimus); above 1 where a prefill forward decides tokens"},
+      {"processed_rows_per_committed", "processed_rows", "committed", "rows",
+       "the redundancy of FOCUS, Table 5, which counts layers 2 and up"},
+      {"processed_rows_per_output", "processed_rows", "output_tokens", "rows",
+       "the same per token delivered, as the tracker of FOCUS prints it"},
+  };
+  return list;
+}
+
+std::int64_t output_tokens_of(const answer_record& answer, const token_rules& rules) {
+  for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
+    if (stops(answer.tokens[i], rules)) return static_cast<std::int64_t>(i) + 1;
+  }
+  return static_cast<std::int64_t>(answer.tokens.size());
+}
+
+std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& rules) {
+  const std::int64_t n = output_tokens_of(answer, rules);
+  return n > 0 && stops(answer.tokens[static_cast<std::size_t>(n - 1)], rules) ? n - 1 : n;
+}
+
+std::string broken_law(const pass_record& pass, const token_rules& rules) {
+  if (!(pass.seconds > 0) || !std::isfinite(pass.seconds)) {
+    return fmt::format("the pass took {} s", pass.seconds);
+  }
+  if (pass.answers.empty()) {
+    return pass.served ? "no request was answered to its end" : "there were no requests";
+  }
+  for (std::size_t i = 0; i < pass.answers.size(); ++i) {
+    const std::string problem = broken_answer_law(pass.answers[i], rules);
+    if (!problem.empty()) return fmt::format("request {}: {}", i + 1, problem);
+    // One clock reading apart at most.
+    if (pass.answers[i].seconds > pass.seconds * 1.001 + 1e-6) {
+      return fmt::format("request {} took longer than the whole pass", i + 1);
+    }
+  }
+  return "";
+}
+
+void measure_row(result_row& row, const measured_point& point) {
+  row.verdict = verdict_kind::invalid;
+  row.samples.warmup_seconds = point.warmup_seconds;
+  row.samples.stop = point.stop;
+  row.samples.taken_up = static_cast<std::int64_t>(std::min(point.taken_up, point.passes.size()));
+  for (const pass_record& pass : point.passes) row.samples.seconds.push_back(pass.seconds);
+  row.samples.half_width = relative_half_width(row.samples.seconds);
+  if (point.passes.empty()) {
+    row.reason = "nothing was measured";
+    return;
+  }
+  const totals t = sum_of(point.passes.front(), point.rules);
+  count_metrics(row, point.passes.front(), t, point.rules);
+  share_metrics(row, point.passes);
+  const double seconds = mean_of(row.samples.seconds);
+  const origin time = point.passes.front().time;
+  row.metrics["wall_seconds"] = {seconds, time};
+  if (seconds > 0) {
+    const auto rate = [&](const char* name, std::int64_t tokens) {
+      row.metrics[name] = {static_cast<double>(tokens) / seconds, time};
+    };
+    rate("tokens_per_second", t.output);
+    rate("canvas_tokens_per_second", t.work.committed);
+  }
+  if (row.run.device == "cuda-emulated" && time != origin::synthetic) {
+    row.reason = "emulated kernels: the times mean nothing";
+    return;
+  }
+  row.reason = disagreement(point.passes);
+  for (const pass_record& pass : point.passes) {
+    if (row.reason.empty()) row.reason = broken_law(pass, point.rules);
+  }
+  if (!row.reason.empty()) return;
+  if (!point.passes.front().clients_left) hash_answers(row, point.passes.front());
+  pass_metrics(row, point.passes);
+  if (const auto energy = row.value_of("energy_joules"); energy && t.output > 0) {
+    row.metrics["joules_per_token"] = {*energy / static_cast<double>(t.output), origin::measured};
+  }
+  if (!point.passes.front().served) {
+    latency_metrics(row, point.passes);
+    if (point.keep_items) keep_items(row, point);
+  }
+  const bool imposed = row.run.impose != "none";
+  if (!imposed) score_row(row, point.scores);
+  if (row.model.weights == "synthetic" || imposed) {
+    for (auto& [name, m] : row.metrics) {
+      const bool clock = name.ends_with("_seconds");
+      if (!clock && m.from != origin::analytic) m.from = origin::synthetic;
+    }
+    row.verdict = verdict_kind::not_verified;
+    const std::string commits = setting_of(row, "serve.commits").value_or("model");
+    row.reason = imposed ? "commits imposed (" + row.run.impose + "): the output means nothing"
+                 : commits == "model" ? "synthetic weights: the output means nothing"
+                                      : "decisions from " + commits + ", not from a model";
+  } else if (!row.score) {
+    row.verdict = verdict_kind::not_verified;
+    const auto& all = point.scores;
+    const auto why = std::ranges::find_if(
+        all, [](const scored_answer& a) { return a.note.starts_with("NOT RUN"); });
+    const std::string undecided = undecided_items(all);
+    row.reason = why != all.end()     ? why->note
+                 : !undecided.empty() ? undecided
+                                      : "no item of this workload can be scored";
+  } else {
+    row.verdict = verdict_kind::pass;
+    row.reason = row.model.caution;
+    if (const std::string undecided = undecided_items(point.scores); !undecided.empty()) {
+      row.reason += (row.reason.empty() ? "" : "; ") + undecided;
+    }
+    if (is_noisy(row)) {
+      row.verdict = verdict_kind::noisy;
+      row.reason += row.reason.empty() ? "" : "; ";
+      row.reason += fmt::format("the speed is known to ±{:.0f} % only, from {} repetitions",
+                                100 * row.samples.half_width, row.samples.seconds.size());
+    }
+  }
+  judge_activity(row, point.knobs);
+  judge_kernels(row);
+}
+
+}  // namespace unmask

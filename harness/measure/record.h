@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What one measured pass over a workload leaves behind, and how a row is made from several.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/decode/counters.h"
+#include "harness/rows/row.h"
+#include "harness/workload/scorer.h"
+
+namespace unmask {
+
+struct answer_record {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t canvas_tokens = 0;    // generated positions laid out for it
+  std::vector<std::int32_t> tokens;  // what came out, up to where the method stopped
+  sequence_counters work;
+  double seconds = 0;              // admission to finish
+  double first_block_seconds = 0;  // admission to first decided token
+  std::size_t request = 0;         // of a served pass: which arrival it answers
+  // The likelihood of each continuation of a choice, and the largest standard error among them.
+  std::vector<double> loglikelihoods = {};
+  double standard_error = 0;
+};
+
+struct pass_record {
+  double seconds = 0;
+  origin time = origin::measured;  // analytic: a virtual clock
+  bool served = false;             // requests arrived; closed-loop latency is not defined
+  // On a real clock clients left: which requests are answered depends on the machine.
+  bool clients_left = false;
+  std::map<std::string, metric> metrics;  // of this pass alone; the row has their means
+  std::int64_t steps = 0;                 // batched forwards
+  std::size_t peak_kv_bytes = 0;
+  std::optional<std::size_t> state_bytes;  // what the method keeps beside K/V, where it says so
+  std::vector<answer_record> answers;
+  double recording_seconds = 0;  // CUDA graphs recorded, in none of the other times
+  double step_seconds = 0;       // forwards and decisions
+  double selection_seconds = 0;  // of that: choosing rows and keys, evicting
+  double rule_seconds = 0;       // and: which candidates are decided, without the head
+  double planning_seconds = 0;   // beside it: what of each sequence enters a step
+};
+
+struct scored_answer : score {
+  std::string id, text;
+  std::string group;                   // subject or task of a benchmark of several
+  std::size_t item = 0;                // its place in the workload, for sample files
+  std::vector<double> loglikelihoods;  // of a choice, as lm-eval reports them
+};
+
+// What the token ids of a model mean.
+struct token_rules {
+  std::int32_t vocabulary = 0;
+  std::int32_t mask_id = -1;
+  std::vector<std::int32_t> stop_ids;
+};
+
+// Tokens of an answer up to and including its first stop token.
+std::int64_t output_tokens_of(const answer_record& answer, const token_rules& rules);
+// Without the stop token.
+std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& rules);
+
+// Metrics that are made from a list rather than by hand: the counters (harness/decode/counters.h), and
+// these: `over` / `under`, both metrics of the same row; absent where one is, or `under` is 0.
+// results/README.md documents both.
+struct ratio_spec {
+  const char *name, *over, *under, *unit, *meaning;
+};
+const std::vector<ratio_spec>& ratio_list();
+
+// A setting of this point, "alpha = 0.5", and the metric that counts how often it acted.
+struct active_knob {
+  std::string setting, counter;
+};
+
+struct measured_point {
+  // Repetitions; their tokens are equal (of requests that both answered, where clients left on a
+  // real clock), or the row is INVALID.
+  std::vector<pass_record> passes;
+  std::vector<double> warmup_seconds;
+  std::string stop;                   // why the repetitions ended
+  std::size_t taken_up = 0;           // of the passes: made by an earlier run that was stopped
+  std::vector<scored_answer> scores;  // of the first pass
+  token_rules rules;
+  std::vector<active_knob> knobs;
+  bool keep_items = false;  // every item's result goes into the row (closed loops only)
+};
+
+// Metrics, score, samples and verdict of `row`, whose other fields are filled.
+void measure_row(result_row& row, const measured_point& point);
+
+// The first law a pass breaks, as a sentence; empty when all hold:
+//   committed = output up to EOS + decided after EOS + decided beyond the answer
+//   no mask and no id outside the vocabulary in an answer; every decision had a row; times and
+//   counts are finite and not negative.
+std::string broken_law(const pass_record& pass, const token_rules& rules);
+
+}  // namespace unmask

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/plan/expected_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace unmask {
+namespace {
+
+constexpr double bf16 = 2, f32 = 4;
+// Of a forward beside the model's own kernels: those that select rows and decide, and the host.
+constexpr double small_kernels = 12, host_waits = 2;
+
+struct forward {
+  double sequences, rows, late_rows, keys, candidates;  // rows, keys, candidates: of a sequence
+};
+
+// Adds up the kernels of one forward.
+class forward_time {
+ public:
+  forward_time(const model_config& c, const device_ceilings& d) : c_(c), d_(d) {}
+
+  // rows x columns outputs of `depth` products each; weights are read once, or for every expert.
+  void product(double rows, double columns, double depth, double experts = 1) {
+    add(2 * rows * columns * depth, (experts * columns * depth + rows * (depth + columns)) * bf16);
+  }
+  void stream(double elements, double bytes_each) { add(0, elements * bytes_each); }
+  void attention(const forward& f, double rows) {
+    const double width = double(c_.heads) * c_.head_dim;
+    add(4 * rows * f.keys * width,
+        (f.sequences * f.keys * 2 * c_.kv_heads * c_.head_dim + 2 * rows * width) * bf16);
+  }
+  void feed_forward(double rows, bool routed) {
+    const moe_config& m = c_.moe;
+    stream(rows * c_.hidden, f32 + bf16);
+    if (!routed) return gated(rows, c_.feed_forward, 1);
+    const double experts = m.experts, chosen = m.experts_per_token;
+    // Experts that rows reach when they choose at random.
+    const double reached = experts * (1 - std::pow(1 - chosen / experts, rows));
+    product(rows, experts, c_.hidden);
+    stream(rows * experts, f32);  // the choice
+    stream(rows * chosen, f32);   // the plan: which expert takes which row
+    gated(rows * chosen, m.hidden, reached);
+    if (m.shared_experts > 0) gated(rows, double(m.hidden) * m.shared_experts, 1);
+    stream(rows * c_.hidden, chosen * bf16 + 2 * f32);
+  }
+  void layer(const forward& f, double enter, double stay, bool routed) {
+    const double q = double(c_.heads) * c_.head_dim, k = double(c_.kv_heads) * c_.head_dim;
+    stream(enter * c_.hidden, f32 + bf16);
+    product(enter, q + 2 * k, c_.hidden);
+    stream(enter * (2 * q + 5 * k), bf16);
+    attention(f, stay);
+    product(stay, c_.hidden, q);
+    feed_forward(stay, routed);
+  }
+  void small(double kernels) { seconds += kernels * (d_.shortest + d_.gap); }
+
+  double seconds = 0;
+
+ private:
+  // silu(x W_g) * (x W_u), then W_d.
+  void gated(double rows, double width, double experts) {
+    product(rows, 2 * width, c_.hidden, experts);
+    stream(rows * width, 3 * bf16);
+    product(rows, c_.hidden, width, experts);
+  }
+  void add(double operations, double bytes) {
+    seconds += std::max({operations / d_.products, bytes / d_.copy, d_.shortest}) + d_.gap;
+  }
+
+  const model_config& c_;
+  const device_ceilings& d_;
+};
+
+double seconds_of(const model_config& c, const forward& f, const device_ceilings& d) {
+  forward_time t(c, d);
+  const double rows = f.sequences * f.rows;
+  const double late = f.late_rows > 0 ? f.sequences * f.late_rows : rows;
+  const std::int32_t dense = c.moe.experts > 0 ? c.moe.first_dense_layers : c.layers;
+  for (std::int32_t l = 0; l < c.layers; ++l) {
+    // The second layer drops rows after it has projected all of them.
+    t.layer(f, l <= 1 ? rows : late, l < 1 ? rows : late, l >= dense);
+  }
+  if (f.candidates > 0) {
+    t.product(f.sequences * f.candidates, c.vocabulary, c.hidden);
+    t.stream(f.sequences * f.candidates * c.vocabulary, f32);
+  }
+  t.small(small_kernels);
+  return t.seconds + host_waits * d.wait;
+}
+
+}  // namespace
+
+double whole_or(const parameter_map& given, const std::string& name, double fallback) {
+  const auto found = given.find(name);
+  const auto* whole = found == given.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
+  return whole != nullptr && *whole > 0 ? static_cast<double>(*whole) : fallback;
+}
+
+run_work work_of(const model_config& model, const method_info& method, const parameters& given,
+                 run_work run) {
+  constexpr double usual_block = 32, usual_chunk = 8;
+  const double block = std::min(
+      whole_or(given.values(), "block_length", model.block > 0 ? model.block : usual_block),
+      run.generated);
+  const row_shape& shape = method.shape;
+  double rows = 1;
+  switch (shape.extent) {
+    case row_extent::canvas:
+      rows = run.prompt + run.generated;
+      break;
+    case row_extent::answer:
+      rows = run.generated;
+      break;
+    case row_extent::block:
+      rows = block;
+      break;
+    case row_extent::chunk:
+      rows = whole_or(given.values(), "chunk", usual_chunk);
+      break;
+    case row_extent::token:
+      break;
+  }
+  if (run.forwards <= 0) run.forwards = run.generated;
+  run.rows = std::max(1.0, rows * shape.share);
+  run.late_rows = shape.late_share > 0 ? std::max(1.0, rows * shape.late_share) : 0;
+  // Masks of the block in work, half of them decided on average; a token decides itself.
+  run.candidates =
+      shape.extent == row_extent::token ? 1 : std::min(run.rows, std::max(1.0, block / 2));
+  const double blocks = block > 0 ? std::ceil(run.generated / block) : 1;
+  if (shape.refreshes) run.full_forwards = std::min(blocks, run.forwards);
+  run.prefills = shape.extent != row_extent::canvas && !shape.refreshes;
+  return run;
+}
+
+double expected_seconds(const model_config& c, const run_work& run, const device_ceilings& d) {
+  const double batch = std::clamp(run.batch, 1.0, std::max(1.0, run.answers));
+  const double whole = run.prompt + run.generated;
+  const double keys = run.prompt + run.generated / (run.prefills ? 2 : 1);
+  const double candidates = run.candidates > 0 ? run.candidates : run.rows / 2;
+  double answer = (run.forwards - run.full_forwards) *
+                      seconds_of(c, {batch, run.rows, run.late_rows, keys, candidates}, d) +
+                  run.full_forwards * seconds_of(c, {batch, whole, 0, whole, candidates}, d);
+  if (run.prefills && run.prompt > 0) {
+    answer += seconds_of(c, {batch, run.prompt, 0, run.prompt, 0}, d);
+  }
+  return std::ceil(run.answers / batch) * answer;
+}
+
+}  // namespace unmask

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/plan/format.h"
+
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "harness/base/run_keys.h"
+#include "harness/measure/probe.h"
+#include "harness/plan/serve_settings.h"
+#include "harness/plan/settings.h"
+#include "harness/rows/text_table.h"
+#include "harness/workload/scorer.h"
+#include "harness/workload/task_fields.h"
+
+namespace unmask {
+namespace {
+
+const char* const text_type = "text";
+const char* const texts_type = "array of texts";
+const char* const integer_type = "integer";
+const char* const number_type = "number";
+const char* const flag_type = "true or false";
+const char* const table_type = "table";
+
+std::string type_of(const parameter_value& value) {
+  const char* names[] = {flag_type, integer_type, number_type, text_type};
+  return names[value.index()];
+}
+
+// Where the meaning of a key of evidence_key_list() is said; that list has none.
+const char* meaning_of(std::string_view key) {
+  const std::pair<std::string_view, const char*> known[] = {
+      {"warmup", "passes before the first sample"},
+      {"ci_half_width",
+       "go on until the 95 % interval of the mean is so narrow, half of it relative to the mean"},
+      {"more_items", "as many times the items that the workloads ask for"},
+      {"more_repetitions", "as many times the repetitions, and the seeds of a search"},
+      {"paired",
+       "all points of a model and workload in turn, with as many repetitions each; rows keep "
+       "items"},
+      {"repetitions.min", "passes at least; `repetitions = N` is N and no more"},
+      {"repetitions.max", "passes at most"}};
+  for (const auto& [name, meaning] : known) {
+    if (name == key) return meaning;
+  }
+  return "";
+}
+
+format_table run_table() {
+  format_table t{"[run]", "run", "How each point is run and how often.", {}};
+  const run_settings run;
+  for (const run_key& key : run_key_list()) {
+    const bool is_text = std::holds_alternative<std::string run_keys::*>(key.field);
+    std::string meaning = key.meaning;
+    if (*key.words != '\0') meaning += fmt::format(" ({})", fmt::join(key.choices(), ", "));
+    if (*key.unit != '\0') meaning = std::string(key.unit) + " " + meaning;
+    t.keys.push_back({key.name, is_text ? text_type : integer_type, key.text(run), meaning});
+  }
+  const evidence_settings e;
+  for (const evidence_key& key : evidence_key_list()) {
+    const parameter_value value =
+        std::visit([&](const auto field) { return parameter_value(e.*field); }, key.field);
+    t.keys.push_back({key.name, type_of(value), to_string(value), meaning_of(key.name)});
+  }
+  return t;
+}
+
+format_table serve_table() {
+  format_table t{"[serve]", "serve", "Arrivals and scheduling, where kind = \"serve\".", {}};
+  for (const parameter_spec& p : serve_parameters()) {
+    t.keys.push_back({p.name, type_of(p.default_value), to_string(p.default_value), p.meaning});
+  }
+  return t;
+}
+
+format_table top_table() {
+  return {
+      "top of the file",
+      "",
+      "Before the first table.",
+      {{"title", text_type, "", "one line that names the experiment in rows and pages"},
+       {"description", text_type, "", "what is asked and what is expected"},
+       {"kind", text_type, "decode",
+        "decode: all requests at once; serve: requests arrive, the batching engine schedules"}}};
+}
+
+format_table model_table() {
+  return {
+      "[[model]]",
+      "model",
+      "One model; methods run on each of them.",
+      {{"path", text_type, "needed",
+        "a folder in Hugging Face layout, beside this file or with the program; ORG/NAME in the "
+        "cache of Hugging Face; \"weights:NAME\" in $UNMASK_MODELS"},
+       {"name", text_type, "last part of the path", "as rows show it"},
+       {"weights", text_type, "checkpoint", "or \"random:SEED\": speed is real, tokens are not"},
+       {"role", text_type, "", "another name by which `models` of a method or workload means it"},
+       {"soften", number_type, "1", "divide the logits by this: the same arg-max, less confidence"},
+       {"positions", integer_type, "0",
+        "take prompts of so many positions, more than it was made for, to time them"},
+       {"shape", text_type, "", "a folder with its config.json, to plan with where it is not here"},
+       {"set", table_type, "", "settings as in --set, for the points of this model"}}};
+}
+
+format_table workload_table() {
+  return {
+      "[[workload]]",
+      "workload",
+      "What is answered: exactly one of `tasks`, `file`, `trace`, `lengths` and `benchmark`.",
+      {{"tasks", texts_type, "", "embedded tasks (`unmask list tasks`), each a workload"},
+       {"file", text_type, "", "a file of your own, JSON lines as below"},
+       {"trace", text_type, "", "serve: a file of arrivals and lengths, or \"trace:FILE\""},
+       {"format", text_type, "", "of `trace`, and needed with it: lengths, azure or mooncake"},
+       {"lengths", text_type, "", "serve: published lengths, such as sdar-8b/sharegpt"},
+       {"benchmark", "text or texts", "", "published benchmarks (`unmask list benchmarks`)"},
+       {"name", text_type, "of the task or file", "as rows show it"},
+       {"limit", integer_type, "0", "take so many items; 0: all"},
+       {"offset", integer_type, "0", "leave out so many first"},
+       {"draw", integer_type, "0", "shuffle by this seed before; 0: as they stand"},
+       {"spread", flag_type, "false", "take `limit` items evenly over the file, not the first"},
+       {"context", "[LOW, HIGH]", "", "take items whose context has so many tokens"},
+       {"gen_length", integer_type, "0", "tokens to generate; 0: what [run] or the item says"},
+       {"models", texts_type, "all", "for these models alone, by name or role"},
+       {"judge", text_type, "", "a causal model whose likelihood scores text without a scorer"},
+       {"harness", text_type, "first of the benchmark", "benchmark: HARNESS or HARNESS/CONFIG"},
+       {"task", text_type, "all", "benchmark: one of its subjects"},
+       {"prompt", text_type, "the harness's", "benchmark: raw, bos, one-turn or chat"},
+       {"thinking", text_type, "", "benchmark: \"off\" puts the template's empty block of thought"},
+       {"system", text_type, "", "benchmark: \"off\" leaves out the harness's system message"},
+       {"path", text_type, "$UNMASK_DATASETS", "benchmark: where its data lie"},
+       {"kind", text_type, "generate", "benchmark: \"likelihood\" takes the likeliest choice"},
+       {"shots", integer_type, "as declared", "benchmark: worked examples in the prompt"},
+       {"max_prompt_tokens", integer_type, "the harness's",
+        "benchmark: cut longer prompts; 0: never"},
+       {"trials", integer_type, "1", "benchmark: answer each item so often, with noise of its own"},
+       {"world", integer_type, "1", "benchmark: examples as so many processes draw them"},
+       {"rank", integer_type, "all", "benchmark: the items of this process alone"},
+       {"mc_num", integer_type, "the harness's", "likelihood: samples of a choice"},
+       {"mc_batch", integer_type, "the harness's", "likelihood: samples at a time"},
+       {"guidance", number_type, "0", "likelihood: strength of classifier-free guidance"}}};
+}
+
+format_table method_table() {
+  return {"[[method]]",
+          "method",
+          "One method in one setting (`unmask list methods`, `unmask show METHOD`).",
+          {{"name", text_type, "needed", "the method"},
+           {"label", text_type, "its name", "as rows, tables and figures show it"},
+           {"preset", text_type, "", "a set of parameters by name"},
+           {"params", table_type, "", "params.NAME = VALUE, over the preset"},
+           {"models", texts_type, "all", "on these models alone, by name or role"},
+           {"workloads", texts_type, "all", "on these workloads alone"}}};
+}
+
+format_table probe_table() {
+  const probe_settings usual;
+  return {
+      "[probe]",
+      "probe",
+      "What is looked at besides speed and score, in a pass of its own.",
+      {{"names", texts_type, "needed", fmt::format("{}", fmt::join(probe_names(), ", "))},
+       {"tau", number_type, to_string(parameter_value(usual.tau)),
+        "confidence below which a stable token counts as missed"},
+       {"margin", number_type, to_string(parameter_value(usual.margin)), "drop that is a decline"},
+       {"sink_share", number_type, to_string(parameter_value(usual.sink_share)),
+        "share of the keys that count as sinks"},
+       {"every", integer_type, to_string(parameter_value(usual.every)),
+        "attention: look at every so many steps"},
+       {"limit", integer_type, to_string(parameter_value(usual.limit)), "requests; 0: all"},
+       {"reference_block", integer_type, to_string(parameter_value(usual.reference_block)),
+        "contradiction: tokens per block of the reference on bidirectional models; 0: one"}}};
+}
+
+format_table sweep_table() {
+  return {
+      "[sweep]",
+      "sweep",
+      "Axes by dotted key, `\"params.threshold\" = [0.7, 0.9]`: params.NAME of every method that "
+      "has it, method.LABEL.NAME of one, serve.NAME, limit, and every key of [run].",
+      {{"mode", text_type, "cross",
+        "cross (or factorial): every combination; zip: the i-th values together; one-at-a-time: "
+        "the first values, then each other one alone; leave-one-out: without the sweep, then "
+        "each value alone"}}};
+}
+
+format_table artifact_table() {
+  return {"[artifact]",
+          "artifact",
+          "Which table or figure of a paper the file repeats.",
+          {{"paper", text_type, "needed", "small letters, digits and _"},
+           {"id", text_type, "needed", "such as table_5"},
+           {"kind", text_type, "needed", "table or figure"},
+           {"title", text_type, "needed", "one line"},
+           {"published", text_type, "", "the file with the paper's numbers"},
+           {"note", text_type, "", "what differs from the paper"},
+           {"not_reproducible", text_type, "",
+            "why nothing is measured; the rest may then be absent"}}};
+}
+
+format_table scale_table() {
+  return {
+      "[scale.NAME]",
+      "scale.*",
+      "Laid over the file by --scale NAME: tables merge and the scale wins; [[scale.NAME.model]] "
+      "and other arrays replace.",
+      {{"needs", texts_type, "",
+        "what must be here: cuda, weights:NAME, dataset:NAME, trace:FILE, "
+        "benchmark:NAME"},
+       {"takes", text_type, "", "how long, for people"},
+       {"note", text_type, "", "what this scale shows and what not"},
+       {"not_run", text_type, "", "why it cannot be measured yet"},
+       {"labels", texts_type, "all", "of the [[method]] tables that it keeps"},
+       {"set", table_type, "", "settings as in --set"},
+       {"title", text_type, "", "instead of the file's"},
+       {"description", text_type, "", "instead of the file's"},
+       {"kind", text_type, "", "instead of the file's"},
+       {"run", table_type, "", "over [run]"},
+       {"model", "tables", "", "instead of [[model]]"},
+       {"workload", "tables", "", "instead of [[workload]]"},
+       {"method", "tables", "", "instead of [[method]]"},
+       {"probe", table_type, "", "over [probe]"},
+       {"sweep", table_type, "", "over [sweep]; an empty array removes an axis"},
+       {"serve", table_type, "", "over [serve]"},
+       {"layout", table_type, "", "over [layout]"}}};
+}
+
+format_table layout_table() {
+  return {"[layout]",
+          "layout",
+          "How the paper arranges the numbers, for `unmask table --view paper` (the Python package "
+          "reads it).",
+          {{"rows", texts_type, "[\"label\"]", "keys of a row that make a line"},
+           {"row_header", text_type, "Method", "above them"},
+           {"across", text_type, "", "a key whose values are groups of columns"},
+           {"columns", "array", "",
+            "metrics, or tables with metric, header, where, published, "
+            "published_metric, factor, digits, best"},
+           {"published_rows", table_type, "", "our line = the paper's line"},
+           {"base", table_type, "", "selector of the row that speedup divides by"}}};
+}
+
+// A table in Markdown; the first cell of a line is a word to type.
+std::string markdown(std::initializer_list<const char*> heads,
+                     const std::vector<std::vector<std::string>>& lines) {
+  text_table t(heads);
+  for (const std::vector<std::string>& line : lines) {
+    t.add(std::vector<table_cell>(line.begin(), line.end()));
+  }
+  return render(t, table_format::md);
+}
+
+std::string code(const std::string& name) {
+  return "`" + name + "`";
+}
+
+std::string task_page() {
+  std::vector<std::vector<std::string>> fields, checks;
+  for (const task_field& f : task_fields()) {
+    fields.push_back({code(f.name), f.type, f.needed ? "needed" : "", f.meaning});
+  }
+  for (const check_field& f : check_fields()) {
+    checks.push_back({code(f.scorer), code(std::string("check.") + f.name), f.type, f.meaning});
+  }
+  return "## Tasks of your own\n\n`[[workload]] file = \"mine.jsonl\"`: one JSON object a "
+         "line.\n\n" +
+         markdown({"field", "type", "without it", "meaning"}, fields) +
+         "\nScorers that need something of `check`:\n\n" +
+         markdown({"scorer", "needs", "type", "meaning"}, checks) +
+         fmt::format("\nAll scorers: {}. `none` scores nothing.\n",
+                     fmt::join(scorer_names(), ", "));
+}
+
+}  // namespace
+
+const std::vector<format_table>& format_tables() {
+  static const std::vector<format_table> all = {top_table(),      run_table(),   model_table(),
+                                                workload_table(), serve_table(), method_table(),
+                                                probe_table(),    sweep_table(), artifact_table(),
+                                                scale_table(),    layout_table()};
+  return all;
+}
+
+std::string format_page() {
+  std::string page;
+  for (const format_table& t : format_tables()) {
+    std::vector<std::vector<std::string>> lines;
+    for (const format_key& key : t.keys) {
+      lines.push_back({code(key.name), key.type, key.otherwise, key.meaning});
+    }
+    page += "## " + t.head + "\n\n" + t.says + "\n\n" +
+            markdown({"key", "type", "without it", "meaning"}, lines) + "\n";
+  }
+  return page + task_page();
+}
+
+}  // namespace unmask

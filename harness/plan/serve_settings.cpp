@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/plan/serve_settings.h"
+
+#include <fmt/format.h>
+
+#include "harness/base/error.h"
+#include "harness/engine/serving.h"
+
+namespace unmask {
+namespace {
+
+constexpr double most = 1e9;
+
+parameter_spec number(const char* name, double value, const char* meaning, double low, double high,
+                      const char* source = "") {
+  return {name, value, meaning, low, high, {}, source};
+}
+parameter_spec whole(const char* name, std::int64_t value, const char* meaning, double low,
+                     const char* source = "") {
+  return {name, value, meaning, low, most, {}, source};
+}
+parameter_spec word(const char* name, const char* value, const char* meaning,
+                    std::vector<std::string> choices = {}, const char* source = "") {
+  return {name, std::string(value), meaning, -1e300, 1e300, std::move(choices), source};
+}
+
+}  // namespace
+
+const std::vector<parameter_spec>& serve_parameters() {
+  static const std::vector<parameter_spec> all = {
+      word("policy", "iter", "who runs in a forward; batch_size is the number of places",
+           batching_names(), "harness/engine/README.md"),
+      word("arrivals", "poisson", "when requests arrive; trace: as recorded; closed: all at 0",
+           {"poisson", "gamma", "trace", "closed"}),
+      number("rate", 1.0,
+             "requests per second; with arrivals = \"trace\" a speed-up, 1: as recorded", 1e-6,
+             1e6),
+      number("cv", 1.0, "coefficient of variation of the gaps (gamma); 1 is Poisson", 0, 100),
+      whole("requests", 100, "how many; 0: by duration, or every request of a trace", 0),
+      number("duration", 0.0, "seconds of arrivals when requests is 0", 0, 1e7),
+      word("clock", "real", "real, or virtual: a cost model says how long a forward takes",
+           {"real", "virtual"}),
+      word("cost", "",
+           "virtual clock: \"ROWS:MILLISECONDS ...\" of a forward; empty: measured at the start"),
+      number("cost_per_request_ms", 0.0, "virtual clock: added per request of a forward", 0, most),
+      number("cost_per_key_us", 0.0, "virtual clock: added per key visible to a request", 0, most),
+      number("step_overhead_ms", 0.0, "added to every forward, waiting: a slower host on purpose",
+             0, 1e6, "Optimus; its measured floor is about 34 ms"),
+      word("commits", "model",
+           "who decides tokens: model; replay:FILE of recorded trajectories; or published "
+           "statistics such as sdar-8b/sharegpt, or those of the workload's `lengths`. Without the "
+           "model no layer is computed"),
+      word("record", "", "file for the trajectories of this run, for replay"),
+      number("cancel_share", 0.0,
+             "share of requests, drawn by seed, whose client leaves before the answer is done", 0,
+             1),
+      number("cancel_after_seconds", 0.0, "those clients leave so long after their arrival", 0,
+             1e6),
+      whole("cancel_after_blocks", 0, "or when they were handed so many blocks", 0),
+      whole("prefill_tokens", 0,
+            "rows of one prefill forward, the first prompt always; 0: no limit", 0,
+            "LMDeploy max_prefill_token_num"),
+      whole("prefill_chunk", 0, "rows of one prompt per forward; 0: whole prompts", 0,
+            "SGLang's dLLM prefill takes one block"),
+      whole("forwards_per_turn", 0, "lmd and fdfo; 0: LMDeploy's rule, 1 for fdfo", 0),
+      whole("kv_pages", 0, "pages of 64 positions; 0: enough for every place", 0),
+      word("paging", "auto", "reserve the whole canvas, or grow and preempt; auto: grow for lmd",
+           {"auto", "reserve", "grow"}),
+      word("recompute", "keep", "a preempted request keeps its decided blocks, or restarts",
+           {"keep", "restart"}),
+      whole("max_prompt_tokens", 0, "cut longer prompts of traces and lengths; 0: never", 0),
+      whole("max_output_tokens", 0, "cut longer answers of traces and lengths; 0: never", 0),
+      word("tpot", "decode", "definition of time per output token that the objective is on",
+           tpot_names(), "harness/engine/README.md"),
+      number("slo_tpot_ms", 0.0, "objective: time per output token of a request; 0: none", 0, most,
+             "Optimus: 50 for chat, 100 for LongBench"),
+      number("slo_ttfb_ms", 0.0, "objective: time to first block of a request; 0: none", 0, most),
+      number("trim", 0.1, "share of requests left out of the statistics at each end", 0, 0.45),
+      {"search",
+       false,
+       "search the highest rate whose P90 time per output token keeps slo_tpot_ms, from `rate` on",
+       -1e300,
+       1e300,
+       {},
+       "Optimus Fig. 10"},
+      number("search_step", 1.25, "ratio between neighbouring rates of the search", 1.01, 4),
+      whole("search_seeds", 3, "independent searches, for the interval", 1),
+      word("log", "", "file for one line per forward (CSV): batch, rows, commits, times"),
+  };
+  return all;
+}
+
+void check_serve(const parameter_map& resolved) {
+  const parameters serve(resolved);
+  const double share = serve.real("cancel_share");
+  const bool by_time = serve.real("cancel_after_seconds") > 0;
+  const bool by_blocks = serve.integer("cancel_after_blocks") > 0;
+  if (share > 0 && by_time == by_blocks) {
+    throw usage_error(
+        "[serve]: `cancel_share` needs either `cancel_after_seconds` or `cancel_after_blocks`, "
+        "above 0, to say when these clients leave");
+  }
+  if (share == 0 && (by_time || by_blocks)) {
+    throw usage_error(std::string("[serve]: `") +
+                      (by_time ? "cancel_after_seconds" : "cancel_after_blocks") +
+                      "` means nothing without a `cancel_share` above 0");
+  }
+  if (serve.text("policy") == "mixed" &&
+      (serve.integer("prefill_tokens") > 0 || serve.integer("prefill_chunk") > 0)) {
+    throw usage_error(
+        "[serve]: `prefill_tokens` and `prefill_chunk` mean nothing with policy \"mixed\", whose "
+        "prompts enter whole");
+  }
+  if (share > 0 && serve.flag("search")) {
+    throw usage_error(
+        "[serve]: `search` cannot be combined with `cancel_share`: clients that leave hide the "
+        "backlog that ends the search");
+  }
+}
+
+parameter_map serve_identity(parameter_map resolved) {
+  for (const parameter_spec& p : serve_parameters()) {
+    const auto found = resolved.find(p.name);
+    if (p.name.starts_with("cancel_") && found != resolved.end() &&
+        found->second == p.default_value) {
+      resolved.erase(found);
+    }
+  }
+  return resolved;
+}
+
+std::string serve_help() {
+  std::string text = "keys of [serve] in an experiment with kind = \"serve\":\n";
+  for (const parameter_spec& p : serve_parameters()) {
+    std::string value = to_string(p.default_value);
+    if (std::holds_alternative<std::string>(p.default_value)) value = "\"" + value + "\"";
+    text += fmt::format("  {:<20} {:<10} {}\n", p.name, value, p.meaning);
+    if (p.choices.empty()) continue;
+    text += fmt::format("  {:<20} {:<10} one of {}\n", "", "", joined(p.choices));
+  }
+  return text;
+}
+
+}  // namespace unmask

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "harness/base/output.h"
+#include "harness/rows/json_of.h"
+#include "harness/rows/table.h"
+
+namespace unmask {
+namespace {
+
+using nlohmann::ordered_json;
+
+table_cell amount(const ordered_json& value, double unit, int digits) {
+  if (!value.is_number() || value.get<double>() == 0) return "–";
+  return number_cell(value.get<double>() / unit, digits);
+}
+
+// Device time where kernels were traced, else the CPU's own time of the phase.
+double seconds_of(ordered_json& phase, bool device) {
+  return phase[device ? "device_seconds" : "own_seconds"].get<double>();
+}
+
+// A report may be anybody's: a key that it lacks is null, and what then has the wrong type throws.
+text_table table_of(const result_row& row, ordered_json report) {
+  text_table t{"phase | >calls | >ms | >share | >rows | >GFLOP | >MB | >GFLOP/s | >GB/s",
+               ">% of roof"};
+  t.title = fmt::format("{} · {} · {}", row.model.name, row.workload.family, name_of_row(row));
+  const bool device = !report["kernels"].empty();
+  double between = 0, total = 0;
+  for (ordered_json& p : report["phases"]) {
+    total += seconds_of(p, device);
+    if (p["container"]) between += seconds_of(p, device);
+  }
+  const auto times = [&](double seconds) {
+    return std::pair(number_cell(seconds, 3, 1e3),
+                     table_cell(fmt::format("{:.1f} %", 100 * seconds / total)));
+  };
+  std::vector<std::pair<double, std::vector<table_cell>>> lines;
+  for (ordered_json& p : report["phases"]) {
+    const double seconds = seconds_of(p, device);
+    if (p["container"] || !(total > 0)) continue;
+    const auto [ms, share] = times(seconds);
+    lines.push_back({seconds,
+                     {p["phase"].get<std::string>(), count_cell(p["calls"].get<std::int64_t>()), ms,
+                      share, amount(p["rows"], 1, 0), amount(p["flops"], 1e9, 3),
+                      amount(p["bytes"], 1e6, 1), amount(p["flops"], seconds * 1e9, 1),
+                      amount(p["bytes"], seconds * 1e9, 1), amount(p["roof_share"], 0.01, 1)}});
+  }
+  if (total > 0) {
+    const auto [ms, share] = times(between);
+    lines.push_back({between, {"between phases", "", ms, share, "", "", "", "", "", ""}});
+  }
+  std::ranges::stable_sort(lines, std::ranges::greater{},
+                           &std::pair<double, std::vector<table_cell>>::first);
+  for (auto& line : lines) t.add(std::move(line.second));
+  t.add({"all", "", number_cell(total, 3, 1e3), "100 %", "", "", "", "", "", ""});
+  for (table_cell& cell : t.rows.back()) cell.bold = true;
+  std::string note = fmt::format(
+      "{} time. Traced pass {:.4f} s, timed passes {:.4f} s ({:+.1f} %).",
+      device ? "Device" : "CPU", report["seconds"].get<double>(),
+      report["untraced_seconds"].get<double>(),
+      100 * (report["seconds"].get<double>() / report["untraced_seconds"].get<double>() - 1));
+  if (ordered_json& roofs = report["roofs"]; !roofs["source"].get<std::string>().empty()) {
+    note += fmt::format(
+        " Roofs: {} GFLOP/s, {} GB/s ({}).", amount(roofs["flops_per_second"], 1e9, 1).text,
+        amount(roofs["bytes_per_second"], 1e9, 1).text, roofs["source"].get<std::string>());
+  }
+  if (report["device_unattributed"].is_number() &&
+      report["device_unattributed"].get<double>() > 0) {
+    note += fmt::format(" {:.3f} ms of kernels belong to no phase.",
+                        1e3 * report["device_unattributed"].get<double>());
+  }
+  note += " FLOPs and bytes: " + report["provenance"]["work"].get<std::string>() + ".";
+  for (const char* problem : {"kernels_problem", "counters_problem"}) {
+    if (report[problem].is_string()) note += " " + report[problem].get<std::string>() + ".";
+  }
+  t.notes.push_back(note);
+  return t;
+}
+
+table_cell percent(const ordered_json& part, const ordered_json& whole) {
+  const auto all = whole.get<double>();
+  return all > 0 ? table_cell(fmt::format("{:.1f}", 100 * part.get<double>() / all)) : "–";
+}
+
+// Kernels of the emulated device, what they touch in a step, the largest first.
+text_table traffic_table(const result_row& row, ordered_json traffic) {
+  text_table t{"kernel | >launches | >kB read | >kB written | >host bytes | >sectors a request",
+               ">excess % | >uncoalesced % | >bank conflicts % | >ldmatrix | >mma"};
+  t.title = fmt::format("{} · {} · {}: memory traffic a step", row.model.name, row.workload.family,
+                        name_of_row(row));
+  const double steps = std::max(1.0, traffic["steps"].get<double>());
+  std::vector<ordered_json> kernels(traffic["kernels"].begin(), traffic["kernels"].end());
+  const auto bytes = [](const ordered_json& k) {
+    return k.at("read_bytes").get<double>() + k.at("written_bytes").get<double>();
+  };
+  std::ranges::stable_sort(kernels, std::ranges::greater{}, bytes);
+  for (ordered_json& k : kernels) {
+    const auto requests = k["requests"].get<double>();
+    t.add({k["kernel"].get<std::string>(), amount(k["launches"], steps, 1),
+           amount(k["read_bytes"], steps * 1e3, 1), amount(k["written_bytes"], steps * 1e3, 1),
+           amount(k["host_bytes"], steps, 0),
+           requests > 0 ? number_cell(k["sectors"].get<double>() / requests, 2) : table_cell("–"),
+           percent(k["excess_sectors"], k["sectors"]), percent(k["uncoalesced"], k["requests"]),
+           percent(k["shared_excess"], k["shared_waves"]), amount(k["matrix_loads"], steps, 0),
+           amount(k["products"], steps, 0)});
+  }
+  const auto a_step = [&](const char* what) { return traffic[what].get<double>() / steps; };
+  t.notes.push_back(fmt::format(
+      "{:.0f} steps; a step: {:.1f} launches, {:.1f} host waits, {:.1f} copies from the host of "
+      "{:.1f} kB. Distinct sectors of 32 bytes, launch by launch{}.",
+      steps, a_step("launches"), a_step("waits"), a_step("copies"), a_step("copied_bytes") / 1e3,
+      traffic["accesses_seen"].get<bool>() ? "" : "; this build does not see accesses"));
+  return t;
+}
+
+}  // namespace
+
+std::vector<text_table> phase_tables(const row_list& rows) {
+  std::vector<text_table> tables;
+  for (const result_row* row : rows) {
+    const auto found = row->probes.find("phases");
+    if (found == row->probes.end()) continue;
+    try {
+      const ordered_json report = ordered_json::parse(found->second);
+      tables.push_back(table_of(*row, report));
+      if (report.contains("traffic") && report["traffic"].is_object()) {
+        tables.push_back(traffic_table(*row, report["traffic"]));
+      }
+    } catch (const ordered_json::exception&) {
+      tell("point {}: its report `phases` lacks a key or holds another type; it is not shown\n",
+           row->point_id);
+    }
+  }
+  return tables;
+}
+
+}  // namespace unmask

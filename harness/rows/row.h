@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// One result row: what was run, what came out, and how far to trust it. The format is documented in
+// results/README.md; the constants below are its version.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/base/error.h"
+#include "harness/base/run_keys.h"
+#include "harness/base/value.h"
+
+namespace unmask {
+
+// Major: old readers would misread the row. Minor: fields were added.
+inline constexpr int row_schema_major = 1;
+inline constexpr int row_schema_minor = 5;
+
+enum class verdict_kind : std::uint8_t {
+  pass,           // every check held and the output was scored
+  noisy,          // as PASS, but the speed is known to no better than a quarter either way
+  invalid,        // the numbers contradict each other or physics
+  not_verified,   // all checks passed; the output was not scored
+  not_supported,  // this method cannot decode this model
+  failed,         // the run ended with an error
+  inactive        // all is well, but a setting of the method never changed anything
+};
+const char* name_of(verdict_kind verdict);  // "PASS", "INVALID", ...
+
+// Where a value comes from.
+enum class origin : std::uint8_t {
+  measured,  // a clock
+  counted,   // by the harness
+  analytic,  // computed from shapes and counts
+  synthetic  // rests on tokens that weights without meaning chose
+};
+const char* name_of(origin from);
+
+struct metric {
+  double value = 0;
+  origin from = origin::counted;
+  // What `value` is the mean of, where it was found more than once: per seed of a search, in their
+  // order (rows of one setting share arrivals and lengths seed by seed, so they are compared in
+  // pairs), or per repetition.
+  std::vector<double> samples = {};
+};
+
+// What a point runs with, besides its model, workload and method.
+struct run_settings : run_keys {
+  std::string kind = "decode";  // or serve
+  parameter_map serve;          // of kind serve: the keys of [serve]; resolved in a plan
+  bool operator==(const run_settings&) const = default;
+};
+
+struct model_record {
+  std::string name, hash;
+  std::int64_t parameters = 0;
+  std::string weights = "checkpoint";  // checkpoint or synthetic
+  run_keys used = {};                  // what those keys came to that are declared `used`
+  std::int64_t layers = 0;             // 0: written before this was recorded
+  std::string caution;                 // model_config::caution
+  std::string chat_template = {};      // chat_template::summary(): text, file, who renders it
+  // What the device check found of the kernels on the GPU (devices/first_use.h); empty: no GPU.
+  std::string checked = {};
+};
+
+// How a harness runs a benchmark: what a score must share with another to stand beside it.
+struct benchmark_record {
+  std::string harness, version, config;  // harness empty: no benchmark
+  std::string prompt;                    // raw, bos, one-turn or chat
+  std::string scorer, metric;
+  std::int64_t shots = 0, items = 0, trials = 1;  // items: there are in all
+};
+
+struct workload_record {
+  std::string family, hash;
+  std::int64_t items = 0;  // used
+  benchmark_record benchmark = {};
+  std::string judge;  // model whose likelihood of free text is its score; empty: none
+};
+
+struct score_record {
+  double mean = 0;             // of 0 to 1
+  std::int64_t exact = 0;      // items with full marks
+  std::int64_t n = 0;          // items that were scored
+  double low = 0, high = 0;    // 95 %, Wilson
+  std::int64_t undecided = 0;  // items beyond n whose verdict the scorer cannot establish
+  // Plain mean over a benchmark's subjects or tasks, as OpenCompass averages MMLU and LongBench; not
+  // a number where there is one group only.
+  double mean_of_groups = std::nan("");
+  std::map<std::string, double> beside = {};  // what else the scorer measures, by name
+  double trial_deviation = 0;  // of the means of a benchmark's trials; 0 with one trial
+  // Name and version of the libraries that scored; empty: this program's own scorers.
+  std::map<std::string, std::string> libraries = {};
+};
+
+struct sample_record {
+  std::vector<double> seconds;         // one per repetition, as measured
+  std::vector<double> warmup_seconds;  // kept apart, in no statistic
+  double half_width = 0;               // relative, 95 %, of the mean
+  std::string stop;                    // half_width, max_repetitions
+  std::int64_t taken_up = 0;  // of the repetitions, those that an earlier, stopped run had made
+};
+
+// The experiment that a row is of.
+struct experiment_record {
+  std::string file;  // relative to where the program was started, or its bare name; empty:
+                     // made by a program, or written before schema 1.5
+  std::string paper, artifact;  // empty: a plain experiment
+  std::string scale;            // empty: the file has none
+};
+
+// One entry per item of the workload, in its order: what paired comparisons need.
+struct item_records {
+  std::vector<std::string> id;
+  std::vector<double> score;  // NaN: not scored
+  std::vector<bool> exact;
+  std::vector<std::int64_t> output_tokens;
+  std::vector<std::vector<double>> seconds;  // admission to finish, one per repetition
+  std::vector<std::string> answer_hash;      // first 16 hex digits of the SHA-256 of its tokens
+  bool empty() const { return id.empty(); }
+  std::size_t size() const { return id.size(); }
+};
+
+struct result_row {
+  std::string schema_version;  // "MAJOR.MINOR"
+  std::string run_id, point_id, title;
+  std::int64_t position = 0;  // of the point in the plan of its experiment
+  experiment_record experiment;
+  model_record model;
+  workload_record workload;
+  std::string method, preset, label, variation;
+  parameter_map params;
+  run_settings run;
+  verdict_kind verdict = verdict_kind::failed;
+  std::string reason;
+  std::map<std::string, metric> metrics;  // absent: not earned or not defined
+  std::optional<score_record> score;      // never with synthetic weights
+  sample_record samples;
+  std::string answers_hash;  // SHA-256 of the tokens of all answers; empty: before schema 1.2
+  item_records items;        // of paired experiments and scored artifacts
+  std::map<std::string, std::string> probes;  // JSON object by name; probe.h
+  // JSON object: what a method that calibrates itself measured before its first pass; empty: none.
+  // Rows before schema 1.3 have it among the probes, from where parse_row takes it.
+  std::string calibration;
+  std::string environment = "{}";  // JSON object, the build among it
+  std::string source_hash;         // commit the program was built from; "-dirty" when edited
+  std::string finished_at;         // UTC, ISO 8601
+
+  std::optional<double> value_of(const std::string& name) const;
+};
+
+// Names a point of an experiment without the hashes that its id holds: model, workload, method, label,
+// variation and run settings. What runs before and after a change of weights or files have in
+// common.
+std::string point_name(const result_row& row);
+
+// Whether the numbers of this row may be shown and compared.
+bool is_reportable(const result_row& row);
+
+std::string to_json_line(const result_row& row);  // one line, no newline
+// Environment error that names `where`, and the key, for text that is no row; unknown_schema for a row
+// of another major version.
+struct unknown_schema : error {
+  explicit unknown_schema(const std::string& sentence) : error(exit_code::environment, sentence) {}
+};
+result_row parse_row(const std::string& line, const std::string& where);
+
+}  // namespace unmask

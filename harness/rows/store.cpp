@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/rows/store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness/base/error.h"
+#include "harness/base/files.h"
+#include "harness/base/output.h"
+#include "harness/rows/json_of.h"
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t largest_file = std::size_t{4} << 30;
+
+[[noreturn]] void fail(const fs::path& path, const std::string& what,
+                       const std::string& more = "") {
+  throw environment_error("cannot " + what + " " + path.string() + ": " + std::strerror(errno) +
+                          more);
+}
+
+// Whether a last line without its end was cut short as it was written. One that is whole and no row
+// of this program, a later version's say, must not be lost.
+bool is_torn(const std::string& line) {
+  return tree_of(line).is_discarded();
+}
+
+void refuse_later_version(const std::string& line, const std::string& where) {
+  try {
+    parse_row(line, where);
+  } catch (const unknown_schema&) {
+    throw;
+  } catch (const error&) {  // no row of any version: readers step over it
+  }
+}
+
+// False when the system refuses; errno says why.
+bool write_all(int descriptor, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::write(descriptor, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = EIO;
+    if (n <= 0) return false;
+    done += static_cast<std::size_t>(n);
+  }
+  return ::fsync(descriptor) == 0;
+}
+
+// A note on standard error, not again while the program runs: claims read a file many times.
+void say_once(const std::string& note) {
+  static std::mutex guard;
+  static std::set<std::string> said;
+  const std::lock_guard hold(guard);
+  if (said.insert(note).second) tell("{}\n", note);
+}
+
+std::size_t visit_file(const fs::path& path,
+                       const std::function<void(result_row&&, const std::string& line,
+                                                const std::string& where)>& visit) {
+  const std::string text = read_file(path, largest_file);
+  std::size_t begin = 0, broken = 0;
+  for (std::size_t number = 1; begin < text.size(); ++number) {
+    const std::size_t end = text.find('\n', begin);
+    const bool last = end == std::string::npos;
+    const std::string line = text.substr(begin, last ? std::string::npos : end - begin);
+    const std::string where = path.string() + ":" + std::to_string(number);
+    begin = last ? text.size() : end + 1;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    std::optional<result_row> row;
+    try {
+      row = parse_row(line, where);
+    } catch (const unknown_schema&) {
+      throw;
+    } catch (const error& problem) {
+      ++broken;
+      say_once(last && is_torn(line)
+                   ? where +
+                         ": cut off as it was written; stepped over, all other rows count. The "
+                         "next run into this folder moves it aside"
+                   : std::string(problem.what()) +
+                         "; stepped over, all other rows count. Run the command that wrote it once "
+                         "more to measure its point; `sed -i " +
+                         std::to_string(number) + "d " + path.string() + "` deletes the line");
+    }
+    if (row) visit(std::move(*row), line, where);
+  }
+  return broken;
+}
+
+}  // namespace
+
+line_file::line_file(const fs::path& path) : path_(path) {
+  std::error_code failure;
+  if (path.has_parent_path()) fs::create_directories(path.parent_path(), failure);
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail(path, "open");
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(descriptor_);
+    throw environment_error("another run is writing to " + path.string() +
+                            "; wait for it or choose another output directory");
+  }
+  try {
+    const std::string text = read_file(path, largest_file);
+    if (!text.empty() && text.back() != '\n') {
+      const std::size_t newline = text.rfind('\n');
+      const std::size_t start = newline == std::string::npos ? 0 : newline + 1;
+      const std::string line = text.substr(start);
+      if (!is_torn(line)) {
+        refuse_later_version(line, path.string() + ": its last line");
+        if (!write_all(descriptor_, "\n")) fail(path, "write to");
+      } else {
+        replace_file(path.string() + ".torn", line);
+        if (::ftruncate(descriptor_, static_cast<off_t>(start)) != 0) {
+          fail(path, "cut the torn last line off");
+        }
+      }
+    }
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+  flush_to_disk(path.parent_path());
+}
+
+line_file::~line_file() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void line_file::append(const std::string& line) {
+  struct stat before {};
+  if (::fstat(descriptor_, &before) != 0) fail(path_, "look at");
+  if (write_all(descriptor_, (half_ ? "\n" : "") + line + "\n")) {
+    half_ = false;
+    return;
+  }
+  // Whatever of it is there, and what a failed fsync may or may not have kept, goes again.
+  const int reason = errno;
+  const bool undone = ::ftruncate(descriptor_, before.st_size) == 0;
+  if (!undone) half_ = true;
+  errno = reason;
+  fail(path_, "write to",
+       undone ? "; nothing of the line is left, what stood before it is kept"
+              : "; half a line may be left, which readers step over");
+}
+
+std::size_t for_each_row(const fs::path& path,
+                         const std::function<void(result_row&&, const std::string& line,
+                                                  const std::string& where)>& visit) {
+  if (!fs::is_directory(path)) {
+    if (!fs::exists(path)) throw environment_error("there are no results at " + path.string());
+    return visit_file(path, visit);
+  }
+  std::size_t broken = 0;
+  for (const fs::path& file : entries_of(path, ".jsonl")) {
+    if (!file.filename().string().starts_with("samples_")) broken += visit_file(file, visit);
+  }
+  return broken;
+}
+
+stored_rows read_rows(const fs::path& path) {
+  stored_rows stored;
+  stored.broken = for_each_row(path, [&](result_row&& row, const std::string&, const std::string&) {
+    stored.rows.push_back(std::move(row));
+  });
+  return stored;
+}
+
+experiment_record experiment_of_rows(const fs::path& path) {
+  experiment_record last;
+  for_each_row(path, [&](result_row&& row, const std::string&, const std::string&) {
+    last = std::move(row.experiment);
+  });
+  return last;
+}
+
+std::set<std::string> completed_points(const std::vector<result_row>& rows) {
+  std::set<std::string> done;
+  for (const result_row& row : rows) {
+    if (row.verdict != verdict_kind::failed) done.insert(row.point_id);
+  }
+  return done;
+}
+
+fs::path rows_file(const fs::path& directory, std::size_t part, std::size_t parts) {
+  if (parts <= 1) return directory / "rows.jsonl";
+  char name[64];
+  std::snprintf(name, sizeof name, "part-%05zu-of-%05zu.jsonl", part, parts);
+  return directory / name;
+}
+
+}  // namespace unmask

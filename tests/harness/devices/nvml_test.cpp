@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/devices/nvml.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+namespace unmask {
+namespace {
+
+TEST(nvml, reads_each_value_in_its_unit) {
+  const nvml_report report = query_nvml({"0000:17:00.0"}, FAKE_NVML);
+  EXPECT_EQ(report.note, "");
+  EXPECT_EQ(report.driver, "999.11.05");
+  ASSERT_EQ(report.devices.size(), 1U);
+  const gpu_telemetry& device = report.devices[0];
+  EXPECT_EQ(device.sm_clock_mhz, 1755U);
+  EXPECT_EQ(device.memory_clock_mhz, 2619U);
+  EXPECT_EQ(device.max_sm_clock_mhz, 1980U);
+  EXPECT_EQ(device.max_memory_clock_mhz, 3201U);
+  EXPECT_EQ(device.temperature_c, 41U);
+  EXPECT_EQ(device.power_limit_watts, 650.5);
+  EXPECT_EQ(device.throttle_reasons, 4U) << "the older name must be tried";
+  EXPECT_FALSE(device.mig.has_value()) << "a refusal is not \"off\"";
+}
+
+TEST(nvml, unknown_device_is_named_and_left_empty) {
+  const nvml_report report = query_nvml({"0000:99:00.0", "0000:17:00.0"}, FAKE_NVML);
+  EXPECT_NE(report.note.find("0000:99:00.0"), std::string::npos) << report.note;
+  ASSERT_EQ(report.devices.size(), 2U);
+  EXPECT_FALSE(report.devices[0].sm_clock_mhz.has_value());
+  EXPECT_TRUE(report.devices[1].sm_clock_mhz.has_value());
+}
+
+TEST(nvml, absent_library_is_one_sentence) {
+  const nvml_report report = query_nvml({"0000:17:00.0"}, "libno-such-telemetry.so.1");
+  EXPECT_NE(report.note.find("libno-such-telemetry.so.1"), std::string::npos) << report.note;
+  EXPECT_EQ(report.driver, "");
+  ASSERT_EQ(report.devices.size(), 1U);
+  EXPECT_FALSE(report.devices[0].temperature_c.has_value());
+}
+
+TEST(energy, is_read_in_joules_and_watts_and_absent_where_it_cannot_be) {
+  const energy_meter meter("0000:17:00.0", FAKE_NVML);
+  const auto before = meter.joules(), after = meter.joules();
+  ASSERT_TRUE(before && after);
+  EXPECT_DOUBLE_EQ(*after - *before, 2.5);
+  EXPECT_EQ(meter.watts(), 412.0);
+  for (const energy_meter& none : {energy_meter("0000:99:00.0", FAKE_NVML), energy_meter(""),
+                                   energy_meter("0000:17:00.0", "libno-such-telemetry.so.1")}) {
+    EXPECT_FALSE(none.joules().has_value());
+    EXPECT_FALSE(none.watts().has_value());
+    EXPECT_TRUE(power_sampler(none).finish().empty());
+  }
+}
+
+TEST(energy, power_is_sampled_in_the_background_until_it_is_finished) {
+  power_sampler sampler(energy_meter("0000:17:00.0", FAKE_NVML), 0.001);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto values = sampler.finish();
+  ASSERT_GE(values.size(), 2U);
+  EXPECT_EQ(values.front().second, 412.0);
+  EXPECT_LT(values.front().first, values.back().first);
+}
+
+}  // namespace
+}  // namespace unmask

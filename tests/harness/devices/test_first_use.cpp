@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The first use of a GPU with checks that are wrong in a planted way; with wrong kernels on a GPU in
+// software: tests/softgpu/first_use_test.py.
+#include "harness/devices/first_use.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <stdexcept>
+
+#include "harness/base/error.h"
+
+namespace unmask {
+namespace {
+
+using cuda::multiplied;
+using cuda::multiplier;
+using device_checks::checker;
+using device_checks::device_check;
+
+class first_use : public ::testing::Test {
+ protected:
+  void SetUp() override { cuda::ways_left_out().clear(); }
+  void TearDown() override { cuda::ways_left_out().clear(); }
+
+  // Two cases, of which the second is wrong while one of these ways may be taken.
+  device_check check(const std::string& name, std::optional<multiplied> by,
+                     std::vector<multiplier> wrong) {
+    return {name,
+            [this, name, by, wrong](checker& c) {
+              ran_.push_back(name);
+              c.report(name.c_str(), "first", 0.5);
+              bool right = true;
+              for (const multiplier how : wrong) {
+                right = right && !cuda::may_multiply(by.value_or(multiplied::attention), how);
+              }
+              c.report(name.c_str(), "second", right ? 0.5 : 7);
+            },
+            by};
+  }
+  device_check_outcome run(const std::vector<device_check>& checks, bool wgmma = true) {
+    return run_device_checks(cpu_backend(), "GPU X", checks, wgmma);
+  }
+  std::string refusal(const std::vector<device_check>& checks) {
+    try {
+      run(checks);
+      return "";
+    } catch (const wrong_kernels& refused) {
+      EXPECT_EQ(refused.code(), exit_code::run_failed);
+      return refused.what();
+    }
+  }
+  std::vector<std::string> ran_;
+};
+
+TEST_F(first_use, right_kernels_leave_nothing_out) {
+  const auto outcome = run({check("a", multiplied::attention, {}), check("b", std::nullopt, {})});
+  EXPECT_EQ(outcome.text(), "4 cases right");
+  EXPECT_TRUE(cuda::ways_left_out().empty());
+}
+
+TEST_F(first_use, the_next_way_that_passes_is_taken_and_all_of_its_kind_run_again) {
+  const auto outcome = run({check("a", multiplied::attention, {}),
+                            check("b", multiplied::attention, {multiplier::wgmma}),
+                            check("c", multiplied::experts, {})});
+  EXPECT_EQ(ran_, (std::vector<std::string>{"a", "b", "c", "a", "b"}));
+  EXPECT_EQ(outcome.text(),
+            "6 cases right; not used: attention by wgmma (b, second: off by 7 tolerances)");
+  EXPECT_FALSE(cuda::may_multiply(multiplied::attention, multiplier::wgmma));
+  EXPECT_TRUE(cuda::may_multiply(multiplied::attention, multiplier::mma_sync));
+  EXPECT_TRUE(cuda::may_multiply(multiplied::experts, multiplier::wgmma));
+}
+
+TEST_F(first_use, cuda_cores_are_the_last_way) {
+  const auto outcome =
+      run({check("a", multiplied::experts, {multiplier::wgmma, multiplier::mma_sync}),
+           check("b", multiplied::products, {multiplier::library})});
+  ASSERT_EQ(outcome.left_out.size(), 3U);
+  EXPECT_EQ(outcome.left_out[0].how, multiplier::wgmma);
+  EXPECT_EQ(outcome.left_out[1].how, multiplier::library);
+  EXPECT_EQ(outcome.left_out[2].how, multiplier::mma_sync);
+  EXPECT_EQ(refusal({check("a", multiplied::experts, {multiplier::cuda_cores})}),
+            "device check: wrong on GPU X: a, second: off by 7 tolerances, and no other way to "
+            "multiply is left; nothing is measured there. run.device_check = \"off\" measures all "
+            "the same and marks rows NOT VERIFIED");
+}
+
+TEST_F(first_use, a_card_without_wgmma_has_none_to_leave_out) {
+  const auto outcome =
+      run({check("a", multiplied::attention, {multiplier::mma_sync})}, /*wgmma=*/false);
+  ASSERT_EQ(outcome.left_out.size(), 1U);
+  EXPECT_EQ(outcome.left_out[0].how, multiplier::mma_sync);
+}
+
+TEST_F(first_use, what_has_one_way_or_throws_ends_the_run_by_name) {
+  EXPECT_NE(refusal({check("top_indices", std::nullopt, {multiplier::mma_sync})})
+                .find("wrong on GPU X: top_indices, second: off by 7 tolerances; nothing"),
+            std::string::npos);
+  const device_check broken{"embed", [](checker&) { throw std::runtime_error("no launch"); }, {}};
+  EXPECT_NE(refusal({broken}).find("embed: no launch; nothing"), std::string::npos);
+}
+
+TEST_F(first_use, outcomes_are_kept_as_text) {
+  device_check_outcome outcome{95, 3.5, {{multiplied::int8_products, multiplier::library, "why"}}};
+  EXPECT_EQ(outcome_of(json_of(outcome)).text(), outcome.text());
+  EXPECT_EQ(outcome_of(json_of(outcome)).seconds, 3.5);
+  for (const char* bad : {"", "{}",
+                          "{\"cases\":1,\"seconds\":1,\"left_out\":[{\"what\":\"x\","
+                          "\"how\":\"wgmma\",\"why\":\"\"}]}"}) {
+    EXPECT_THROW(outcome_of(bad), error) << bad;
+  }
+}
+
+TEST_F(first_use, only_a_gpu_is_checked_and_off_says_so) {
+  run_keys run;
+  run.device = "cpu";
+  EXPECT_EQ(use_device(run), "");
+  run.device = "cuda";
+  run.device_check = "off";
+  EXPECT_EQ(use_device(run), not_checked);
+  cuda::run_choices().clear();
+}
+
+TEST_F(first_use, checks_of_every_kind_of_product_are_registered) {
+  std::set<multiplied> kinds;
+  for (const device_check& c : device_checks::registered_device_checks()) {
+    if (c.by) kinds.insert(*c.by);
+  }
+  EXPECT_EQ(kinds.size(), 4U);
+}
+
+}  // namespace
+}  // namespace unmask
