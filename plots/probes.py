@@ -22,10 +22,10 @@ def numbers(values):
 
 
 def series_of(rows, probe):
-    """(label, results) of every method that has the probe, in the order of the rows."""
+    """(label, results) of every method that has results of the probe, in the order of the rows."""
     groups = {}
     for row in rows:
-        if probe in row.get("probes", {}):
+        if "not_run" not in row.get("probes", {}).get(probe, {"not_run": ""}):
             groups.setdefault(common.series_label(row, rows), []).append(row["probes"][probe])
     return list(groups.items())
 
@@ -209,9 +209,6 @@ def stagnation(rows, groups):
 
 def contradiction(rows, groups):
     """Decided tokens that one token per forward decides otherwise, by confidence (Ada-DLM)."""
-    groups = [(n, has) for n, each in groups if (has := [r for r in each if "canvas" in r])]
-    if not groups:
-        return None
     figure, axes = panels(2)
     names = [name for name, _ in groups]
     for s, (name, results) in enumerate(groups):
@@ -230,9 +227,6 @@ def contradiction(rows, groups):
 
 def peak_oracle(rows, groups):
     """Every position decided in the order of its confidence peak: steps and score (Ada-DLM)."""
-    groups = [(n, has) for n, each in groups if (has := [r for r in each if "oracle_steps" in r])]
-    if not groups:
-        return None
     figure, axes = panels(2)
     names = [name for name, _ in groups]
     for s, (name, results) in enumerate(groups):
@@ -332,9 +326,7 @@ def draw(rows, options=None):
         groups = series_of(chosen, kind)
         if not groups or kind not in wanted:
             continue
-        figure = make(chosen, groups)
-        if figure is not None:
-            drawings.append(Drawing(kind, make.__doc__.rstrip("."), figure, chosen))
+        drawings.append(Drawing(kind, make.__doc__.rstrip("."), make(chosen, groups), chosen))
     if not drawings:
         raise NotDrawn("no row holds such a probe; add [probe] names to the experiment")
     return drawings

@@ -18,10 +18,10 @@ namespace unmask {
 namespace fs = std::filesystem;
 namespace {
 
-frame rows_of(const command_line& line, const char* missing) {
+row_table rows_of(const command_line& line, const char* missing) {
   line.place("rows", missing);
   const texts files = line.list("rows");
-  const frame rows = read_frame({files.begin(), files.end()});
+  const row_table rows = read_row_table({files.begin(), files.end()});
   if (!rows.rows().empty()) return rows;
   // A folder of runs is none: its rows lie one folder deeper, those of a job array in its tasks'.
   for (const std::string& file : files) {
@@ -40,7 +40,7 @@ frame rows_of(const command_line& line, const char* missing) {
 }
 
 // What a view shows must be there: an empty table answers nothing.
-void check_view(const std::string& view, const frame& rows) {
+void check_view(const std::string& view, const row_table& rows) {
   if (view == "phases" && std::ranges::none_of(rows.rows(), [](const auto& r) {
         return r.probes.contains("phases");
       })) {
@@ -89,7 +89,7 @@ int command_table(const texts& arguments) {
     return run_in_package("table", arguments);
   }
   if (line.given("artifact")) throw usage_error("--artifact needs --view paper");
-  const frame rows = rows_of(line, missing);
+  const row_table rows = rows_of(line, missing);
   check_view(view, rows);
   line.write(view == "phases" ? render(phase_tables(rows.all()), format)
                               : render_rows(rows, format));

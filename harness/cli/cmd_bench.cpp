@@ -49,7 +49,7 @@ const std::pair<const std::string, parameter_map>* published_preset(const method
 }
 
 // One sentence for each method that these rows measured at other settings than its paper's.
-void tell_other_settings(const frame& rows) {
+void tell_other_settings(const row_table& rows) {
   std::vector<std::string> told;
   for (const result_row* row : rows.reportable()) {
     const auto* preset = published_preset(method_registry::instance().find(row->method));
@@ -106,7 +106,7 @@ int command_bench(const texts& arguments) {
     spec.workloads.push_back(workload);
   }
   const run_summary summary = run_experiment(spec, run);
-  const frame rows = summary.of_plan();
+  const row_table rows = summary.of_plan();
   print_tables(render_rows(rows, format));
   tell_other_settings(rows);
   tell("rows: {}\n", run.output.string());

@@ -21,10 +21,12 @@
 #include "harness/devices/environment.h"
 #include "harness/measure/profiled.h"
 #include "harness/model/config.h"
+#include "harness/plan/asked_devices.h"
 #include "harness/plan/request.h"
 #include "harness/profile/cupti_trace.h"
 #include "harness/profile/tool_commands.h"
 #include "harness/rows/table.h"
+#include "harness/run/runner.h"
 #include "kernels/bench/roofs.h"
 #include "kernels/cuda/device.h"
 
@@ -261,7 +263,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   run.output = fresh_folder(output);
   run.continues = false;
   const run_summary summary = run_experiment(spec, run);
-  const frame rows(summary.rows);
+  const row_table rows(summary.rows);
   print_tables(render(phase_tables(rows.all()), table_format::md));
   for (const result_row& row : summary.rows) {
     if (row.probes.contains("phases") || tool == "nvtx") continue;

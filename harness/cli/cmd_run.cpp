@@ -198,7 +198,7 @@ int run_one(const fs::path& file, const command_line& line) {
 
 // The artifacts of files and folders, those that --only names; usage error for a path or a name
 // without one.
-std::vector<campaign_item> items_of(const texts& paths, const command_line& line) {
+std::vector<folder_item> items_of(const texts& paths, const command_line& line) {
   const machine_view machine = this_machine();
   std::vector<artifact_entry> entries;
   for (const std::string& path : paths) {
@@ -215,7 +215,7 @@ std::vector<campaign_item> items_of(const texts& paths, const command_line& line
 
 // The points of an item, at its scale and with these settings: none where the file plans none, or
 // nobody asks for it.
-std::vector<experiment_point> plan_of(const campaign_item& item, const command_line& line,
+std::vector<experiment_point> plan_of(const folder_item& item, const command_line& line,
                                       const method_catalogue& methods, experiment_spec& spec) {
   const bool planned = item.omitted.empty() && item.artifact.problem.empty() &&
                        item.artifact.header.not_reproducible.empty() &&
@@ -234,9 +234,9 @@ std::vector<experiment_point> plan_of(const campaign_item& item, const command_l
 
 // Of an artifact without a claim on speed, the points that another run may find otherwise; of an
 // artifact without one, nothing.
-void keep_varying(std::vector<campaign_item>& items, const command_line& line) {
+void keep_varying(std::vector<folder_item>& items, const command_line& line) {
   const std::unique_ptr<executor> with = make_executor();
-  for (campaign_item& item : items) {
+  for (folder_item& item : items) {
     experiment_spec spec;
     if (item.timed || plan_of(item, line, with->methods(), spec).empty()) continue;
     item.varying = true;
@@ -244,11 +244,11 @@ void keep_varying(std::vector<campaign_item>& items, const command_line& line) {
   }
 }
 
-// Its share of a campaign, so that the longest of those that run side by side does not begin last.
-void expect_work(std::vector<campaign_item>& items, const command_line& line) {
+// Its share of a run of a folder, so that the longest of those that run side by side does not begin last.
+void expect_work(std::vector<folder_item>& items, const command_line& line) {
   const std::unique_ptr<executor> with = make_executor();
   const device_ceilings& device = ceilings_of(line.text("gpu"));
-  for (campaign_item& item : items) {
+  for (folder_item& item : items) {
     experiment_spec spec;
     const auto points = plan_of(item, line, with->methods(), spec);
     if (!points.empty()) item.expected = forecast_of(spec, points, device).gpu_hours;
@@ -256,13 +256,13 @@ void expect_work(std::vector<campaign_item>& items, const command_line& line) {
 }
 
 // One line per artifact: what it would take, and what is missing here.
-int print_forecasts(const std::vector<campaign_item>& items, const command_line& line) {
+int print_forecasts(const std::vector<folder_item>& items, const command_line& line) {
   const std::unique_ptr<executor> with = make_executor();
   const device_ceilings& device = ceilings_of(line.text("gpu"));
   text_table t{"artifact",           ">points",    ">answers",
                ">forwards, at most", ">GPU hours", "on this machine"};
   plan_forecast all;
-  for (const campaign_item& item : items) {
+  for (const folder_item& item : items) {
     const std::string name = item.artifact.header.paper + " " + item.artifact.header.id;
     const std::string obstacle = obstacle_of(item);
     experiment_spec spec;
@@ -287,7 +287,7 @@ int print_forecasts(const std::vector<campaign_item>& items, const command_line&
 
 // The artifacts that a claim on times is about, as the package tells: they need the machine for
 // themselves. Where it cannot tell, all of them do.
-void find_timed(std::vector<campaign_item>& items, const fs::path& experiments) {
+void find_timed(std::vector<folder_item>& items, const fs::path& experiments) {
   const scratch_folder scratch;
   const fs::path list = scratch.path() / "timed.txt";
   try {
@@ -302,19 +302,19 @@ void find_timed(std::vector<campaign_item>& items, const fs::path& experiments) 
   std::set<fs::path> timed;
   std::ifstream in(list);
   for (std::string line; std::getline(in, line);) timed.insert(fs::weakly_canonical(line));
-  for (campaign_item& item : items) {
+  for (folder_item& item : items) {
     item.timed = timed.contains(fs::weakly_canonical(item.artifact.file));
   }
 }
 
 // The claims about what was measured, to DIRECTORY/claims.md and claims.json; 4 when one does not hold.
-int judge_claims(const std::vector<campaign_item>& items, const fs::path& directory,
+int judge_claims(const std::vector<folder_item>& items, const fs::path& directory,
                  const fs::path& experiments) {
   if (!fs::is_directory(experiments / "claims")) return 0;
   texts words = {"claims",   directory,           "--save",
                  "--scale",  items.front().scale, "--experiments-dir",
                  experiments};
-  for (const campaign_item& item : items) {
+  for (const folder_item& item : items) {
     words.insert(words.end(), {"--paper", item.artifact.header.paper});
   }
   try {
@@ -328,7 +328,7 @@ int judge_claims(const std::vector<campaign_item>& items, const fs::path& direct
 }
 
 int run_several(const texts& paths, const command_line& line) {
-  std::vector<campaign_item> items = items_of(paths, line);
+  std::vector<folder_item> items = items_of(paths, line);
   const fs::path experiments = experiments_folder(line);
   const auto lanes = static_cast<std::size_t>(line.at_least("lanes", 1));
   if (lanes > 1 || line.given("varying")) find_timed(items, experiments);
@@ -346,19 +346,19 @@ int run_several(const texts& paths, const command_line& line) {
   }
   if (line.given("confine")) more.insert(more.end(), {"--confine", line.text("confine")});
   const fs::path directory = line.text("output", "runs");
-  const artifact_runner runner = [&](const campaign_item& item, const fs::path& output) {
+  const artifact_runner runner = [&](const folder_item& item, const fs::path& output) {
     texts words = more;
     if (item.varying) words.emplace_back("--varying");
     return run_artifact(item, output, words);
   };
-  const std::vector<campaign_outcome> outcomes =
-      run_campaign(items, directory, runner, error_stream(), lanes);
-  const std::string summary = render(campaign_table(outcomes), table_format::md);
+  const std::vector<folder_outcome> outcomes =
+      run_folder(items, directory, runner, error_stream(), lanes);
+  const std::string summary = render(folder_table(outcomes), table_format::md);
   write_file(directory / "campaign.md", summary);
   print_tables(summary + "\n");
   const int judged = judge_claims(items, directory, experiments);
   const bool failed = std::ranges::any_of(
-      outcomes, [](const auto& o) { return o.status == campaign_status::failed; });
+      outcomes, [](const auto& o) { return o.status == folder_status::failed; });
   return failed ? static_cast<int>(exit_code::run_failed) : judged;
 }
 

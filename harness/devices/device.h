@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "harness/plan/spec.h"
 #include "kernels/cuda/device.h"
 
 namespace unmask {
@@ -36,10 +35,5 @@ std::string why_no_gpu();
 
 // "device: cpu (no GPU: there is no NVIDIA driver on this machine)", for people to read.
 std::string device_line(const std::vector<chosen_device>& devices);
-
-// The devices an experiment asks for, in its order, none twice: --set before the sweep before [run].
-std::vector<std::string> devices_of(const experiment_spec& spec);
-// Those, chosen.
-std::vector<chosen_device> choose_devices(const experiment_spec& spec);
 
 }  // namespace unmask

@@ -73,9 +73,9 @@ class real_executor final : public executor {
       return;
     }
     if (p.workload.file.empty()) return;  // published lengths
-    if (const std::filesystem::path& judge = p.workload.judge; !judge.empty()) {
-      p.workload.judge_hash = remembered(judge.string() + "\ncheckpoint",
-                                         [&] { return hash_of_checkpoint(judge, &opened_); });
+    if (const std::filesystem::path& rater = p.workload.rater; !rater.empty()) {
+      p.workload.rater_hash = remembered(rater.string() + "\ncheckpoint",
+                                         [&] { return hash_of_checkpoint(rater, &opened_); });
     }
     const std::string file = p.workload.file.string();
     if (!p.workload.trace_format.empty()) {
@@ -197,12 +197,6 @@ std::shared_ptr<loaded_model> load_model_of(const experiment_point& point) {
 
 std::unique_ptr<executor> make_executor() {
   return std::make_unique<real_executor>();
-}
-
-run_summary run_experiment(const experiment_spec& spec, const run_options& options) {
-  tell("{}\n", device_line(choose_devices(spec)));
-  const std::unique_ptr<executor> with = make_executor();
-  return run_experiment(spec, options, *with);
 }
 
 }  // namespace unmask

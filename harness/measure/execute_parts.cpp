@@ -44,149 +44,19 @@ model_config shape_only(model_config c) {
   return c;
 }
 
-// Length of request i: drawn from published means and deviations.
-std::vector<trace_request> published_lengths(const commit_statistics& of, std::size_t count,
-                                             std::uint64_t seed) {
-  std::vector<trace_request> requests(count);
-  const std::uint64_t in = stream_key(seed, 21), out = stream_key(seed, 22);
-  for (std::size_t i = 0; i < count; ++i) {
-    requests[i].prompt_tokens =
-        std::llround(lognormal_draw(of.input_mean, of.input_deviation, in, i));
-    requests[i].output_tokens =
-        std::llround(lognormal_draw(of.output_mean, of.output_deviation, out, i));
-  }
-  return requests;
-}
-
-// A request of arbitrary tokens that end nothing.
-sequence_request random_request(std::int64_t prompt, std::int64_t gen_length, std::uint64_t seed,
-                                const model_config& model) {
-  sequence_request r;
-  r.seed = seed;
-  r.gen_length = static_cast<std::int32_t>(gen_length);
-  for (std::int64_t p = 0; p < prompt; ++p) {
-    auto id = static_cast<std::int32_t>(uniform_open(seed, static_cast<std::uint64_t>(p)) *
-                                        model.vocabulary);
-    if (id == model.mask_id || std::ranges::find(model.stop_ids, id) != model.stop_ids.end()) {
-      id = 0;
-    }
-    r.prompt.push_back(id);
-  }
-  return r;
-}
-
-void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths,
-                   const run_settings& run, const model_config& model) {
-  const parameters serve(run.serve);
-  const auto cut = [](std::int64_t length, std::int64_t most) {
-    return std::max<std::int64_t>(most > 0 ? std::min(length, most) : length, 1);
-  };
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    const auto prompt = cut(lengths[i].prompt_tokens, serve.integer("max_prompt_tokens"));
-    const auto answer = run.gen_length > 0
-                            ? run.gen_length
-                            : cut(lengths[i].output_tokens, serve.integer("max_output_tokens"));
-    w.requests.push_back(random_request(
-        prompt, answer, stream_key(static_cast<std::uint64_t>(run.seed), 1, i), model));
-    w.arrivals.push_back(lengths[i].arrival_seconds);
-  }
-}
-
-// Prompts of random tokens instead of tasks: nothing to score.
-void fill_random(loaded_workload& w, const workload_entry& entry, const run_settings& run,
-                 const model_config& model) {
-  for (std::int64_t i = 0; i < entry.items.limit; ++i) {
-    const std::uint64_t own =
-        stream_key(static_cast<std::uint64_t>(run.seed), 1, static_cast<std::uint64_t>(i));
-    w.requests.push_back(random_request(entry.prompt_tokens, run.gen_length, own, model));
-  }
-  w.record = {entry.name, fmt::format("random tokens, seed {}", run.seed), entry.items.limit};
-}
-
-// Each task as the first turn of a chat.
-std::vector<conversation> questions_of(const std::vector<task_item>& items) {
-  std::vector<conversation> chats;
-  for (const task_item& item : items) chats.push_back({{"user", item.prompt}});
-  return chats;
-}
-
-// Before the prompts get the template of the model that answers.
-void invite_judge(loaded_workload& w, const workload_entry& of) {
-  const std::filesystem::path& path = of.judge;
-  model_entry entry;
-  entry.path = path;
-  entry.hash = of.judge_hash;
-  entry.name = path.filename().string();
-  run_settings judging;
-  judging.device = "cpu";
-  w.judge = load_model(entry, judging);
-  const loaded_model& judge = *w.judge;
-  if (judge.config.attention != mask_kind::causal || !judge.tokens) {
-    throw usage_error("workload.judge is " + path.string() +
-                      ", which is no autoregressive model with a tokenizer");
-  }
-  for (const std::string& prompt : judge.chat->render(questions_of(w.items))) {
-    w.judged_prompts.push_back(judge.tokens->encode(prompt));
-  }
-  w.record.judge = entry.name;
-}
-
-// The geometric mean of the probabilities of an answer's tokens under the judge; an answer without
+// The geometric mean of the probabilities of an answer's tokens under the rater; an answer without
 // a token stays unscored. Repetition is likely too: read the number of tokens beside it.
-void judge_likelihood(const loaded_workload& w, std::size_t item, scored_answer& s) {
-  const std::vector<std::int32_t> answer = w.judge->tokens->encode(s.text);
+void rate_likelihood(const loaded_workload& w, std::size_t item, scored_answer& s) {
+  const std::vector<std::int32_t> answer = w.rater->tokens->encode(s.text);
   if (answer.empty()) return;
-  const std::vector<std::int32_t>& prompt = w.judged_prompts[item];
-  w.judge->make_room(static_cast<std::int32_t>(prompt.size() + answer.size()));
-  const double sum = causal_log_likelihood(*w.judge->packed, prompt, answer);
+  const std::vector<std::int32_t>& prompt = w.rated_prompts[item];
+  w.rater->make_room(static_cast<std::int32_t>(prompt.size() + answer.size()));
+  const double sum = causal_log_likelihood(*w.rater->packed, prompt, answer);
   s.scored = true;
   s.value = std::exp(sum / static_cast<double>(answer.size()));
 }
 
-void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
-                const loaded_model& model) {
-  if (!entry.benchmark.name.empty()) {
-    fill_benchmark(w, entry, run, model);
-    return;
-  }
-  std::vector<task_item> all = read_tasks(entry.file.string());
-  w.items = located(entry.file.string(), [&] { return select(std::move(all), entry.items); });
-  w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
-  const std::vector<std::string> prompts = model.chat->render(questions_of(w.items));
-  if (!entry.judge.empty()) invite_judge(w, entry);
-  for (std::size_t i = 0; i < w.items.size(); ++i) {
-    task_item& item = w.items[i];
-    sequence_request request;
-    item.prompt = prompts[i];
-    request.prompt = model.tokens->encode(item.prompt);
-    request.gen_length = generated_length(entry, run, item);
-    request.seed = request_seed(run, i);
-    w.requests.push_back(std::move(request));
-  }
-}
-
-std::string hash_of_lengths(const loaded_workload& w) {
-  std::uint64_t hash = 0;
-  for (std::size_t i = 0; i < w.requests.size(); ++i) {
-    hash = stream_key(hash, w.requests[i].prompt.size(),
-                      static_cast<std::uint64_t>(w.requests[i].gen_length));
-    hash = stream_key(hash, static_cast<std::uint64_t>(w.arrivals[i] * 1e6));
-  }
-  return fmt::format("lengths:{:016x}", hash);
-}
-
 }  // namespace
-
-std::int32_t generated_length(const workload_entry& entry, const run_settings& run,
-                              const task_item& item) {
-  if (entry.gen_length > 0) return static_cast<std::int32_t>(entry.gen_length);
-  return run.gen_length > 0 ? static_cast<std::int32_t>(run.gen_length) : item.gen_length;
-}
-
-std::uint64_t request_seed(const run_settings& run, std::size_t request) {
-  const philox4 noise = philox4x32(static_cast<std::uint64_t>(run.seed), 1, request);
-  return (std::uint64_t{noise.x[0]} << 32) | noise.x[1];
-}
 
 const backend& backend_of(const std::string& device) {
   if (device == "cpu") return cpu_backend();
@@ -279,41 +149,6 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
   return m;
 }
 
-std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry,
-                                                     const run_settings& run,
-                                                     const loaded_model& model) {
-  auto w = std::make_shared<loaded_workload>();
-  if (entry.prompt_tokens > 0) {
-    fill_random(*w, entry, run, model.config);
-    return w;
-  }
-  if (entry.lengths.empty() && entry.trace_format.empty()) {
-    if (!model.tokens) {
-      throw environment_error(entry.name +
-                              ": tasks need a tokenizer.json beside the model; `trace` "
-                              "and `lengths` do without");
-    }
-    fill_tasks(*w, entry, run, model);
-    return w;
-  }
-  std::vector<trace_request> lengths;
-  if (entry.lengths.empty()) {
-    lengths = read_trace(entry.trace_format, entry.file.string());
-  } else {
-    const parameters serve(run.serve);
-    auto count = static_cast<double>(serve.integer("requests"));
-    if (count == 0) count = 1 + 2 * serve.real("duration") * serve.real("rate");
-    lengths = published_lengths(find_commits(entry.lengths), static_cast<std::size_t>(count),
-                                static_cast<std::uint64_t>(run.seed));
-  }
-  if (const auto limit = static_cast<std::size_t>(entry.items.limit); limit > 0) {
-    lengths.resize(std::min(lengths.size(), limit));
-  }
-  fill_requests(*w, lengths, run, model.config);
-  w->record = {entry.name, hash_of_lengths(*w), static_cast<std::int64_t>(w->requests.size())};
-  return w;
-}
-
 std::vector<active_knob> knobs_of(const method_info& method, const parameters& settings) {
   std::vector<active_knob> knobs;
   for (const method_knob& knob : method.knobs) {
@@ -344,7 +179,7 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
       s.text = model.tokens->decode(std::span(answers[i].tokens).first(length), true);
       for (const std::string& stop : item.stop) s.text = s.text.substr(0, s.text.find(stop));
       if (is_own_scorer(item.scorer)) static_cast<score&>(s) = score_answer(item, s.text);
-      if (workload.judge && item.scorer == "none") judge_likelihood(workload, item_of[i], s);
+      if (workload.rater && item.scorer == "none") rate_likelihood(workload, item_of[i], s);
     } catch (const std::exception& problem) {  // of this item alone
       static_cast<score&>(s) = {};
       s.undecided = true;

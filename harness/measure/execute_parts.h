@@ -12,10 +12,10 @@
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
 #include "harness/engine/clock.h"
+#include "harness/measure/point.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/tokenizer.h"
 #include "harness/model/weights.h"
-#include "harness/run/runner.h"
 #include "harness/workload/task.h"
 #include "harness/workload/traces.h"
 
@@ -43,8 +43,8 @@ struct loaded_workload {
   std::vector<sequence_request> requests;  // in the order of the items or of the trace
   std::vector<double> arrivals;            // of a trace, seconds from 0
   workload_record record;
-  std::shared_ptr<loaded_model> judge;                    // workload_entry::judge
-  std::vector<std::vector<std::int32_t>> judged_prompts;  // of each item, in the judge's tokens
+  std::shared_ptr<loaded_model> rater;                   // workload_entry::rater
+  std::vector<std::vector<std::int32_t>> rated_prompts;  // of each item, in the rater's tokens
 };
 
 // True when no layer of the model is computed: decisions come from elsewhere.

@@ -20,20 +20,15 @@ namespace {
 
 constexpr std::size_t largest_results = std::size_t{1} << 30;
 
-using probes::capture;
-using maker = std::unique_ptr<capture> (*)(const probe_settings&, const probe_source&,
-                                           std::ostream&);
-// What each probe needs to have written down, besides the decisions.
-const std::map<std::string, maker>& captures() {
-  static const std::map<std::string, maker> table = {{"attention", probes::capture_attention},
-                                                     {"confidence", nullptr},
-                                                     {"contradiction", nullptr},
-                                                     {"decode_trace", probes::capture_trace},
-                                                     {"decoding", nullptr},
-                                                     {"importance", probes::capture_importance},
-                                                     {"kv_change", probes::capture_kv_change},
-                                                     {"peak_oracle", nullptr},
-                                                     {"stagnation", nullptr}};
+using probes::probe_writer;
+using maker = std::unique_ptr<probe_writer> (*)(const probe_settings&, const probe_source&,
+                                                std::ostream&);
+// What a probe needs to have written down, if that is more than the decisions.
+const std::map<std::string, maker>& writers() {
+  static const std::map<std::string, maker> table = {{"attention", probes::write_attention},
+                                                     {"decode_trace", probes::write_trace},
+                                                     {"importance", probes::write_importance},
+                                                     {"kv_change", probes::write_kv_change}};
   return table;
 }
 
@@ -49,10 +44,6 @@ class decode_recorder final : public step_observer {
 
 }  // namespace
 
-std::vector<std::string> probe_names() {
-  return keys_of(captures());
-}
-
 probe_recorder::probe_recorder(const probe_settings& settings, const probe_source& source,
                                std::ostream& out) {
   out << nlohmann::json{{"kind", "probes"},          {"version", 1},
@@ -61,22 +52,23 @@ probe_recorder::probe_recorder(const probe_settings& settings, const probe_sourc
                         {"every", settings.every},   {"reference_block", settings.reference_block}}
              .dump()
       << "\n";
-  captures_.push_back(probes::capture_decisions(settings, source, out));
+  writers_.push_back(probes::write_decisions(settings, source, out));
   for (const std::string& name : settings.names) {
     find_known("probe", name, probe_names());
-    if (const maker make = captures().at(name)) captures_.push_back(make(settings, source, out));
+    const auto more = writers().find(name);
+    if (more != writers().end()) writers_.push_back(more->second(settings, source, out));
   }
 }
 probe_recorder::~probe_recorder() = default;
 
 bool probe_recorder::wants_layers() const {
-  return std::ranges::any_of(captures_, [](const auto& c) { return c->wants_layers(); });
+  return std::ranges::any_of(writers_, [](const auto& c) { return c->wants_layers(); });
 }
 
 void probe_recorder::begin_if_new(const batch& b) {
   if (b.capacity() != 1) throw std::logic_error("probe_recorder: needs a batch of one place");
   if (in_step_ || b.at(0).step != 0) return;
-  for (const auto& c : captures_) {
+  for (const auto& c : writers_) {
     if (running_) c->end();
     c->begin(b);
   }
@@ -86,7 +78,7 @@ void probe_recorder::begin_if_new(const batch& b) {
 void probe_recorder::on_layer(const layer_view& layer) {
   begin_if_new(layer.state);
   in_step_ = true;
-  for (const auto& c : captures_) {
+  for (const auto& c : writers_) {
     if (c->wants_layers()) c->on_layer(layer);
   }
 }
@@ -94,11 +86,11 @@ void probe_recorder::on_layer(const layer_view& layer) {
 void probe_recorder::on_step(const step_view& step) {
   begin_if_new(step.state);
   in_step_ = false;
-  for (const auto& c : captures_) c->on_step(step);
+  for (const auto& c : writers_) c->on_step(step);
 }
 
 void probe_recorder::finish() {
-  for (const auto& c : captures_) {
+  for (const auto& c : writers_) {
     if (running_) c->end();
     c->finish();
   }

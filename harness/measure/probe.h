@@ -3,21 +3,8 @@
 //
 // Probes: the papers' motivation figures on the trajectory of any method. They watch a pass of their
 // own, one request after the other, so that no measured time contains it. The pass is written down
-// here (capture.h) and computed on in the package (harness/python/unmask/probes).
-//
-//   confidence   Focus-dLLM Fig. 1: confidence now against one step before; recall of decided tokens
-//   attention    Focus-dLLM Figs. 2, 8, Sparse-dLLM Figs. 2, 7: maps, sinks, their overlap
-//   kv_change    Sparse-dLLM Fig. 4: change of K and V outside the block between steps
-//   stagnation   Ada-DLM Figs. 1, 2, 4: stagnation set, missed stable tokens, post-peak decline and
-//                which token of a declined position scores better
-//   contradiction  decided tokens that a decode of one token per forward decides otherwise, by
-//                confidence; which of the two answers scores better
-//   peak_oracle  the requests again, each position decided at the step where it was most confident:
-//                what a rule that knew the future could reach
-//   decoding     FOCUS Figs. 2, 9-11: tokens decided per step, rows computed per token
-//   importance   FOCUS Figs. 3, 4, 12-14: importance by layer, its difference against decodability;
-//                appendix D: gamma of that difference, and the eviction error it is to bound
-//   decode_trace the first requests forward by forward: rows, dropped rows, keys, candidates
+// here (probe_writer.h) and computed on in the package (harness/python/unmask/probes). Which there are:
+// plan/probe_settings.h.
 #pragma once
 
 #include <filesystem>
@@ -33,24 +20,13 @@
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
 #include "harness/engine/trajectory.h"
+#include "harness/plan/probe_settings.h"
 
 namespace unmask {
 
 namespace probes {
-class capture;
+class probe_writer;
 }
-
-struct probe_settings {
-  std::vector<std::string> names;
-  double tau = 0.9;          // confidence below which a stable token counts as missed
-  double margin = 0.05;      // drop that counts as a decline
-  double sink_share = 0.05;  // of the keys: how many count as sinks
-  std::int64_t every = 8;    // attention: look at every so many steps
-  std::int64_t limit = 0;    // requests; 0: all of the workload
-  // contradiction: tokens per block of the reference on bidirectional models; 0: one block.
-  std::int64_t reference_block = 32;
-  bool operator==(const probe_settings&) const = default;
-};
 
 // The text of one token; empty where there is no tokenizer.
 using token_text = std::function<std::string(std::int32_t token)>;
@@ -77,8 +53,6 @@ struct probe_source {
   std::function<probe_decode(std::int64_t block)> reference;
 };
 
-std::vector<std::string> probe_names();  // sorted
-
 // Writes down a pass with one place for every probe of the settings, as JSON lines.
 class probe_recorder final : public step_observer {
  public:
@@ -93,7 +67,7 @@ class probe_recorder final : public step_observer {
 
  private:
   void begin_if_new(const batch& b);
-  std::vector<std::unique_ptr<probes::capture>> captures_;
+  std::vector<std::unique_ptr<probes::probe_writer>> writers_;
   bool running_ = false;  // a request has begun and not ended
   bool in_step_ = false;  // layers of the step that comes next were shown
 };

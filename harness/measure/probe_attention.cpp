@@ -143,9 +143,9 @@ attention_map attention_of(const layer_view& layer, const slot_map& slots) {
   return map;
 }
 
-class attention_capture final : public capture {
+class attention_writer final : public probe_writer {
  public:
-  using capture::capture;
+  using probe_writer::probe_writer;
   bool wants_layers() const override { return true; }
 
   void begin(const batch&) override {
@@ -277,9 +277,9 @@ class attention_capture final : public capture {
 
 }  // namespace
 
-std::unique_ptr<capture> capture_attention(const probe_settings& settings,
-                                           const probe_source& source, std::ostream& out) {
-  return std::make_unique<attention_capture>(settings, source, out);
+std::unique_ptr<probe_writer> write_attention(const probe_settings& settings,
+                                              const probe_source& source, std::ostream& out) {
+  return std::make_unique<attention_writer>(settings, source, out);
 }
 
 }  // namespace unmask::probes

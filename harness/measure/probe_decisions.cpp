@@ -78,16 +78,16 @@ json score_value(const std::optional<double>& score) {
   return score ? json(*score) : json();
 }
 
-class decision_capture final : public capture {
+class decision_writer final : public probe_writer {
  public:
-  using capture::capture;
+  using probe_writer::probe_writer;
 
   void begin(const batch& b) override {
     now_ = {};
     now_.prompt = b.at(0).prompt_length;
     now_.canvas = b.at(0).length - now_.prompt;
     stops_ = b.model().stop_ids;
-    rows_ = 0;
+    rows_ = revised_ = 0;
   }
 
   void on_step(const step_view& step) override {
@@ -98,9 +98,11 @@ class decision_capture final : public capture {
     const std::uint8_t* state = step.state.state().row<std::uint8_t>(0);
     for (std::int32_t i = 0; i < c.count; ++i) {
       const std::int32_t position = c.position.as<std::int32_t>()[i];
+      const std::uint8_t what = c.accept.as<std::uint8_t>()[i];
+      revised_ += what == decision_replace || what == decision_reopen;
       if (state[position] != state_masked) continue;  // up for another token, not for its first
       candidates.push_back({position, c.token.as<std::int32_t>()[i], c.probability.as<float>()[i],
-                            decides_mask(c.accept.as<std::uint8_t>()[i])});
+                            decides_mask(what)});
     }
   }
 
@@ -121,6 +123,8 @@ class decision_capture final : public capture {
                                {"confidence", confidence},
                                {"accepted", accepted}});
     }
+    // The first decision of such a request is not its answer: the package refuses probes that read it.
+    if (revised_ > 0) line["revised"] = revised_;
     if (asked("stagnation") && source_.score) score_peaks(line);
     write(line);
     ++requests_;
@@ -197,14 +201,15 @@ class decision_capture final : public capture {
   request now_;
   std::vector<request> seen_;  // of probes that decode once more
   std::int64_t rows_ = 0, requests_ = 0;
+  std::int64_t revised_ = 0;  // tokens of this request that were replaced or reopened
   std::vector<std::int32_t> stops_;
 };
 
 }  // namespace
 
-std::unique_ptr<capture> capture_decisions(const probe_settings& settings,
-                                           const probe_source& source, std::ostream& out) {
-  return std::make_unique<decision_capture>(settings, source, out);
+std::unique_ptr<probe_writer> write_decisions(const probe_settings& settings,
+                                              const probe_source& source, std::ostream& out) {
+  return std::make_unique<decision_writer>(settings, source, out);
 }
 
 }  // namespace unmask::probes

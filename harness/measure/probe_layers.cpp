@@ -29,9 +29,9 @@ double distance(std::span<const float> a, std::span<const float> b) {
 
 // |K_t - K_{t-1}|_2 and the same for V, per position computed in both of two neighbouring steps of
 // a block; summed over the positions of a region, which are too many to write down.
-class kv_change_capture final : public capture {
+class kv_change_writer final : public probe_writer {
  public:
-  using capture::capture;
+  using probe_writer::probe_writer;
   bool wants_layers() const override { return true; }
 
   void begin(const batch&) override {
@@ -119,9 +119,9 @@ class kv_change_capture final : public capture {
 
 // FOCUS: importance of the block's rows in every layer, the masked among themselves and all of them,
 // and what became of each.
-class importance_capture final : public capture {
+class importance_writer final : public probe_writer {
  public:
-  using capture::capture;
+  using probe_writer::probe_writer;
   bool wants_layers() const override { return true; }
 
   void begin(const batch&) override {
@@ -194,14 +194,14 @@ class importance_capture final : public capture {
 
 }  // namespace
 
-std::unique_ptr<capture> capture_kv_change(const probe_settings& settings,
-                                           const probe_source& source, std::ostream& out) {
-  return std::make_unique<kv_change_capture>(settings, source, out);
+std::unique_ptr<probe_writer> write_kv_change(const probe_settings& settings,
+                                              const probe_source& source, std::ostream& out) {
+  return std::make_unique<kv_change_writer>(settings, source, out);
 }
 
-std::unique_ptr<capture> capture_importance(const probe_settings& settings,
-                                            const probe_source& source, std::ostream& out) {
-  return std::make_unique<importance_capture>(settings, source, out);
+std::unique_ptr<probe_writer> write_importance(const probe_settings& settings,
+                                               const probe_source& source, std::ostream& out) {
+  return std::make_unique<importance_writer>(settings, source, out);
 }
 
 }  // namespace unmask::probes

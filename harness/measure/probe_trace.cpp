@@ -32,9 +32,9 @@ std::vector<std::int32_t> positions_of(const row_set& rows) {
   return {rows.position, rows.position + rows.rows};
 }
 
-class trace_capture final : public capture {
+class trace_writer final : public probe_writer {
  public:
-  using capture::capture;
+  using probe_writer::probe_writer;
 
   // The keys a forward sees are shown layer by layer.
   bool wants_layers() const override { return requests_ <= kept; }
@@ -145,9 +145,9 @@ class trace_capture final : public capture {
 
 }  // namespace
 
-std::unique_ptr<capture> capture_trace(const probe_settings& settings, const probe_source& source,
-                                       std::ostream& out) {
-  return std::make_unique<trace_capture>(settings, source, out);
+std::unique_ptr<probe_writer> write_trace(const probe_settings& settings,
+                                          const probe_source& source, std::ostream& out) {
+  return std::make_unique<trace_writer>(settings, source, out);
 }
 
 }  // namespace unmask::probes

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What a probed pass writes down. Each capture writes JSON lines; the package computes the probes from
-// them (harness/python/unmask/probes/trace.py describes the lines). Private to the experiment room.
+// What a probed pass writes down. Each writer adds JSON lines; the package computes the probes from
+// them (harness/python/unmask/probes/trace.py describes the lines). Private to the probes (probe*.cpp).
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 
 namespace unmask::probes {
 
-class capture {
+class probe_writer {
  public:
-  capture(const probe_settings& settings, const probe_source& source, std::ostream& out)
+  probe_writer(const probe_settings& settings, const probe_source& source, std::ostream& out)
       : settings_(settings), source_(source), out_(out) {}
-  virtual ~capture() = default;
+  virtual ~probe_writer() = default;
   virtual bool wants_layers() const { return false; }
   // A request took the only place; called before its first layer.
   virtual void begin(const batch& b) { (void)b; }
@@ -44,15 +44,16 @@ class capture {
 };
 
 // One for each kind of line.
-std::unique_ptr<capture> capture_decisions(const probe_settings&, const probe_source&,
-                                           std::ostream&);
-std::unique_ptr<capture> capture_kv_change(const probe_settings&, const probe_source&,
-                                           std::ostream&);
-std::unique_ptr<capture> capture_importance(const probe_settings&, const probe_source&,
-                                            std::ostream&);
-std::unique_ptr<capture> capture_attention(const probe_settings&, const probe_source&,
-                                           std::ostream&);
-std::unique_ptr<capture> capture_trace(const probe_settings&, const probe_source&, std::ostream&);
+std::unique_ptr<probe_writer> write_decisions(const probe_settings&, const probe_source&,
+                                              std::ostream&);
+std::unique_ptr<probe_writer> write_kv_change(const probe_settings&, const probe_source&,
+                                              std::ostream&);
+std::unique_ptr<probe_writer> write_importance(const probe_settings&, const probe_source&,
+                                               std::ostream&);
+std::unique_ptr<probe_writer> write_attention(const probe_settings&, const probe_source&,
+                                              std::ostream&);
+std::unique_ptr<probe_writer> write_trace(const probe_settings&, const probe_source&,
+                                          std::ostream&);
 
 // The block a step decodes, as far as its plan shows it: candidates right of the blocks before.
 class block_window {

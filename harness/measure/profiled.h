@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "harness/measure/point.h"
 #include "harness/profile/kernel_table.h"
 #include "harness/profile/phase_clock.h"
-#include "harness/run/runner.h"
 #include "kernels/cuda/device/traffic.h"
 
 namespace unmask {

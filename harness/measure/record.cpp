@@ -287,7 +287,7 @@ std::string undecided_items(const std::vector<scored_answer>& scores) {
 }
 
 // The speed of a setting that never acted is the speed of something else.
-void judge_activity(result_row& row, const std::vector<active_knob>& knobs) {
+void check_activity(result_row& row, const std::vector<active_knob>& knobs) {
   // Decisions without meaning, or without a layer, say nothing about a setting.
   if (row.model.weights == "synthetic" || row.run.impose != "none" ||
       row.value_of("keys_seen").value_or(0) == 0) {
@@ -306,7 +306,7 @@ void judge_activity(result_row& row, const std::vector<active_knob>& knobs) {
 
 // Kernels that were not checked on the GPU that ran them prove nothing; ways to multiply that were
 // wrong there and not used are said beside the verdict.
-void judge_kernels(result_row& row) {
+void check_kernels(result_row& row) {
   std::string said;
   if (row.model.checked == not_checked) {
     row.verdict = verdict_kind::not_verified;
@@ -443,8 +443,8 @@ void measure_row(result_row& row, const measured_point& point) {
                                 100 * row.samples.half_width, row.samples.seconds.size());
     }
   }
-  judge_activity(row, point.knobs);
-  judge_kernels(row);
+  check_activity(row, point.knobs);
+  check_kernels(row);
 }
 
 }  // namespace unmask

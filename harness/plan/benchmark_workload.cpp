@@ -8,65 +8,13 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 #include "harness/base/toml_reader.h"
-#include "harness/measure/execute_parts.h"
-#include "harness/model/chat_template.h"
 #include "harness/plan/benchmark_prompts.h"
+#include "harness/plan/spec.h"
 #include "harness/workload/benchmark_list.h"
-#include "harness/workload/benchmark_tasks.h"
 
 namespace unmask {
-namespace {
 
 namespace fs = std::filesystem;
-
-// What the harness hands to the model, as one text.
-std::string text_of(const task_item& item, const loaded_model& model, bool thinking_off) {
-  if (item.bos) return "<|beginoftext|>" + item.prompt;
-  if (item.messages.empty()) return item.prompt;
-  return model.chat->render(item.messages, thinking_off);
-}
-
-// A raw prompt gets the tokens around it that transformers' tokenizer adds; one with BOS has them.
-std::vector<std::int32_t> tokens_of(const task_item& item, const loaded_model& model,
-                                    bool thinking_off) {
-  const std::string text = text_of(item, model, thinking_off);
-  const bool raw = item.messages.empty() && !item.bos;
-  return raw ? model.tokens->encode_raw(text) : model.tokens->encode(text);
-}
-
-// Middle cut of OC-U: of more than `most` tokens the first and the last half; cut on the left of
-// the others: the last `most` tokens. Zero: no limit.
-std::vector<std::int32_t> cut(std::vector<std::int32_t> ids, std::size_t most, bool middle) {
-  if (most == 0 || ids.size() <= most) return ids;
-  const auto all = ids.begin();
-  const auto size = static_cast<std::ptrdiff_t>(most);
-  if (middle) {
-    ids.erase(all + size / 2, ids.end() - size / 2);
-  } else {
-    ids.erase(all, ids.end() - size);
-  }
-  return ids;
-}
-
-// Tokens of an item's prompt within the limit: OpenCompass drops examples from the end, then the
-// tokenizer cuts. The item becomes what was asked.
-std::vector<std::int32_t> fitted(benchmark_item item, std::size_t most, bool cut_middle,
-                                 const loaded_model& model, bool thinking_off, task_item& asked) {
-  asked = std::move(item.task);
-  std::vector<std::int32_t> ids = tokens_of(asked, model, thinking_off);
-  const std::size_t fewer = std::max(item.shorter_prompts.size(), item.shorter_messages.size());
-  for (std::size_t i = 0; i < fewer && most > 0 && ids.size() > most; ++i) {
-    if (!item.shorter_prompts.empty()) {
-      asked.prompt = item.shorter_prompts[i];
-    } else {
-      asked.messages = item.shorter_messages[i];
-    }
-    ids = tokens_of(asked, model, thinking_off);
-  }
-  return cut(std::move(ids), most, cut_middle);
-}
-
-}  // namespace
 
 void read_benchmark_keys(toml_reader& r, const fs::path& file, benchmark_request& b) {
   r.text("harness", b.harness);
@@ -139,9 +87,6 @@ std::string canonical_benchmark(const benchmark_request& b) {
   return out.dump();
 }
 
-namespace {
-
-// The items that an entry chooses, and what holds for all.
 benchmark_tasks chosen_tasks(const workload_entry& entry, const fs::path& model) {
   benchmark_tasks all = read_benchmark_tasks(tasks_file(entry.benchmark, model / "tokenizer.json"));
   std::vector<task_item> asked;
@@ -157,16 +102,18 @@ benchmark_tasks chosen_tasks(const workload_entry& entry, const fs::path& model)
   return chosen;
 }
 
-std::string hash_of(const benchmark_tasks& tasks) {
+std::string hash_of_benchmark(const benchmark_tasks& tasks) {
   std::vector<task_item> items;
   for (const benchmark_item& item : tasks.items) items.push_back(item.task);
   return hash_of_tasks(items);
 }
 
+namespace {
+
 benchmark_summary summary_of_tasks(const benchmark_tasks& tasks, std::int64_t trials) {
   benchmark_summary summary;
   const auto count = static_cast<double>(tasks.items.size());
-  summary.hash = hash_of(tasks);
+  summary.hash = hash_of_benchmark(tasks);
   summary.items = static_cast<std::int64_t>(tasks.items.size()) * trials;
   for (const benchmark_item& item : tasks.items) {
     std::size_t bytes = item.task.prompt.size();
@@ -183,39 +130,6 @@ benchmark_summary summary_of_tasks(const benchmark_tasks& tasks, std::int64_t tr
 std::optional<benchmark_summary> summary_of(const workload_entry& entry, const fs::path& model) {
   if (!find_tasks_file(entry.benchmark, model / "tokenizer.json")) return std::nullopt;
   return summary_of_tasks(chosen_tasks(entry, model), entry.benchmark.trials);
-}
-
-void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
-                    const loaded_model& model) {
-  const benchmark_request& r = entry.benchmark;
-  const benchmark& found = find_benchmark(r.name, r.harness);
-  const benchmark_tasks tasks = chosen_tasks(entry, model.directory);
-  const auto most =
-      static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : found.max_prompt);
-  w.record = {entry.name, hash_of(tasks), static_cast<std::int64_t>(tasks.items.size())};
-  std::vector<conversation> chats;  // rendered at once and remembered
-  for (const benchmark_item& item : tasks.items) {
-    if (!item.task.messages.empty()) chats.push_back(item.task.messages);
-    chats.insert(chats.end(), item.shorter_messages.begin(), item.shorter_messages.end());
-  }
-  if (!chats.empty()) model.chat->render(chats, r.thinking == "off");
-  for (std::int64_t trial = 0; trial < r.trials; ++trial) {
-    for (const benchmark_item& chosen : tasks.items) {
-      sequence_request request;
-      task_item item;
-      request.prompt = fitted(chosen, most, found.cut_middle, model, r.thinking == "off", item);
-      request.gen_length = generated_length(entry, run, item);
-      request.seed = request_seed(run, w.requests.size());
-      if (r.trials > 1) item.id += "#" + std::to_string(trial);
-      item.prompt = text_of(item, model, r.thinking == "off");
-      w.requests.push_back(std::move(request));
-      w.items.push_back(std::move(item));
-    }
-  }
-  w.record.benchmark = {
-      found.harness, tasks.head.version, found.config,     tasks.head.form,
-      found.scorer,  found.metric,       tasks.head.shots, declared_items(found, r.task),
-      r.trials};
 }
 
 }  // namespace unmask

@@ -26,16 +26,13 @@
 #include <optional>
 #include <string>
 
-namespace unmask {
-struct run_settings;
-}
+#include "harness/workload/benchmark_tasks.h"
+
 namespace unmask {
 class toml_reader;
 }
 namespace unmask {
 
-struct loaded_model;
-struct loaded_workload;
 struct workload_entry;
 
 struct benchmark_request {
@@ -71,8 +68,9 @@ struct benchmark_summary {
 std::optional<benchmark_summary> summary_of(const workload_entry& entry,
                                             const std::filesystem::path& model);
 
-// Items, requests and record of a benchmark; environment error as tasks_file.
-void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
-                    const loaded_model& model);
+// The items that an entry chooses, and what holds for all; environment error as tasks_file.
+benchmark_tasks chosen_tasks(const workload_entry& entry, const std::filesystem::path& model);
+// Of items with their prompts.
+std::string hash_of_benchmark(const benchmark_tasks& tasks);
 
 }  // namespace unmask

@@ -43,7 +43,7 @@ std::vector<named_path> paths_of(const experiment_spec& spec) {
   }
   for (const workload_entry& w : spec.workloads) {
     if (!w.file.string().starts_with("trace:")) add("workload.file", w.file, all);
-    add("workload.judge", w.judge, all);
+    add("workload.judge", w.rater, all);
     if (!w.benchmark.path.empty()) {
       add("workload.path", w.benchmark.base / w.benchmark.path, all);
     }

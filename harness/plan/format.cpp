@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/run_keys.h"
-#include "harness/measure/probe.h"
+#include "harness/plan/probe_settings.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/plan/settings.h"
 #include "harness/rows/text_table.h"

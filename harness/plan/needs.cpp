@@ -10,6 +10,7 @@
 #include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "harness/model/checkpoint.h"
+#include "harness/plan/asked_devices.h"
 #include "harness/plan/benchmark_prompts.h"
 #include "harness/plan/locate.h"
 #include "harness/rows/row_table.h"

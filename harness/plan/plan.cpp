@@ -261,7 +261,7 @@ std::string canonical_settings(const experiment_point& p) {
   if (items.context_high > 0) {
     all["workload"]["context"] = {items.context_low, items.context_high};
   }
-  if (!p.workload.judge.empty()) all["workload"]["judge"] = p.workload.judge_hash;
+  if (!p.workload.rater.empty()) all["workload"]["judge"] = p.workload.rater_hash;
   if (p.model.positions > 0) all["model"]["positions"] = p.model.positions;
   if (p.model.soften != 1) all["model"]["soften"] = p.model.soften;
   if (!p.workload.benchmark.name.empty()) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/decode/registry.h"
 #include "harness/plan/spec.h"
 
 namespace unmask {

@@ -12,7 +12,6 @@
 #include "harness/base/package.h"
 #include "harness/plan/settings.h"
 #include "harness/rows/json_of.h"
-#include "harness/run/runner.h"
 
 namespace unmask {
 namespace {

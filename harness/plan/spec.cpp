@@ -187,7 +187,7 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   r.integer("gen_length", w.gen_length, 0, 1 << 24);
   r.texts("models", w.models);
   r.text("judge", judge);
-  if (!judge.empty()) w.judge = model_folder(file, judge);
+  if (!judge.empty()) w.rater = model_folder(file, judge);
   const std::vector<std::string> benchmarks = benchmarks_of(r);
   if ((!tasks.empty() && benchmarks.empty()) + (!path.empty()) + (!trace.empty()) +
           (!w.lengths.empty()) + (!benchmarks.empty()) !=

@@ -25,7 +25,7 @@
 //               lengths = "sdar-8b/sharegpt" (published means and deviations)
 //   [serve]     see serve_settings.cpp, or unmask run --help
 //   [[method]]  name, label, preset, models = [...], workloads = [...], params.NAME = value
-//   [probe]     names = ["confidence", ...] (probe.h); tau, margin, sink_share, every, limit,
+//   [probe]     names = ["confidence", ...] (probe_settings.h); tau, margin, sink_share, every, limit,
 //               reference_block
 //   [sweep]     mode = "cross" | "zip" | "one-at-a-time" | "leave-one-out", and axes by dotted key:
 //               params.threshold = [0.7, 0.9]     every method that has the parameter
@@ -49,8 +49,8 @@
 #include <vector>
 
 #include "harness/decode/parameters.h"
-#include "harness/measure/probe.h"
 #include "harness/plan/benchmark_workload.h"
+#include "harness/plan/probe_settings.h"
 #include "harness/rows/row.h"
 #include "harness/workload/task.h"
 
@@ -107,8 +107,8 @@ struct workload_entry {
   std::vector<std::string> models;  // names or roles of the models that it is for; empty: all
   // A causal model: the score of an answer that has no scorer, free text, is its likelihood under
   // that model, per token (the geometric mean). Empty: such an answer has no score.
-  std::filesystem::path judge;
-  std::string judge_hash;  // of its weights; "": not computed yet
+  std::filesystem::path rater;
+  std::string rater_hash;  // of its weights; "": not computed yet
 };
 
 struct method_entry {

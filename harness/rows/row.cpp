@@ -220,7 +220,7 @@ void read_workload(result_row& row, const json& workload) {
   take(workload, "family", row.workload.family);
   take(workload, "hash", row.workload.hash);
   take(workload, "items", row.workload.items);
-  take_if_there(workload, "judge", row.workload.judge);
+  take_if_there(workload, "judge", row.workload.rater);
   if (!workload.contains("benchmark")) return;
   const json& in = object(workload, "benchmark");
   benchmark_record& b = row.workload.benchmark;
@@ -289,7 +289,7 @@ void put_workload(nlohmann::ordered_json& out, const result_row& row) {
         {"shots", b.shots},     {"prompt", b.prompt},     {"extraction", b.scorer},
         {"metric", b.metric},   {"items_there", b.items}, {"trials", b.trials}};
   }
-  if (!row.workload.judge.empty()) out["workload"]["judge"] = row.workload.judge;
+  if (!row.workload.rater.empty()) out["workload"]["judge"] = row.workload.rater;
 }
 
 void put_metrics(nlohmann::ordered_json& out, const result_row& row) {

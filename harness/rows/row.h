@@ -82,7 +82,7 @@ struct workload_record {
   std::string family, hash;
   std::int64_t items = 0;  // used
   benchmark_record benchmark = {};
-  std::string judge;  // model whose likelihood of free text is its score; empty: none
+  std::string rater;  // model whose likelihood of free text is its score; empty: none
 };
 
 struct score_record {

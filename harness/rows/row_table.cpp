@@ -33,7 +33,7 @@ std::optional<double> as_number(const std::string& text) {
   return value;
 }
 
-frame::frame(const std::vector<result_row>& rows) {
+row_table::row_table(const std::vector<result_row>& rows) {
   std::map<std::string, std::size_t> place;
   for (const result_row& row : rows) {
     const auto [at, fresh] = place.emplace(row.point_id, rows_.size());
@@ -49,22 +49,22 @@ frame::frame(const std::vector<result_row>& rows) {
   if (one) std::ranges::stable_sort(rows_, {}, &result_row::position);
 }
 
-frame read_frame(const std::vector<std::filesystem::path>& paths) {
+row_table read_row_table(const std::vector<std::filesystem::path>& paths) {
   std::vector<result_row> rows;
   for (const std::filesystem::path& path : paths) {
     stored_rows stored = read_rows(path);
     std::ranges::move(stored.rows, std::back_inserter(rows));
   }
-  return frame(rows);
+  return row_table(rows);
 }
 
-row_list frame::all() const {
+row_list row_table::all() const {
   row_list list;
   for (const result_row& row : rows_) list.push_back(&row);
   return list;
 }
 
-row_list frame::reportable() const {
+row_list row_table::reportable() const {
   row_list list = all();
   std::erase_if(list, [](const result_row* row) { return !is_reportable(*row); });
   return list;

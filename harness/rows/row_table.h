@@ -20,14 +20,14 @@ namespace unmask {
 
 class toml_reader;
 
-using row_list = std::vector<const result_row*>;  // into a frame that outlives it
+using row_list = std::vector<const result_row*>;  // into a row_table that outlives it
 
 // If a point has several rows, the last one is used, in the place of the first; rows of one experiment
 // stand in the order of its plan.
-class frame {
+class row_table {
  public:
-  frame() = default;
-  frame(const std::vector<result_row>& rows);  // NOLINT: rows of one place are a frame
+  row_table() = default;
+  row_table(const std::vector<result_row>& rows);  // NOLINT: rows of one place are a row_table
 
   const std::vector<result_row>& rows() const { return rows_; }
   row_list all() const;
@@ -37,7 +37,7 @@ class frame {
   std::vector<result_row> rows_;
 };
 // Rows of files and directories, as read_rows() gives them.
-frame read_frame(const std::vector<std::filesystem::path>& paths);
+row_table read_row_table(const std::vector<std::filesystem::path>& paths);
 
 // Keys: label method preset model workload variation kind, those of [run], params.NAME, serve.NAME.
 // Usage error beginning with `where` for any other.

@@ -236,7 +236,7 @@ text_table serve_table(const row_list& rows) {
   return t;
 }
 
-std::vector<text_table> tables_of(const frame& rows) {
+std::vector<text_table> tables_of(const row_table& rows) {
   row_list closed = rows.all(), served = rows.all();
   const auto is_served = [](const result_row* r) { return r->run.kind == "serve"; };
   std::erase_if(closed, is_served);
@@ -258,7 +258,7 @@ std::string machine_text(const result_row& row, const char* key) {
   return named ? value[0]["name"].get<std::string>() : value[0].dump();
 }
 
-text_table flat_table(const frame& rows) {
+text_table flat_table(const row_table& rows) {
   std::set<std::string> metrics, params;
   for (const result_row* row : rows.all()) {
     for (const auto& [name, value] : row->metrics) metrics.insert(name);
@@ -321,7 +321,7 @@ text_table flat_table(const frame& rows) {
   return t;
 }
 
-std::string render_rows(const frame& rows, table_format format) {
+std::string render_rows(const row_table& rows, table_format format) {
   if (format == table_format::csv) return render(flat_table(rows), format);
   if (format != table_format::json) return render(tables_of(rows), format);
   std::string text = "[";

@@ -23,11 +23,11 @@ text_table decode_table(const row_list& rows);
 // goodput, capacity.
 text_table serve_table(const row_list& rows);
 // Returns a table of each kind of row that is there.
-std::vector<text_table> tables_of(const frame& rows);
+std::vector<text_table> tables_of(const row_table& rows);
 // Every row with all of its metrics, a column each, numbers unrounded.
-text_table flat_table(const frame& rows);
+text_table flat_table(const row_table& rows);
 // md, latex: tables_of; csv: flat_table; json: an array of the rows themselves.
-std::string render_rows(const frame& rows, table_format format);
+std::string render_rows(const row_table& rows, table_format format);
 
 // What `unmask profile` saw of each row: time, work and share of the roof by phase.
 std::vector<text_table> phase_tables(const row_list& rows);

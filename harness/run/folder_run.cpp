@@ -33,7 +33,7 @@ constexpr const char* log_name = "log.txt";
 
 }  // namespace
 
-std::string obstacle_of(const campaign_item& item) {
+std::string obstacle_of(const folder_item& item) {
   const artifact_entry& a = item.artifact;
   if (!item.omitted.empty()) return "NOT RUN: " + item.omitted;
   if (!a.problem.empty()) return a.problem;
@@ -48,7 +48,7 @@ std::string obstacle_of(const campaign_item& item) {
 
 namespace {
 
-void append_line(const fs::path& log, const campaign_outcome& o) {
+void append_line(const fs::path& log, const folder_outcome& o) {
   nlohmann::ordered_json line = {{"paper", o.paper},    {"id", o.id},
                                  {"scale", o.scale},    {"status", name_of(o.status)},
                                  {"rows", o.rows},      {"detail", o.detail},
@@ -69,28 +69,28 @@ void append_line(const fs::path& log, const campaign_outcome& o) {
 std::size_t reportable_in(const fs::path& output) {
   std::error_code failed;
   if (!fs::is_directory(output, failed)) return 0;
-  return read_frame({output}).reportable().size();
+  return read_row_table({output}).reportable().size();
 }
 
-void measure(const campaign_item& item, const fs::path& output, const artifact_runner& runner,
-             campaign_outcome& o) {
+void measure(const folder_item& item, const fs::path& output, const artifact_runner& runner,
+             folder_outcome& o) {
   try {
     fs::create_directories(output);
     const int status = runner(item, output);
     o.rows = reportable_in(output);
-    o.status = status == 0 ? campaign_status::measured : campaign_status::failed;
+    o.status = status == 0 ? folder_status::measured : folder_status::failed;
     if (status != 0) {
       o.detail = fmt::format("exit status {}; see {}", status, (output / log_name).string());
     }
   } catch (const std::exception& problem) {
-    o.status = campaign_status::failed;
+    o.status = folder_status::failed;
     o.detail = problem.what();
   }
 }
 
-campaign_outcome outcome_of(const campaign_item& item, const fs::path& directory,
-                            const artifact_runner& runner) {
-  campaign_outcome o;
+folder_outcome outcome_of(const folder_item& item, const fs::path& directory,
+                          const artifact_runner& runner) {
+  folder_outcome o;
   o.paper = item.artifact.header.paper;
   o.id = item.artifact.header.id;
   o.title = item.artifact.header.title;
@@ -100,7 +100,7 @@ campaign_outcome outcome_of(const campaign_item& item, const fs::path& directory
   if (obstacle.empty()) {
     measure(item, directory / item.key(), runner, o);
   } else {
-    o.status = item.artifact.problem.empty() ? campaign_status::not_run : campaign_status::failed;
+    o.status = item.artifact.problem.empty() ? folder_status::not_run : folder_status::failed;
     o.detail = obstacle.starts_with("NOT RUN: ") ? obstacle.substr(9) : obstacle;
   }
   o.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -139,30 +139,30 @@ void in_lanes(const std::vector<std::size_t>& items, std::size_t threads, std::s
 
 }  // namespace
 
-const char* name_of(campaign_status status) {
+const char* name_of(folder_status status) {
   constexpr const char* names[] = {"measured", "NOT RUN", "FAILED"};
   return names[static_cast<std::size_t>(status)];
 }
 
-std::vector<campaign_item> items_at(const std::vector<artifact_entry>& artifacts,
-                                    const std::string& scale) {
-  std::vector<campaign_item> items;
+std::vector<folder_item> items_at(const std::vector<artifact_entry>& artifacts,
+                                  const std::string& scale) {
+  std::vector<folder_item> items;
   for (const artifact_entry& a : artifacts) items.push_back({a, scale});
   return items;
 }
 
-std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& items,
-                                           const fs::path& directory, const artifact_runner& runner,
-                                           std::ostream& progress, std::size_t lanes) {
+std::vector<folder_outcome> run_folder(const std::vector<folder_item>& items,
+                                       const fs::path& directory, const artifact_runner& runner,
+                                       std::ostream& progress, std::size_t lanes) {
   fs::create_directories(directory);
-  const fs::path log = directory / campaign_log;
-  const std::vector<campaign_outcome> before = read_campaign(log);
-  std::vector<campaign_outcome> all(items.size());
+  const fs::path log = directory / folder_log;
+  const std::vector<folder_outcome> before = read_folder_log(log);
+  std::vector<folder_outcome> all(items.size());
   std::mutex telling;
   std::size_t over = 0;
   const auto run = [&](std::size_t i) {
-    campaign_outcome& o = all[i] = outcome_of(items[i], directory, runner);
-    const auto last = std::ranges::find(before, o.key(), &campaign_outcome::key);
+    folder_outcome& o = all[i] = outcome_of(items[i], directory, runner);
+    const auto last = std::ranges::find(before, o.key(), &folder_outcome::key);
     o.total_seconds = o.seconds + (last != before.end() ? last->total_seconds : 0);
     const std::lock_guard alone(telling);
     append_line(log, o);
@@ -184,7 +184,7 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
   return all;
 }
 
-int run_artifact(const campaign_item& item, const fs::path& output,
+int run_artifact(const folder_item& item, const fs::path& output,
                  const std::vector<std::string>& more) {
   // Not the name of the file: it may be another program by now.
   std::vector<std::string> words = {"/proc/self/exe", "run",      item.artifact.file.string(),
@@ -194,16 +194,16 @@ int run_artifact(const campaign_item& item, const fs::path& output,
   return run_process(words, output / "table.md", output / log_name);
 }
 
-std::vector<campaign_outcome> read_campaign(const fs::path& log) {
+std::vector<folder_outcome> read_folder_log(const fs::path& log) {
   std::map<std::string, std::size_t> place;
-  std::vector<campaign_outcome> all;
+  std::vector<folder_outcome> all;
   std::error_code none;
   if (!fs::exists(log, none)) return all;
   std::istringstream in(read_file(log, largest_log));
   for (std::string line; std::getline(in, line);) {
     const auto json = tree_of<nlohmann::json>(line);
     if (!json.is_object()) continue;  // a torn last line
-    campaign_outcome o;
+    folder_outcome o;
     o.paper = json.value("paper", "");
     o.id = json.value("id", "");
     o.scale = json.value("scale", "");
@@ -211,28 +211,28 @@ std::vector<campaign_outcome> read_campaign(const fs::path& log) {
     o.rows = json.value("rows", std::size_t{0});
     o.seconds = json.value("seconds", 0.0);
     const std::string status = json.value("status", "");
-    for (const auto known : {campaign_status::measured, campaign_status::not_run}) {
+    for (const auto known : {folder_status::measured, folder_status::not_run}) {
       if (status == name_of(known)) o.status = known;
     }
     const auto [at, fresh] = place.emplace(o.key(), all.size());
     if (fresh) all.emplace_back();
-    campaign_outcome& last = all[at->second];
+    folder_outcome& last = all[at->second];
     o.total_seconds = last.total_seconds + o.seconds;
     last = std::move(o);
   }
   return all;
 }
 
-text_table campaign_table(const std::vector<campaign_outcome>& outcomes) {
+text_table folder_table(const std::vector<folder_outcome>& outcomes) {
   text_table t{"paper", "artifact", "title", "scale", "status", ">rows", ">time", "detail"};
   double total = 0;
   std::size_t measured = 0;
-  for (const campaign_outcome& o : outcomes) {
+  for (const folder_outcome& o : outcomes) {
     t.add({o.paper, o.id, o.title, o.scale, name_of(o.status),
            count_cell(static_cast<std::int64_t>(o.rows)), duration_text(o.total_seconds),
            o.detail});
     total += o.total_seconds;
-    measured += o.status == campaign_status::measured;
+    measured += o.status == folder_status::measured;
   }
   t.notes.push_back(fmt::format("{} of {} artifacts measured; {} in all runs", measured,
                                 outcomes.size(), duration_text(total)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Every artifact in turn: what one command of an artifact evaluation does.
+// A run of a folder: every artifact in it in turn, each as a child process.
 #pragma once
 
 #include <filesystem>
@@ -16,10 +16,10 @@
 
 namespace unmask {
 
-enum class campaign_status : std::uint8_t { measured, not_run, failed };
-const char* name_of(campaign_status status);  // "measured", "NOT RUN", "FAILED"
+enum class folder_status : std::uint8_t { measured, not_run, failed };
+const char* name_of(folder_status status);  // "measured", "NOT RUN", "FAILED"
 
-struct campaign_item {
+struct folder_item {
   artifact_entry artifact;
   std::string scale;
   // A claim about it reads the clock, so that it needs the machine for itself.
@@ -32,11 +32,11 @@ struct campaign_item {
 };
 
 // Why an item cannot be measured here: "NOT RUN: ...", or what is broken; empty: it can.
-std::string obstacle_of(const campaign_item& item);
+std::string obstacle_of(const folder_item& item);
 
-struct campaign_outcome {
+struct folder_outcome {
   std::string paper, id, scale, title;
-  campaign_status status = campaign_status::failed;
+  folder_status status = folder_status::failed;
   std::string detail;        // why not, or the exit status and where the log is
   std::size_t rows = 0;      // reportable ones, all runs together
   double seconds = 0;        // of this run
@@ -47,7 +47,7 @@ struct campaign_outcome {
 
 // Measures one artifact into a directory; the exit status of `unmask run`. May throw.
 using artifact_runner =
-    std::function<int(const campaign_item& item, const std::filesystem::path& output)>;
+    std::function<int(const folder_item& item, const std::filesystem::path& output)>;
 
 // Rows of an artifact go to DIRECTORY/PAPER/ID/SCALE; what is there already is not measured again
 // (the runner resumes). A failure is recorded and the next artifact begins. campaign.jsonl gets one
@@ -55,24 +55,24 @@ using artifact_runner =
 // With several lanes each has its share of the cores; first all artifacts that are not timed run,
 // one in every lane, those with the most work first, then the timed ones, one after the other, in a lane of the same size. Outcomes
 // are in the order of the items. `runner` is called from several threads.
-std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& items,
-                                           const std::filesystem::path& directory,
-                                           const artifact_runner& runner, std::ostream& progress,
-                                           std::size_t lanes = 1);
+std::vector<folder_outcome> run_folder(const std::vector<folder_item>& items,
+                                       const std::filesystem::path& directory,
+                                       const artifact_runner& runner, std::ostream& progress,
+                                       std::size_t lanes = 1);
 
 // The program itself as a child with `run FILE --scale S -o OUTPUT` and more arguments: a crash is
 // that artifact's, and it is this program even where its file has been replaced. Its table goes to OUTPUT/table.md, what it says to OUTPUT/log.txt.
-int run_artifact(const campaign_item& item, const std::filesystem::path& output,
+int run_artifact(const folder_item& item, const std::filesystem::path& output,
                  const std::vector<std::string>& more = {});
 
 // Artifacts at the scale, in order; one that has no such scale is an item whose obstacle says so.
-std::vector<campaign_item> items_at(const std::vector<artifact_entry>& artifacts,
-                                    const std::string& scale);
+std::vector<folder_item> items_at(const std::vector<artifact_entry>& artifacts,
+                                  const std::string& scale);
 
 // What DIRECTORY/campaign.jsonl says: the last line of each artifact and scale, the time of all.
-inline constexpr const char* campaign_log = "campaign.jsonl";
-std::vector<campaign_outcome> read_campaign(const std::filesystem::path& log);
+inline constexpr const char* folder_log = "campaign.jsonl";
+std::vector<folder_outcome> read_folder_log(const std::filesystem::path& log);
 
-text_table campaign_table(const std::vector<campaign_outcome>& outcomes);
+text_table folder_table(const std::vector<folder_outcome>& outcomes);
 
 }  // namespace unmask

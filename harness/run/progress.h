@@ -17,13 +17,9 @@
 #include <string>
 #include <thread>
 
-namespace unmask {
+#include "harness/measure/work_meter.h"
 
-// What the pass under way has done so far; the code that decodes adds to it.
-struct work_meter {
-  std::atomic<std::int64_t> items{0};   // answered
-  std::atomic<std::int64_t> tokens{0};  // decided
-};
+namespace unmask {
 
 class progress {
  public:

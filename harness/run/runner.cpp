@@ -24,6 +24,8 @@
 #include "harness/devices/first_use.h"
 #include "harness/devices/nvml.h"
 #include "harness/measure/official_scores.h"
+#include "harness/measure/probe.h"
+#include "harness/plan/asked_devices.h"
 #include "harness/plan/request.h"
 #include "harness/profile/phases.h"
 #include "harness/rows/statistics.h"
@@ -591,7 +593,7 @@ std::vector<experiment_point> plan_points(const experiment_spec& spec, executor&
   return chosen_points(whole_plan(spec, with), spec, with, options);
 }
 
-frame run_summary::of_plan() const {
+row_table run_summary::of_plan() const {
   std::vector<result_row> all = earlier;
   all.insert(all.end(), rows.begin(), rows.end());
   return all;
@@ -642,6 +644,12 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
     summary.earlier.push_back(std::move(row));
   }
   return summary;
+}
+
+run_summary run_experiment(const experiment_spec& spec, const run_options& options) {
+  tell("{}\n", device_line(choose_devices(spec)));
+  const std::unique_ptr<executor> with = make_executor();
+  return run_experiment(spec, options, *with);
 }
 
 }  // namespace unmask

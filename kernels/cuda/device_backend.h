@@ -84,7 +84,7 @@ class device_backend : public backend {
 
   queue& work() const { return queue_; }
 
-  // Operands where kernels find them (exchange.h); what they change goes through out().
+  // Operands where kernels find them (staging.h); what they change goes through out().
   template <class T>
   const T* in(const T* p) const {
     return static_cast<const T*>(queue_.on_device(p, false));
@@ -122,7 +122,7 @@ class device_backend : public backend {
   noise_source in(const noise_source& n) const { return {in(n.seed), in(n.step)}; }
 
   // Whether the host reads and writes it too.
-  bool shares(const void* p) const { return exchange::of_backend().holds(p); }
+  bool shares(const void* p) const { return staging::of_backend().holds(p); }
   // Runs an operation on the host, once `operands` are there.
   template <class P, class... T>
   auto on_host(const P& args, const T*... operands) const {

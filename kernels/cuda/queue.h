@@ -15,7 +15,7 @@
 #include "kernels/cuda/choice.h"
 #include "kernels/cuda/device/portable.h"
 #include "kernels/cuda/emulation.h"
-#include "kernels/cuda/exchange.h"
+#include "kernels/cuda/staging.h"
 #include "kernels/tensor.h"
 
 #if defined(__CUDACC__)
@@ -108,16 +108,16 @@ class queue {
   void synchronize();
 
   // Where kernels find what lies at a host address, which stays as it is where they see it already;
-  // `written` when they change it (exchange.h).
+  // `written` when they change it (staging.h).
   void* on_device(const void* host, bool written) {
-    return exchange_.holds(host) ? exchange_.on_device(*this, host, written)
-                                 : const_cast<void*>(host);
+    return staging_.holds(host) ? staging_.on_device(*this, host, written)
+                                : const_cast<void*>(host);
   }
   // Before host code runs an operation: waits when kernels wrote one of these since the last wait.
   template <class... T>
   void bring_home(const T*... host) {
     refuse_while_recording("works on the host");
-    if ((exchange_.is_behind(host) || ...)) synchronize();
+    if ((staging_.is_behind(host) || ...)) synchronize();
   }
 
   // From here to end_recording() launches are kept instead of run; what waits, allocates or copies
@@ -208,12 +208,12 @@ class queue {
  private:
   void refuse_while_recording(const char* what) const;
   void note_uses();
-  exchange::uses noted_uses();
+  staging::uses noted_uses();
   void wait();
 
-  exchange& exchange_ = exchange::of_backend();
+  staging& staging_ = staging::of_backend();
   bool queued_ = false;  // since the last wait
-  exchange::uses used_;  // by what is being recorded
+  staging::uses used_;   // by what is being recorded
   plan_key plan_{};
   std::uint64_t lists_ = 1, plan_of_ = 0;  // versions
   int multiprocessors_ = 4;
@@ -229,8 +229,8 @@ class queue {
 #if defined(__CUDACC__)
   void allow_shared(const void* kernel, const grid_shape& shape);
   cudaStream_t stream_ = nullptr;
-  std::shared_ptr<void> staging_;  // pinned memory between the host's arrays and the device
-  std::size_t staged_ = 0;         // bytes of it that copies under way may read
+  std::shared_ptr<void> pinned_;  // pinned memory between the host's arrays and the device
+  std::size_t staged_ = 0;        // bytes of it that copies under way may read
 #else
   void enqueue(const char* name, const grid_shape& shape, std::shared_ptr<void> keep,
                void (*body)(const void*), const void* arguments, std::size_t bytes);

@@ -36,8 +36,14 @@ class planted : public testing::Test {
     write("harness/workload/task.h", include("harness/model/model.h"));
     write("harness/plan/plan.cpp",
           include("harness/engine/engine.h") + include("harness/workload/task.h"));
+    write("harness/devices/device.h", include("kernels/backend.h"));
+    write("harness/rows/row.h", "");
+    write("harness/plan/spec.h",
+          include("harness/rows/row.h") + include("harness/devices/device.h"));
+    write("harness/measure/point.h", include("harness/plan/spec.h"));
+    write("harness/run/runner.h", include("harness/measure/point.h"));
     write("harness/cli/main.cpp",
-          include("methods/focus/focus.h") + include("harness/plan/plan.h"));
+          include("methods/focus/focus.h") + include("harness/run/runner.h"));
     write("tests/kernels/ops_test.cpp", include("kernels/backend.h"));
   }
   ~planted() override { fs::remove_all(root_); }
@@ -86,8 +92,16 @@ TEST_F(planted, each_forbidden_arrow_is_found) {
       {"harness/engine/bad.h", "methods/focus/focus.h"},
       {"harness/engine/bad.h", "harness/workload/task.h"},
       {"harness/workload/bad.h", "harness/decode/loop.h"},
-      {"harness/experiment/bad.h", "methods/focus/focus.h"},
-      {"harness/experiment/bad.h", "harness/cli/options.h"},
+      {"harness/profile/bad.h", "harness/devices/device.h"},
+      {"harness/devices/bad.h", "harness/plan/spec.h"},
+      {"harness/rows/bad.h", "harness/engine/engine.h"},
+      {"harness/plan/bad.h", "harness/measure/point.h"},
+      {"harness/plan/bad.h", "harness/run/runner.h"},
+      {"harness/plan/bad.h", "methods/focus/focus.h"},
+      {"harness/measure/bad.h", "harness/run/runner.h"},
+      {"harness/measure/bad.h", "methods/focus/focus.h"},
+      {"harness/run/bad.h", "harness/engine/engine.h"},
+      {"harness/run/bad.h", "harness/cli/options.h"},
       {"kernels/bad.h", "tests/kernels/ops_test.h"},
   };
   for (const auto& [file, target] : forbidden) {

@@ -391,6 +391,42 @@ TEST(probes, the_oracle_is_no_slower) {
   }
 }
 
+// What such a probe would read is the first decision of a position, which is not the answer.
+TEST(probes, of_first_decisions_refuse_a_pass_that_revised_some) {
+  const parameter_map blocks = {{"block_length", 8}, {"threshold", 0.3}, {"stop", "none"}};
+  const auto with = [&](const parameter_map& more) {
+    parameter_map all = blocks;
+    for (const auto& [name, value] : more) all[name] = value;
+    return all;
+  };
+  const struct {
+    tried run;
+    bool revises;
+  } runs[] = {
+      {{"llada21", llada2_moe, with({{"editing_threshold", 0.15}, {"max_post_steps", 3}})}, true},
+      {{"llada21", llada2_moe, with({{"editing_threshold", 1.0}})}, false},
+      {{"wino", llada, {{"block_length", 8}, {"threshold", 0.1}, {"threshold_back", 0.9}}}, true},
+      {{"wino", llada, {{"block_length", 8}, {"threshold_back", 0.0}}}, false}};
+  for (const auto& [run, revises] : runs) {
+    const probed p = look_twice(probe_names(), run.method, run.family, run.given);
+    std::int64_t revised = 0;
+    for (const decoded_answer& a : p.run.answers) {
+      revised += a.counters.replaced + a.counters.reopened;
+    }
+    EXPECT_EQ(revised > 0, revises) << run.method;
+    for (const char* name : {"confidence", "contradiction", "stagnation"}) {
+      const json& result = p.results.at(name);
+      EXPECT_EQ(result.contains("not_run"), revises) << run.method << " " << name;
+      if (!revises) continue;
+      EXPECT_EQ(result.at("not_run"), "the method replaced or reopened " + std::to_string(revised) +
+                                          " tokens; " + name +
+                                          " reads the first decision of a position only");
+    }
+    EXPECT_TRUE(p.results.at("peak_oracle").contains("not_run"));  // an order has no way back
+    EXPECT_FALSE(p.results.at("decoding").contains("not_run"));
+  }
+}
+
 // Decided in the recorded order with its own tokens, a recipe repeats its own decode.
 TEST(probes, an_order_repeats_its_own_recording) {
   for (const char* method : {"vanilla", "fast_dllm", "ada_dlm"}) {

@@ -115,19 +115,19 @@ inline void sync_warp(const emu::where& place = emu::where::current()) {
 
 namespace detail {
 template <class T>
-struct exchange {
+struct shuffled {
   T value, result;
   int from;
 };
 template <class T>
 T from_lane(T value, int lane, const emu::where& place) {
-  exchange<T> mine{value, value, lane};
+  shuffled<T> mine{value, value, lane};
   emu::rendezvous(
       1, &mine,
       [](void** all) {
         for (int l = 0; l < 32; ++l) {
-          auto* to = static_cast<exchange<T>*>(all[l]);
-          to->result = static_cast<exchange<T>*>(all[to->from & 31])->value;
+          auto* to = static_cast<shuffled<T>*>(all[l]);
+          to->result = static_cast<shuffled<T>*>(all[to->from & 31])->value;
         }
       },
       place);

@@ -49,8 +49,8 @@ tensor device_backend::allocate(dtype type, std::initializer_list<std::int64_t> 
     bytes *= static_cast<std::size_t>(n);
   }
   if (use == memory_use::host_visible) {
-    const std::shared_ptr<void> memory(exchange::of_backend().allocate(bytes),
-                                       [](void* p) { exchange::of_backend().release(p); });
+    const std::shared_ptr<void> memory(staging::of_backend().allocate(bytes),
+                                       [](void* p) { staging::of_backend().release(p); });
     std::memset(memory.get(), 0, bytes);
     return {memory, type, shape};
   }

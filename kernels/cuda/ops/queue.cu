@@ -70,9 +70,8 @@ void queue::refuse_while_recording(const char* what) const {
 namespace {
 
 void share_memory() {
-  set_shared_memory_source(
-      {[](std::size_t bytes) { return exchange::of_backend().allocate(bytes); },
-       [](void* memory) { exchange::of_backend().release(memory); }});
+  set_shared_memory_source({[](std::size_t bytes) { return staging::of_backend().allocate(bytes); },
+                            [](void* memory) { staging::of_backend().release(memory); }});
 }
 
 }  // namespace
@@ -81,13 +80,13 @@ void queue::note_uses() {
   recording_ = recorded_ = true;
   lists_change();  // what is recorded makes its own plans
   used_.clear();
-  exchange_.note_into(&used_);
+  staging_.note_into(&used_);
 }
 
-exchange::uses queue::noted_uses() {
+staging::uses queue::noted_uses() {
   recording_ = false;
   lists_change();
-  exchange_.note_into(nullptr);
+  staging_.note_into(nullptr);
   std::sort(used_.begin(), used_.end());
   used_.erase(std::unique(used_.begin(), used_.end()), used_.end());
   return std::exchange(used_, {});
@@ -96,16 +95,16 @@ exchange::uses queue::noted_uses() {
 void queue::synchronize() {
   refuse_while_recording("waits");
   if (!queued_) return;
-  exchange_.start_fetching(*this);
+  staging_.start_fetching(*this);
   wait();
   queued_ = false;
-  exchange_.finish_fetching();
+  staging_.finish_fetching();
 }
 
 #if defined(__CUDACC__)
 
 struct recorded_launches {
-  exchange::uses used;
+  staging::uses used;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t runnable = nullptr;
   recorded_launches() = default;
@@ -128,7 +127,7 @@ void release(void* memory, memory_kind kind) {
   }
 }
 
-constexpr std::size_t staging_bytes = std::size_t{16} << 20;
+constexpr std::size_t pinned_bytes = std::size_t{16} << 20;
 
 }  // namespace
 
@@ -173,20 +172,20 @@ std::shared_ptr<void> allocate_memory(std::size_t bytes, memory_kind kind) {
 // Through pinned memory, from where the copy runs while the host goes on.
 void queue::copy_to_device(void* to, const void* from, std::size_t bytes) {
   refuse_while_recording("copies from the host");
-  if (staging_ == nullptr) staging_ = allocate(staging_bytes, memory_kind::pinned);
+  if (pinned_ == nullptr) pinned_ = allocate(pinned_bytes, memory_kind::pinned);
   const auto* source = static_cast<const unsigned char*>(from);
   for (std::size_t at = 0; at < bytes;) {
-    if (staged_ == staging_bytes) {
+    if (staged_ == pinned_bytes) {
       UNMASK_CUDA_CALL(cudaStreamSynchronize(stream_));
       staged_ = 0;
     }
-    const std::size_t piece = std::min(bytes - at, staging_bytes - staged_);
-    unsigned char* staged = static_cast<unsigned char*>(staging_.get()) + staged_;
+    const std::size_t piece = std::min(bytes - at, pinned_bytes - staged_);
+    unsigned char* staged = static_cast<unsigned char*>(pinned_.get()) + staged_;
     std::memcpy(staged, source + at, piece);
     UNMASK_CUDA_CALL(cudaMemcpyAsync(static_cast<unsigned char*>(to) + at, staged, piece,
                                      cudaMemcpyHostToDevice, stream_));
     at += piece;
-    staged_ = std::min(staging_bytes, staged_ + (piece + 63) / 64 * 64);
+    staged_ = std::min(pinned_bytes, staged_ + (piece + 63) / 64 * 64);
   }
   queued_ = true;
 }
@@ -232,7 +231,7 @@ void queue::drop_recording() {
 
 void queue::repeat(const recorded_launches& work) {
   lists_change();
-  for (const auto& [host, written] : work.used) (void)exchange_.on_device(*this, host, written);
+  for (const auto& [host, written] : work.used) (void)staging_.on_device(*this, host, written);
   queued_ = true;
   UNMASK_CUDA_CALL(cudaGraphLaunch(work.runnable, stream_));
 }
@@ -245,7 +244,7 @@ void queue::allow_shared(const void* kernel, const grid_shape& shape) {
 #else
 
 struct recorded_launches {
-  exchange::uses used;
+  staging::uses used;
   std::vector<waiting_launch> launches;
 };
 
@@ -481,7 +480,7 @@ void queue::drop_recording() {
 
 void queue::repeat(const recorded_launches& work) {
   lists_change();
-  for (const auto& [host, written] : work.used) (void)exchange_.on_device(*this, host, written);
+  for (const auto& [host, written] : work.used) (void)staging_.on_device(*this, host, written);
   for (const waiting_launch& l : work.launches) submit(l);
 }
 

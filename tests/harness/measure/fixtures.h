@@ -1,45 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Methods, models and answers for the tests of the experiment room, without any model.
+// Answers, passes and a row for tests, without any model.
 #pragma once
 
-#include <filesystem>
-#include <map>
 #include <string>
-#include <vector>
 
-#include "harness/run/runner.h"
-#include "tests/support.h"
+#include "harness/measure/record.h"
+#include "tests/harness/plan/fixtures.h"
 
-namespace unmask::testing_experiment {
-
-inline const std::map<std::string, method_info>& methods() {
-  const auto with = [](const char* name, std::vector<parameter_spec> parameters) {
-    method_info method;
-    method.name = name;
-    method.parameters = std::move(parameters);
-    return std::pair(method.name, method);
-  };
-  static const std::map<std::string, method_info> table = {
-      with("vanilla", {{"steps", std::int64_t{0}, "", 0, 4096}, {"threshold", 0.0, "", 0, 2}}),
-      with("block_diffusion",
-           {{"steps", std::int64_t{0}, "", 0, 4096}, {"threshold", 0.9, "", 0, 2}}),
-      with("autoregressive", {{"temperature", 0.0, "", 0, 10}})};
-  return table;
-}
-
-inline method_catalogue catalogue() {
-  return [](const std::string& name) -> const method_info& {
-    find_known("method", name, keys_of(methods()));
-    return methods().at(name);
-  };
-}
-
-// A directory of its own, removed at the end.
-struct scratch_directory : scratch_folder {
-  std::filesystem::path operator/(const std::string& name) const { return path() / name; }
-};
+namespace unmask::fixtures {
 
 inline const token_rules rules{100, 99, {2}};
 
@@ -102,6 +72,4 @@ inline result_row sample_row(const std::string& id = "0123456789abcdef") {
   return row;
 }
 
-using test::message_of;
-
-}  // namespace unmask::testing_experiment
+}  // namespace unmask::fixtures

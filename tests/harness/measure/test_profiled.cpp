@@ -10,12 +10,13 @@
 #include "harness/measure/profiled.h"
 #include "harness/rows/store.h"
 #include "harness/rows/table.h"
+#include "harness/run/runner.h"
 #include "tests/harness/measure/fixtures.h"
 
 namespace unmask {
 namespace {
 
-using namespace testing_experiment;
+using namespace fixtures;
 using json = nlohmann::json;
 
 // Points whose pass is one step with two phases; says whether somebody listened.
@@ -33,7 +34,7 @@ class phased_executor final : public executor {
       return m;
     }
     workload_record workload() const override { return {"t", "hash", 2}; }
-    token_rules rules() const override { return testing_experiment::rules; }
+    token_rules rules() const override { return fixtures::rules; }
     pass_record pass() override {
       phase_listener* watcher = current_listener();
       owner_.listened.push_back(watcher != nullptr);
@@ -131,7 +132,7 @@ TEST(profiled, only_the_last_pass_is_watched_and_its_phases_become_the_probe) {
   EXPECT_EQ(selection["phase"], "selection");
   EXPECT_TRUE(selection["bytes"].is_null());
   EXPECT_TRUE(report["phases"][0]["container"].get<bool>());
-  const frame rows(summary.rows);
+  const row_table rows(summary.rows);
   const std::string table = render(phase_tables(rows.all()), table_format::md);
   EXPECT_NE(table.find("| attention | 1 |"), std::string::npos) << table;
   EXPECT_NE(table.find("made up"), std::string::npos) << table;
@@ -143,7 +144,7 @@ TEST(profiled, the_tool_nvtx_watches_nothing) {
   const run_summary summary = run.run(where, method("vanilla"));
   EXPECT_EQ(run.with.listened, (std::vector<bool>{false, false, false}));
   EXPECT_FALSE(summary.rows.at(0).probes.contains("phases"));
-  EXPECT_TRUE(phase_tables(frame(summary.rows).all()).empty());
+  EXPECT_TRUE(phase_tables(row_table(summary.rows).all()).empty());
 }
 
 TEST(profiled, a_watched_pass_that_decides_otherwise_is_an_error) {

@@ -16,7 +16,7 @@
 namespace unmask {
 namespace {
 
-using namespace testing_experiment;
+using namespace fixtures;
 
 TEST(record, tokens_are_counted_up_to_the_first_stop) {
   answer_record a = good_answer();
@@ -132,7 +132,7 @@ TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
   // A row in which nothing is absent.
   result_row row = sample_row();
   row.experiment = {"a.toml", "focus", "table_2", "tiny"};
-  row.model.caution = row.model.checked = row.model.chat_template = row.workload.judge =
+  row.model.caution = row.model.checked = row.model.chat_template = row.workload.rater =
       row.answers_hash = "x";
   row.workload.benchmark = {"h", "v", "c", "p", "s", "m", 1, 2, 3};
   row.score = score_record{0.5, 1, 2, 0.1, 0.9, 3, 0.6, {{"b", 0.5}}, 0.25, {{"l", "1"}}};

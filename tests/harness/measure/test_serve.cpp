@@ -15,7 +15,7 @@
 namespace unmask {
 namespace {
 
-using namespace testing_experiment;
+using namespace fixtures;
 
 const std::string base =
     "[[model]]\npath=\"m\"\n[[workload]]\nfile=\"t.jsonl\"\n[[method]]\nname=\"vanilla\"\n";

@@ -8,7 +8,7 @@
 namespace unmask {
 namespace {
 
-using namespace testing_experiment;
+using namespace fixtures;
 
 const std::string base = R"(
 [[model]]

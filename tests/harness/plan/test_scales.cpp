@@ -7,12 +7,12 @@
 #include "harness/plan/catalogue.h"
 #include "harness/plan/locate.h"
 #include "harness/plan/request.h"
-#include "tests/harness/rows/rows.h"
+#include "tests/harness/plan/fixtures.h"
 
 namespace unmask {
 namespace {
 
-using namespace testing_analysis;
+using namespace fixtures;
 
 machine_view small_machine() {
   machine_view m;
@@ -39,7 +39,7 @@ TEST(scales, tiny_is_laid_over_the_shared_part) {
   ASSERT_EQ(spec.axes.size(), 1u);              // the empty axis took the shared one away
   EXPECT_EQ(spec.axes[0].key, "batch_size");
   EXPECT_EQ(to_string(spec.axes[0].values[1]), "4");
-  const auto plan = make_plan(spec, testing_experiment::catalogue());
+  const auto plan = make_plan(spec, fixtures::catalogue());
   ASSERT_EQ(plan.size(), 4u);
   EXPECT_EQ(to_string(plan[1].params.at("threshold")), "0.7");
 }
@@ -198,7 +198,7 @@ TEST(request, names_the_output_and_keeps_what_was_asked_for) {
   EXPECT_EQ(output_name(spec), std::filesystem::path("focus/table_5/tiny"));
   EXPECT_EQ(output_name(parse_spec("", "/x/quick.toml")), std::filesystem::path("quick"));
   run_manifest m{"table_5.toml", artifact_text, "tiny", request.overrides, "abc"};
-  const auto points = make_plan(spec, testing_experiment::catalogue());
+  const auto points = make_plan(spec, fixtures::catalogue());
   replace_file(scratch / "run.json", manifest_json(m, spec, points));
   const run_manifest back = read_manifest(scratch / "run.json");
   EXPECT_EQ(back.text, artifact_text);

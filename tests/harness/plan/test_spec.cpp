@@ -5,12 +5,12 @@
 #include <fstream>
 
 #include "harness/plan/spec.h"
-#include "tests/harness/measure/fixtures.h"
+#include "tests/harness/plan/fixtures.h"
 
 namespace unmask {
 namespace {
 
-using namespace testing_experiment;
+using namespace fixtures;
 
 const std::string valid = R"(
 title = "A title"

@@ -11,15 +11,15 @@
 namespace unmask {
 namespace {
 
-using namespace testing_analysis;
+using namespace fixtures;
 
-TEST(frame, the_latest_row_of_a_point_counts_in_the_order_of_the_plan) {
+TEST(row_table, the_latest_row_of_a_point_counts_in_the_order_of_the_plan) {
   result_row late = row_of("late", {1.0}), early = row_of("early", {1.0});
   late.position = 2;
   early.position = 1;
   result_row again = late;
   again.verdict = verdict_kind::failed;
-  const frame rows(std::vector{late, early, again});
+  const row_table rows(std::vector{late, early, again});
   ASSERT_EQ(rows.rows().size(), 2u);
   EXPECT_EQ(rows.rows()[0].label, "early");
   EXPECT_EQ(rows.rows()[1].verdict, verdict_kind::failed);
@@ -27,8 +27,8 @@ TEST(frame, the_latest_row_of_a_point_counts_in_the_order_of_the_plan) {
   EXPECT_EQ(rows.reportable()[0]->label, "early");
 }
 
-TEST(frame, rows_are_grouped_by_their_circumstances) {
-  const frame rows(
+TEST(row_table, rows_are_grouped_by_their_circumstances) {
+  const row_table rows(
       std::vector{row_of("a", {1.0}, 1), row_of("b", {1.0}, 1), row_of("a", {1.0}, 8)});
   const auto groups =
       grouped(rows.all(), [](const result_row& r) { return circumstance_of(r, {}); });
@@ -36,7 +36,7 @@ TEST(frame, rows_are_grouped_by_their_circumstances) {
   EXPECT_EQ(groups[0].size(), 2u);
 }
 
-TEST(frame, variations_are_read_as_the_plan_writes_them) {
+TEST(row_table, variations_are_read_as_the_plan_writes_them) {
   result_row row = row_of("a", {1.0});
   row.variation = "params.steps=4 batch_size=2";
   EXPECT_EQ(name_of_row(row), "a params.steps=4 batch_size=2");

@@ -13,7 +13,7 @@
 namespace unmask {
 namespace {
 
-using namespace testing_experiment;
+using namespace fixtures;
 
 TEST(row, survives_the_round_trip) {
   result_row row = sample_row();

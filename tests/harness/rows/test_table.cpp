@@ -13,7 +13,7 @@
 namespace unmask {
 namespace {
 
-using namespace testing_experiment;
+using namespace fixtures;
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

@@ -19,9 +19,9 @@
 namespace unmask {
 namespace {
 
-using namespace testing_analysis;
+using namespace fixtures;
 
-campaign_item item(const std::string& id, const std::string& obstacle = "") {
+folder_item item(const std::string& id, const std::string& obstacle = "") {
   artifact_entry a;
   a.file = id + ".toml";
   a.header.paper = "focus";
@@ -35,72 +35,69 @@ campaign_item item(const std::string& id, const std::string& obstacle = "") {
   return {a, "tiny"};
 }
 
-TEST(campaign, one_failure_does_not_stop_the_rest) {
+TEST(folder_run, one_failure_does_not_stop_the_rest) {
   const scratch_directory scratch;
   std::vector<std::string> ran;
-  const artifact_runner runner = [&](const campaign_item& i, const std::filesystem::path& output) {
+  const artifact_runner runner = [&](const folder_item& i, const std::filesystem::path& output) {
     ran.push_back(i.artifact.header.id);
     if (i.artifact.header.id == "throws") throw std::runtime_error("no memory");
     if (i.artifact.header.id == "crashes") return 139;
     write(output / "rows.jsonl", to_json_line(row_of("a", {1.0})) + "\n");
     return 0;
   };
-  campaign_item human = item("human");
+  folder_item human = item("human");
   human.artifact.header.not_reproducible = "a human study";
-  campaign_item broken = item("broken");
+  folder_item broken = item("broken");
   broken.artifact.problem = "broken.toml:3: nonsense";
-  campaign_item other = item("other_scale");
+  folder_item other = item("other_scale");
   other.scale = "full";
   std::ostringstream progress;
-  const std::vector<campaign_item> items = {
+  const std::vector<folder_item> items = {
       item("throws"), item("crashes"), item("needs", "NOT RUN: needs cuda (no GPU)"), human, broken,
       other,          item("good")};
-  const auto all = run_campaign(items, scratch / "out", runner, progress);
+  const auto all = run_folder(items, scratch / "out", runner, progress);
   EXPECT_EQ(ran, (std::vector<std::string>{"throws", "crashes", "good"}));
   ASSERT_EQ(all.size(), 7u);
-  EXPECT_EQ(all[0].status, campaign_status::failed);
+  EXPECT_EQ(all[0].status, folder_status::failed);
   EXPECT_EQ(all[0].detail, "no memory");
-  EXPECT_EQ(all[1].status, campaign_status::failed);
+  EXPECT_EQ(all[1].status, folder_status::failed);
   EXPECT_TRUE(has(all[1].detail, "exit status 139"));
-  EXPECT_EQ(all[2].status, campaign_status::not_run);
+  EXPECT_EQ(all[2].status, folder_status::not_run);
   EXPECT_EQ(all[2].detail, "needs cuda (no GPU)");
   EXPECT_EQ(all[3].detail, "a human study");
-  EXPECT_EQ(all[4].status, campaign_status::failed);
+  EXPECT_EQ(all[4].status, folder_status::failed);
   EXPECT_TRUE(has(all[5].detail, "has no scale full, only tiny"));
-  EXPECT_EQ(all[6].status, campaign_status::measured);
+  EXPECT_EQ(all[6].status, folder_status::measured);
   EXPECT_EQ(all[6].rows, 1u);
   EXPECT_TRUE(has(progress.str(), "[7/7] focus good tiny: measured, 1 rows"));
-  const std::string table = render(campaign_table(all), table_format::md);
+  const std::string table = render(folder_table(all), table_format::md);
   EXPECT_TRUE(has(table, "1 of 7 artifacts measured;")) << table;
   EXPECT_TRUE(has(table, "in all runs")) << table;
 }
 
-TEST(campaign, adds_up_the_time_of_all_runs) {
+TEST(folder_run, adds_up_the_time_of_all_runs) {
   const scratch_directory scratch;
   // The last line was torn by a crash.
   write(
       scratch / "out/campaign.jsonl",
       "{\"paper\":\"focus\",\"id\":\"good\",\"scale\":\"tiny\",\"seconds\":100}\n{\"paper\":\"fo");
-  const artifact_runner runner = [](const campaign_item&, const std::filesystem::path&) {
-    return 0;
-  };
+  const artifact_runner runner = [](const folder_item&, const std::filesystem::path&) { return 0; };
   std::ostringstream progress;
-  auto all = run_campaign({item("good")}, scratch / "out", runner, progress);
+  auto all = run_folder({item("good")}, scratch / "out", runner, progress);
   EXPECT_GE(all[0].total_seconds, 100);
   EXPECT_LT(all[0].seconds, 50);
-  all = run_campaign({item("good")}, scratch / "out", runner, progress);
+  all = run_folder({item("good")}, scratch / "out", runner, progress);
   EXPECT_GT(all[0].total_seconds, 100);  // the line after the torn one was kept
 }
 
-TEST(campaign, in_two_lanes_only_what_is_timed_runs_alone) {
+TEST(folder_run, in_two_lanes_only_what_is_timed_runs_alone) {
   const scratch_directory scratch;
-  std::vector<campaign_item> items = {item("timed"), item("left"), item("right"),
-                                      item("timed_too")};
+  std::vector<folder_item> items = {item("timed"), item("left"), item("right"), item("timed_too")};
   items[1].timed = items[2].timed = false;
   std::latch both(2);
   std::atomic<int> running = 0;
   std::array<cpu_set_t, 2> cores{};
-  const artifact_runner runner = [&](const campaign_item& i, const std::filesystem::path&) {
+  const artifact_runner runner = [&](const folder_item& i, const std::filesystem::path&) {
     const int others = running++;
     if (i.timed) {
       EXPECT_EQ(others, 0) << i.artifact.header.id;
@@ -113,7 +110,7 @@ TEST(campaign, in_two_lanes_only_what_is_timed_runs_alone) {
     return 0;
   };
   std::ostringstream progress;
-  const auto all = run_campaign(items, scratch / "out", runner, progress, 2);
+  const auto all = run_folder(items, scratch / "out", runner, progress, 2);
   EXPECT_EQ(all[2].id, "right");
   cpu_set_t mine, common;
   sched_getaffinity(0, sizeof mine, &mine);
@@ -124,11 +121,10 @@ TEST(campaign, in_two_lanes_only_what_is_timed_runs_alone) {
   EXPECT_EQ(CPU_COUNT(&common), CPU_COUNT(&mine) > 1 ? 0 : 1);
 }
 
-TEST(campaign, the_largest_begin_first_and_what_nobody_asks_for_is_left_out) {
+TEST(folder_run, the_largest_begin_first_and_what_nobody_asks_for_is_left_out) {
   const scratch_directory scratch;
-  std::vector<campaign_item> items = {item("small"), item("omitted"), item("large"),
-                                      item("middle")};
-  for (campaign_item& i : items) i.timed = false;
+  std::vector<folder_item> items = {item("small"), item("omitted"), item("large"), item("middle")};
+  for (folder_item& i : items) i.timed = false;
   items[0].expected = 1;
   items[2].expected = 9;
   items[3].expected = 2;
@@ -136,7 +132,7 @@ TEST(campaign, the_largest_begin_first_and_what_nobody_asks_for_is_left_out) {
   std::mutex one;
   std::vector<std::string> began;
   std::latch two(2);  // both lanes take their first item before either takes another
-  const artifact_runner runner = [&](const campaign_item& i, const std::filesystem::path&) {
+  const artifact_runner runner = [&](const folder_item& i, const std::filesystem::path&) {
     {
       const std::lock_guard lock(one);
       began.push_back(i.artifact.header.id);
@@ -145,12 +141,12 @@ TEST(campaign, the_largest_begin_first_and_what_nobody_asks_for_is_left_out) {
     return 0;
   };
   std::ostringstream progress;
-  const auto all = run_campaign(items, scratch / "out", runner, progress, 2);
+  const auto all = run_folder(items, scratch / "out", runner, progress, 2);
   ASSERT_EQ(began.size(), 3u);
   EXPECT_EQ((std::set<std::string>{began[0], began[1]}),
             (std::set<std::string>{"large", "middle"}));
   EXPECT_EQ(all[0].id, "small");
-  EXPECT_EQ(all[1].status, campaign_status::not_run);
+  EXPECT_EQ(all[1].status, folder_status::not_run);
   EXPECT_EQ(all[1].detail, "nothing varies");
 }
 

@@ -15,7 +15,7 @@
 namespace unmask {
 namespace {
 
-using namespace testing_experiment;
+using namespace fixtures;
 using ids = std::vector<std::string>;
 
 // With locks and on file systems that have none.

@@ -19,13 +19,14 @@
 
 #include "harness/rows/store.h"
 #include "harness/run/kept_passes.h"
+#include "harness/run/runner.h"
 #include "tests/faults/failing_files.h"
 #include "tests/harness/measure/fixtures.h"
 
 namespace unmask {
 namespace {
 
-using namespace testing_experiment;
+using namespace fixtures;
 
 // Every pass takes a few milliseconds and leaves one letter in a file; its time is decided by its
 // point and its number, whichever process measures it. A point's memory is the number of its passes.
@@ -42,7 +43,7 @@ class counting_executor final : public executor {
         : owner_(owner), label_(std::move(label)), salt_(std::stoull(id, nullptr, 16)) {}
     model_record model() const override { return {"m", "hash", 10, "checkpoint"}; }
     workload_record workload() const override { return {"t", "hash", 2}; }
-    token_rules rules() const override { return testing_experiment::rules; }
+    token_rules rules() const override { return fixtures::rules; }
     pass_record pass() override {
       ::usleep(static_cast<useconds_t>(1000 * owner_.pace.count()));
       std::ofstream(owner_.log, std::ios::app) << label_.front() << std::flush;
@@ -335,7 +336,7 @@ TEST(resume, rows_of_an_earlier_plan_are_not_shown_as_this_ones) {
   const run_summary s = run_experiment(edited, quiet(dir / "out"), with);
   EXPECT_EQ(s.planned, 4u);
   EXPECT_EQ(s.skipped, 2u);
-  const frame shown = s.of_plan();
+  const row_table shown = s.of_plan();
   ASSERT_EQ(shown.rows().size(), 4u);
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(shown.rows()[i].label, "block_diffusion");

@@ -10,12 +10,13 @@
 #include <unistd.h>
 
 #include "harness/rows/store.h"
+#include "harness/run/runner.h"
 #include "tests/harness/measure/fixtures.h"
 
 namespace unmask {
 namespace {
 
-using namespace testing_experiment;
+using namespace fixtures;
 
 // Passes of known length; the order in which they ran is kept.
 class fake_executor final : public executor {
@@ -32,7 +33,7 @@ class fake_executor final : public executor {
     point(fake_executor& owner, std::string label) : owner_(owner), label_(std::move(label)) {}
     model_record model() const override { return {"m", "hash", 10, "checkpoint"}; }
     workload_record workload() const override { return {"t", "hash", 2}; }
-    token_rules rules() const override { return testing_experiment::rules; }
+    token_rules rules() const override { return fixtures::rules; }
     pass_record pass() override {
       owner_.order.push_back(label_);
       if (label_ == owner_.fail_label && ++passes_ == 2) throw std::runtime_error("out of luck");

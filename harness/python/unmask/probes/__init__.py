@@ -20,6 +20,8 @@ PROBES = {"attention": layers.attention, "confidence": decisions.confidence,
           "decoding": decisions.decoding, "importance": layers.importance,
           "kv_change": layers.kv_change, "peak_oracle": decisions.peak_oracle,
           "stagnation": decisions.stagnation}
+# These read the first decision of a position, which is not the answer if a method revised it.
+OF_FIRST_DECISIONS = {"confidence", "contradiction", "peak_oracle", "stagnation"}
 NOT_RUN = re.compile(r"(; )?probes: NOT RUN: .* computes them later")
 
 
@@ -30,6 +32,11 @@ def compute(path):
     for name in trace.settings["names"]:
         if name not in PROBES:
             raise UserError(f"{path}: unknown probe {name!r}")
+        if trace.revised and name in OF_FIRST_DECISIONS:
+            results[name] = {"requests": len(trace.requests),
+                             "not_run": f"the method replaced or reopened {trace.revised} tokens; {name} reads "
+                                        "the first decision of a position only"}
+            continue
         try:
             results[name] = plain({"requests": len(trace.requests)} | PROBES[name](trace))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:

@@ -6,7 +6,8 @@ A trace is JSON lines, each with its `kind`:
     probes      the settings: names, tau, margin, sink_share, every, reference_block
     request     prompt and canvas (tokens), stops, rows (that entered decode forwards), steps: position,
                 token (arg-max), confidence (float32), accepted of every masked candidate; score and
-                peak_scores: of the answer, and with the token of an earlier peak in its place
+                peak_scores: of the answer, and with the token of an earlier peak in its place; revised:
+                tokens that were replaced or reopened, absent if none was
     again       the requests decoded once more: of, problem, steps, canvases (-1: never decided), scores
     kv_change   sums: [step of the block, layer, region, sum of |dK|, of |dV|, positions]
     importance  steps: accepted and undecided positions, layers: masked and all as [positions, values]
@@ -57,6 +58,8 @@ class Trace:
         for line in lines[1:]:
             if line["kind"] == "request" and not _has_columns(line.get("steps")):
                 raise UserError(f"{path}: `steps` of a request hold no columns of numbers of one length")
+            if type(line.get("revised", 0)) is not int or line.get("revised", 0) < 0:
+                raise UserError(f"{path}: `revised` of a request is no number of tokens")
         kinds = {}
         for line in lines[1:]:
             kinds.setdefault(line["kind"], []).append(line)
@@ -68,6 +71,11 @@ class Trace:
     @property
     def requests(self):
         return self.all("request")
+
+    @property
+    def revised(self):
+        """Tokens that were replaced or reopened in all requests."""
+        return sum(request.get("revised", 0) for request in self.requests)
 
     def again(self, probe):
         return next((line for line in self.all("again") if line["of"] == probe), None)

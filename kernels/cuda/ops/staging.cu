@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "kernels/cuda/exchange.h"
+#include "kernels/cuda/staging.h"
 
 #include <sys/mman.h>
 
@@ -18,14 +18,14 @@ namespace unmask::cuda::UNMASK_TARGET {
 // is known to both sides and goes once more.
 static constexpr std::ptrdiff_t copied_gap = 16 << 10;
 
-exchange& exchange::of_backend() {
-  static auto* one = new exchange;
+staging& staging::of_backend() {
+  static auto* one = new staging;
   return *one;
 }
 
 // Slabs of host memory lie in one range of addresses, so that other pointers are told apart by a
 // comparison.
-void exchange::add_slab(std::size_t bytes) {
+void staging::add_slab(std::size_t bytes) {
   constexpr std::size_t usual = std::size_t{4} << 20;
   const std::size_t size = std::max(usual, bytes);
   if (first_ == 0) {
@@ -46,7 +46,7 @@ void exchange::add_slab(std::size_t bytes) {
   next_ += size;
 }
 
-std::uintptr_t exchange::take_range(slab& from, std::size_t room) {
+std::uintptr_t staging::take_range(slab& from, std::size_t room) {
   for (auto range = from.free.begin(); range != from.free.end(); ++range) {
     const auto [address, bytes] = *range;
     if (bytes < room) continue;
@@ -59,7 +59,7 @@ std::uintptr_t exchange::take_range(slab& from, std::size_t room) {
 
 // The lowest address that will do: lists that are allocated together lie together, whatever was
 // allocated and released before them, and so share copies.
-void* exchange::allocate(std::size_t bytes) {
+void* staging::allocate(std::size_t bytes) {
   const std::size_t room =
       (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   for (std::size_t index = 0;; ++index) {
@@ -76,7 +76,7 @@ void* exchange::allocate(std::size_t bytes) {
 }
 
 // What device and host know of these bytes is the same now, and stays so for the next to take them.
-void exchange::recycle(blocks::iterator released) {
+void staging::recycle(blocks::iterator released) {
   std::map<std::uintptr_t, std::size_t>& free =
       slabs_[static_cast<std::size_t>(released->second.slab)].free;
   auto range = free.emplace(released->first, released->second.room).first;
@@ -95,13 +95,13 @@ void exchange::recycle(blocks::iterator released) {
 
 // Kernels in flight may still read it: later copies to the device come behind them. What they write
 // has to arrive first.
-void exchange::release(void* host) noexcept {
+void staging::release(void* host) noexcept {
   const auto at = blocks_.find(reinterpret_cast<std::uintptr_t>(host));
   at->second.released = true;
   if (!at->second.behind) recycle(at);
 }
 
-exchange::blocks::iterator exchange::block_of(const void* host) {
+staging::blocks::iterator staging::block_of(const void* host) {
   const auto address = reinterpret_cast<std::uintptr_t>(host);
   const auto next = blocks_.upper_bound(address);
   if (next != blocks_.begin()) {
@@ -113,7 +113,7 @@ exchange::blocks::iterator exchange::block_of(const void* host) {
 
 // Whether the host has changed a block that kernels do not write now: it is known then. (A block that
 // is released and not recycled yet is one that kernels write.)
-bool exchange::take_changes(blocks::value_type& named) {
+bool staging::take_changes(blocks::value_type& named) {
   auto& [address, b] = named;
   const void* mine = reinterpret_cast<const void*>(address);
   if (b.behind || std::memcmp(mine, b.known, b.bytes) == 0) return false;
@@ -123,7 +123,7 @@ bool exchange::take_changes(blocks::value_type& named) {
 
 // A copy costs as much as a small kernel: changed blocks near this one go with it, up to the next
 // one that kernels write.
-void exchange::send(queue& work, blocks::iterator changed) {
+void staging::send(queue& work, blocks::iterator changed) {
   const auto reaches = [](blocks::iterator from, blocks::iterator to) {
     const block &a = from->second, &b = to->second;
     return a.slab == b.slab && b.known - (a.known + a.bytes) <= copied_gap;
@@ -142,7 +142,7 @@ void exchange::send(queue& work, blocks::iterator changed) {
                       static_cast<std::size_t>(to.known - from.known) + to.bytes);
 }
 
-void* exchange::on_device(queue& work, const void* host, bool written) {
+void* staging::on_device(queue& work, const void* host, bool written) {
   const auto at = block_of(host);
   auto& [address, b] = *at;
   if (noted_ != nullptr) {
@@ -162,11 +162,11 @@ void* exchange::on_device(queue& work, const void* host, bool written) {
   return b.device + (reinterpret_cast<std::uintptr_t>(host) - address);
 }
 
-bool exchange::is_behind(const void* host) const {
-  return holds(host) && const_cast<exchange*>(this)->block_of(host)->second.behind;
+bool staging::is_behind(const void* host) const {
+  return holds(host) && const_cast<staging*>(this)->block_of(host)->second.behind;
 }
 
-void exchange::start_fetching(queue& work) {
+void staging::start_fetching(queue& work) {
   std::sort(behind_.begin(), behind_.end(),
             [](const auto* a, const auto* b) { return a->second.known < b->second.known; });
   for (std::size_t i = 0; i < behind_.size();) {
@@ -183,7 +183,7 @@ void exchange::start_fetching(queue& work) {
   }
 }
 
-void exchange::finish_fetching() {
+void staging::finish_fetching() {
   for (auto* named : behind_) {
     auto& [address, b] = *named;
     b.behind = false;

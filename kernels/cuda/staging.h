@@ -24,10 +24,10 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 class queue;
 
-class exchange {
+class staging {
  public:
   // Of this backend. It is never destroyed: tensors may outlive every queue.
-  static exchange& of_backend();
+  static staging& of_backend();
 
   void* allocate(std::size_t bytes);  // contents undefined
   void release(void* host) noexcept;
@@ -64,7 +64,7 @@ class exchange {
     bool behind = false, released = false;
   };
   using blocks = std::map<std::uintptr_t, block>;
-  exchange() = default;
+  staging() = default;
   void add_slab(std::size_t bytes);
   // The lowest free range of that many bytes, or 0.
   std::uintptr_t take_range(slab& from, std::size_t room);

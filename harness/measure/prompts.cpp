@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// From a [[workload]] to requests: text becomes tokens here, with the chat template, the tokens that
+// the tokenizer adds and the limits that a harness of a benchmark sets.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "harness/base/error.h"
+#include "harness/engine/arrivals.h"
+#include "harness/engine/trajectory.h"
+#include "harness/measure/execute_parts.h"
+#include "harness/workload/benchmark_list.h"
+#include "kernels/random.h"
+
+namespace unmask {
+namespace {
+
+// Length of request i: drawn from published means and deviations.
+std::vector<trace_request> published_lengths(const commit_statistics& of, std::size_t count,
+                                             std::uint64_t seed) {
+  std::vector<trace_request> requests(count);
+  const std::uint64_t in = stream_key(seed, 21), out = stream_key(seed, 22);
+  for (std::size_t i = 0; i < count; ++i) {
+    requests[i].prompt_tokens =
+        std::llround(lognormal_draw(of.input_mean, of.input_deviation, in, i));
+    requests[i].output_tokens =
+        std::llround(lognormal_draw(of.output_mean, of.output_deviation, out, i));
+  }
+  return requests;
+}
+
+// A request of arbitrary tokens that end nothing.
+sequence_request random_request(std::int64_t prompt, std::int64_t gen_length, std::uint64_t seed,
+                                const model_config& model) {
+  sequence_request r;
+  r.seed = seed;
+  r.gen_length = static_cast<std::int32_t>(gen_length);
+  for (std::int64_t p = 0; p < prompt; ++p) {
+    auto id = static_cast<std::int32_t>(uniform_open(seed, static_cast<std::uint64_t>(p)) *
+                                        model.vocabulary);
+    if (id == model.mask_id || std::ranges::find(model.stop_ids, id) != model.stop_ids.end()) {
+      id = 0;
+    }
+    r.prompt.push_back(id);
+  }
+  return r;
+}
+
+void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths,
+                   const run_settings& run, const model_config& model) {
+  const parameters serve(run.serve);
+  const auto cut = [](std::int64_t length, std::int64_t most) {
+    return std::max<std::int64_t>(most > 0 ? std::min(length, most) : length, 1);
+  };
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const auto prompt = cut(lengths[i].prompt_tokens, serve.integer("max_prompt_tokens"));
+    const auto answer = run.gen_length > 0
+                            ? run.gen_length
+                            : cut(lengths[i].output_tokens, serve.integer("max_output_tokens"));
+    w.requests.push_back(random_request(
+        prompt, answer, stream_key(static_cast<std::uint64_t>(run.seed), 1, i), model));
+    w.arrivals.push_back(lengths[i].arrival_seconds);
+  }
+}
+
+// Prompts of random tokens instead of tasks: nothing to score.
+void fill_random(loaded_workload& w, const workload_entry& entry, const run_settings& run,
+                 const model_config& model) {
+  for (std::int64_t i = 0; i < entry.items.limit; ++i) {
+    const std::uint64_t own =
+        stream_key(static_cast<std::uint64_t>(run.seed), 1, static_cast<std::uint64_t>(i));
+    w.requests.push_back(random_request(entry.prompt_tokens, run.gen_length, own, model));
+  }
+  w.record = {entry.name, fmt::format("random tokens, seed {}", run.seed), entry.items.limit};
+}
+
+// What the harness hands to the model, as one text.
+std::string text_of(const task_item& item, const loaded_model& model, bool thinking_off) {
+  if (item.bos) return "<|beginoftext|>" + item.prompt;
+  if (item.messages.empty()) return item.prompt;
+  return model.chat->render(item.messages, thinking_off);
+}
+
+// A raw prompt gets the tokens around it that transformers' tokenizer adds; one with BOS has them.
+std::vector<std::int32_t> tokens_of(const task_item& item, const loaded_model& model,
+                                    bool thinking_off) {
+  const std::string text = text_of(item, model, thinking_off);
+  const bool raw = item.messages.empty() && !item.bos;
+  return raw ? model.tokens->encode_raw(text) : model.tokens->encode(text);
+}
+
+// Middle cut of OC-U: of more than `most` tokens the first and the last half; cut on the left of
+// the others: the last `most` tokens. Zero: no limit.
+std::vector<std::int32_t> cut(std::vector<std::int32_t> ids, std::size_t most, bool middle) {
+  if (most == 0 || ids.size() <= most) return ids;
+  const auto all = ids.begin();
+  const auto size = static_cast<std::ptrdiff_t>(most);
+  if (middle) {
+    ids.erase(all + size / 2, ids.end() - size / 2);
+  } else {
+    ids.erase(all, ids.end() - size);
+  }
+  return ids;
+}
+
+// Tokens of an item's prompt within the limit: OpenCompass drops examples from the end, then the
+// tokenizer cuts. The item becomes what was asked.
+std::vector<std::int32_t> fitted(benchmark_item item, std::size_t most, bool cut_middle,
+                                 const loaded_model& model, bool thinking_off, task_item& asked) {
+  asked = std::move(item.task);
+  std::vector<std::int32_t> ids = tokens_of(asked, model, thinking_off);
+  const std::size_t fewer = std::max(item.shorter_prompts.size(), item.shorter_messages.size());
+  for (std::size_t i = 0; i < fewer && most > 0 && ids.size() > most; ++i) {
+    if (!item.shorter_prompts.empty()) {
+      asked.prompt = item.shorter_prompts[i];
+    } else {
+      asked.messages = item.shorter_messages[i];
+    }
+    ids = tokens_of(asked, model, thinking_off);
+  }
+  return cut(std::move(ids), most, cut_middle);
+}
+
+void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
+                    const loaded_model& model) {
+  const benchmark_request& r = entry.benchmark;
+  const benchmark& found = find_benchmark(r.name, r.harness);
+  const benchmark_tasks tasks = chosen_tasks(entry, model.directory);
+  const auto most =
+      static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : found.max_prompt);
+  w.record = {entry.name, hash_of_benchmark(tasks), static_cast<std::int64_t>(tasks.items.size())};
+  std::vector<conversation> chats;  // rendered at once and remembered
+  for (const benchmark_item& item : tasks.items) {
+    if (!item.task.messages.empty()) chats.push_back(item.task.messages);
+    chats.insert(chats.end(), item.shorter_messages.begin(), item.shorter_messages.end());
+  }
+  if (!chats.empty()) model.chat->render(chats, r.thinking == "off");
+  for (std::int64_t trial = 0; trial < r.trials; ++trial) {
+    for (const benchmark_item& chosen : tasks.items) {
+      sequence_request request;
+      task_item item;
+      request.prompt = fitted(chosen, most, found.cut_middle, model, r.thinking == "off", item);
+      request.gen_length = generated_length(entry, run, item);
+      request.seed = request_seed(run, w.requests.size());
+      if (r.trials > 1) item.id += "#" + std::to_string(trial);
+      item.prompt = text_of(item, model, r.thinking == "off");
+      w.requests.push_back(std::move(request));
+      w.items.push_back(std::move(item));
+    }
+  }
+  w.record.benchmark = {
+      found.harness, tasks.head.version, found.config,     tasks.head.form,
+      found.scorer,  found.metric,       tasks.head.shots, declared_items(found, r.task),
+      r.trials};
+}
+
+// Each task as the first turn of a chat.
+std::vector<conversation> questions_of(const std::vector<task_item>& items) {
+  std::vector<conversation> chats;
+  for (const task_item& item : items) chats.push_back({{"user", item.prompt}});
+  return chats;
+}
+
+// Before the prompts get the template of the model that answers.
+void load_rater(loaded_workload& w, const workload_entry& of) {
+  const std::filesystem::path& path = of.rater;
+  model_entry entry;
+  entry.path = path;
+  entry.hash = of.rater_hash;
+  entry.name = path.filename().string();
+  run_settings rating;
+  rating.device = "cpu";
+  w.rater = load_model(entry, rating);
+  const loaded_model& rater = *w.rater;
+  if (rater.config.attention != mask_kind::causal || !rater.tokens) {
+    throw usage_error("workload.judge is " + path.string() +
+                      ", which is no autoregressive model with a tokenizer");
+  }
+  for (const std::string& prompt : rater.chat->render(questions_of(w.items))) {
+    w.rated_prompts.push_back(rater.tokens->encode(prompt));
+  }
+  w.record.rater = entry.name;
+}
+
+void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
+                const loaded_model& model) {
+  if (!entry.benchmark.name.empty()) {
+    fill_benchmark(w, entry, run, model);
+    return;
+  }
+  std::vector<task_item> all = read_tasks(entry.file.string());
+  w.items = located(entry.file.string(), [&] { return select(std::move(all), entry.items); });
+  w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
+  const std::vector<std::string> prompts = model.chat->render(questions_of(w.items));
+  if (!entry.rater.empty()) load_rater(w, entry);
+  for (std::size_t i = 0; i < w.items.size(); ++i) {
+    task_item& item = w.items[i];
+    sequence_request request;
+    item.prompt = prompts[i];
+    request.prompt = model.tokens->encode(item.prompt);
+    request.gen_length = generated_length(entry, run, item);
+    request.seed = request_seed(run, i);
+    w.requests.push_back(std::move(request));
+  }
+}
+
+std::string hash_of_lengths(const loaded_workload& w) {
+  std::uint64_t hash = 0;
+  for (std::size_t i = 0; i < w.requests.size(); ++i) {
+    hash = stream_key(hash, w.requests[i].prompt.size(),
+                      static_cast<std::uint64_t>(w.requests[i].gen_length));
+    hash = stream_key(hash, static_cast<std::uint64_t>(w.arrivals[i] * 1e6));
+  }
+  return fmt::format("lengths:{:016x}", hash);
+}
+
+}  // namespace
+
+std::int32_t generated_length(const workload_entry& entry, const run_settings& run,
+                              const task_item& item) {
+  if (entry.gen_length > 0) return static_cast<std::int32_t>(entry.gen_length);
+  return run.gen_length > 0 ? static_cast<std::int32_t>(run.gen_length) : item.gen_length;
+}
+
+std::uint64_t request_seed(const run_settings& run, std::size_t request) {
+  const philox4 noise = philox4x32(static_cast<std::uint64_t>(run.seed), 1, request);
+  return (std::uint64_t{noise.x[0]} << 32) | noise.x[1];
+}
+
+std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry,
+                                                     const run_settings& run,
+                                                     const loaded_model& model) {
+  auto w = std::make_shared<loaded_workload>();
+  if (entry.prompt_tokens > 0) {
+    fill_random(*w, entry, run, model.config);
+    return w;
+  }
+  if (entry.lengths.empty() && entry.trace_format.empty()) {
+    if (!model.tokens) {
+      throw environment_error(entry.name +
+                              ": tasks need a tokenizer.json beside the model; `trace` "
+                              "and `lengths` do without");
+    }
+    fill_tasks(*w, entry, run, model);
+    return w;
+  }
+  std::vector<trace_request> lengths;
+  if (entry.lengths.empty()) {
+    lengths = read_trace(entry.trace_format, entry.file.string());
+  } else {
+    const parameters serve(run.serve);
+    auto count = static_cast<double>(serve.integer("requests"));
+    if (count == 0) count = 1 + 2 * serve.real("duration") * serve.real("rate");
+    lengths = published_lengths(find_commits(entry.lengths), static_cast<std::size_t>(count),
+                                static_cast<std::uint64_t>(run.seed));
+  }
+  if (const auto limit = static_cast<std::size_t>(entry.items.limit); limit > 0) {
+    lengths.resize(std::min(lengths.size(), limit));
+  }
+  fill_requests(*w, lengths, run, model.config);
+  w->record = {entry.name, hash_of_lengths(*w), static_cast<std::int64_t>(w->requests.size())};
+  return w;
+}
+
+}  // namespace unmask
