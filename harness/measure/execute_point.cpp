@@ -14,7 +14,6 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/decode/registry.h"
-#include "harness/engine/arrivals.h"
 #include "harness/engine/closed_loop.h"
 #include "harness/engine/latency.h"
 #include "harness/engine/loop_runner.h"
@@ -32,7 +31,6 @@
 namespace unmask {
 namespace {
 
-constexpr std::size_t most_requests = 10'000'000;
 constexpr std::size_t enough_requests = 1000;  // for a P90, if their answers have one at all
 
 class keeping_sink final : public engine_sink {
@@ -344,35 +342,11 @@ class engine_point final : public loadable_point {
 
   // `longer`: arrivals last so many times serve.duration.
   std::vector<request_plan> plans(double rate, std::uint64_t seed, double longer) const {
-    const std::string& how = serve_.text("arrivals");
-    auto n = static_cast<std::size_t>(serve_.integer("requests"));
-    const double duration = serve_.real("duration") * longer;
-    std::vector<double> times;
-    if (how == "trace") {
-      if (workload_->arrivals.empty()) {
-        throw usage_error("serve: arrivals = \"trace\" needs a workload with a trace");
-      }
-      times = workload_->arrivals;
-      if (n > 0 && n < times.size()) times.resize(n);
-      for (double& t : times) t /= rate;
-    } else {
-      if (n == 0 && duration > 0) {
-        n = std::min(most_requests, static_cast<std::size_t>(1 + 2 * duration * rate));
-      } else if (n == 0 && how == "closed") {
-        n = workload_->requests.size();
-      } else if (n == 0) {
-        throw usage_error("serve: set requests or duration");
-      }
-      if (how == "closed") {
-        times.assign(n, 0.0);
-      } else {
-        times = how == "gamma" ? gamma_arrivals(rate, serve_.real("cv"), n, seed)
-                               : poisson_arrivals(rate, n, seed);
-      }
-    }
-    if (duration > 0) std::erase_if(times, [&](double t) { return t > duration; });
     std::vector<request_plan> all;
-    for (const double t : times) all.push_back({t});
+    for (const double t : arrival_times(serve_, workload_->arrivals, workload_->requests.size(),
+                                        rate, seed, longer)) {
+      all.push_back({t});
+    }
     plan_cancellations(all, serve_, seed);
     return all;
   }

@@ -9,28 +9,13 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
-#include "harness/engine/arrivals.h"
-#include "harness/engine/trajectory.h"
 #include "harness/measure/execute_parts.h"
+#include "harness/plan/serve_settings.h"
 #include "harness/workload/benchmark_list.h"
 #include "kernels/random.h"
 
 namespace unmask {
 namespace {
-
-// Length of request i: drawn from published means and deviations.
-std::vector<trace_request> published_lengths(const commit_statistics& of, std::size_t count,
-                                             std::uint64_t seed) {
-  std::vector<trace_request> requests(count);
-  const std::uint64_t in = stream_key(seed, 21), out = stream_key(seed, 22);
-  for (std::size_t i = 0; i < count; ++i) {
-    requests[i].prompt_tokens =
-        std::llround(lognormal_draw(of.input_mean, of.input_deviation, in, i));
-    requests[i].output_tokens =
-        std::llround(lognormal_draw(of.output_mean, of.output_deviation, out, i));
-  }
-  return requests;
-}
 
 // A request of arbitrary tokens that end nothing.
 sequence_request random_request(std::int64_t prompt, std::int64_t gen_length, std::uint64_t seed,
@@ -51,17 +36,10 @@ sequence_request random_request(std::int64_t prompt, std::int64_t gen_length, st
 
 void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths,
                    const run_settings& run, const model_config& model) {
-  const parameters serve(run.serve);
-  const auto cut = [](std::int64_t length, std::int64_t most) {
-    return std::max<std::int64_t>(most > 0 ? std::min(length, most) : length, 1);
-  };
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    const auto prompt = cut(lengths[i].prompt_tokens, serve.integer("max_prompt_tokens"));
-    const auto answer = run.gen_length > 0
-                            ? run.gen_length
-                            : cut(lengths[i].output_tokens, serve.integer("max_output_tokens"));
-    w.requests.push_back(random_request(
-        prompt, answer, stream_key(static_cast<std::uint64_t>(run.seed), 1, i), model));
+    w.requests.push_back(random_request(lengths[i].prompt_tokens, lengths[i].output_tokens,
+                                        stream_key(static_cast<std::uint64_t>(run.seed), 1, i),
+                                        model));
     w.arrivals.push_back(lengths[i].arrival_seconds);
   }
 }
@@ -247,20 +225,7 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
     fill_tasks(*w, entry, run, model);
     return w;
   }
-  std::vector<trace_request> lengths;
-  if (entry.lengths.empty()) {
-    lengths = read_trace(entry.trace_format, entry.file.string());
-  } else {
-    const parameters serve(run.serve);
-    auto count = static_cast<double>(serve.integer("requests"));
-    if (count == 0) count = 1 + 2 * serve.real("duration") * serve.real("rate");
-    lengths = published_lengths(find_commits(entry.lengths), static_cast<std::size_t>(count),
-                                static_cast<std::uint64_t>(run.seed));
-  }
-  if (const auto limit = static_cast<std::size_t>(entry.items.limit); limit > 0) {
-    lengths.resize(std::min(lengths.size(), limit));
-  }
-  fill_requests(*w, lengths, run, model.config);
+  fill_requests(*w, request_lengths(entry, run), run, model.config);
   w->record = {entry.name, hash_of_lengths(*w), static_cast<std::int64_t>(w->requests.size())};
   return w;
 }

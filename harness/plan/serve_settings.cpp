@@ -2,15 +2,22 @@
 // Copyright The Unmask Authors
 #include "harness/plan/serve_settings.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/engine/arrivals.h"
 #include "harness/engine/serving.h"
+#include "harness/engine/trajectory.h"
+#include "kernels/random.h"
 
 namespace unmask {
 namespace {
 
 constexpr double most = 1e9;
+constexpr std::size_t most_requests = 10'000'000;
 
 parameter_spec number(const char* name, double value, const char* meaning, double low, double high,
                       const char* source = "") {
@@ -23,6 +30,20 @@ parameter_spec whole(const char* name, std::int64_t value, const char* meaning, 
 parameter_spec word(const char* name, const char* value, const char* meaning,
                     std::vector<std::string> choices = {}, const char* source = "") {
   return {name, std::string(value), meaning, -1e300, 1e300, std::move(choices), source};
+}
+
+// Length of request i: drawn from published means and deviations.
+std::vector<trace_request> published_lengths(const commit_statistics& of, std::size_t count,
+                                             std::uint64_t seed) {
+  std::vector<trace_request> requests(count);
+  const std::uint64_t in = stream_key(seed, 21), out = stream_key(seed, 22);
+  for (std::size_t i = 0; i < count; ++i) {
+    requests[i].prompt_tokens =
+        std::llround(lognormal_draw(of.input_mean, of.input_deviation, in, i));
+    requests[i].output_tokens =
+        std::llround(lognormal_draw(of.output_mean, of.output_deviation, out, i));
+  }
+  return requests;
 }
 
 }  // namespace
@@ -128,6 +149,64 @@ parameter_map serve_identity(parameter_map resolved) {
     }
   }
   return resolved;
+}
+
+std::vector<trace_request> request_lengths(const workload_entry& entry, const run_settings& run) {
+  const parameters serve(run.serve);
+  std::vector<trace_request> lengths;
+  if (entry.lengths.empty()) {
+    lengths = read_trace(entry.trace_format, entry.file.string());
+  } else {
+    auto count = static_cast<double>(serve.integer("requests"));
+    if (count == 0) count = 1 + 2 * serve.real("duration") * serve.real("rate");
+    lengths = published_lengths(find_commits(entry.lengths), static_cast<std::size_t>(count),
+                                static_cast<std::uint64_t>(run.seed));
+  }
+  if (const auto limit = static_cast<std::size_t>(entry.items.limit); limit > 0) {
+    lengths.resize(std::min(lengths.size(), limit));
+  }
+  const auto cut = [](std::int64_t length, std::int64_t longest) {
+    return std::max<std::int64_t>(longest > 0 ? std::min(length, longest) : length, 1);
+  };
+  for (trace_request& r : lengths) {
+    r.prompt_tokens = cut(r.prompt_tokens, serve.integer("max_prompt_tokens"));
+    r.output_tokens = run.gen_length > 0 ? run.gen_length
+                                         : cut(r.output_tokens, serve.integer("max_output_tokens"));
+  }
+  return lengths;
+}
+
+std::vector<double> arrival_times(const parameters& serve, const std::vector<double>& recorded,
+                                  std::size_t requests, double rate, std::uint64_t seed,
+                                  double longer) {
+  const std::string& how = serve.text("arrivals");
+  auto n = static_cast<std::size_t>(serve.integer("requests"));
+  const double duration = serve.real("duration") * longer;
+  std::vector<double> times;
+  if (how == "trace") {
+    if (recorded.empty()) {
+      throw usage_error("serve: arrivals = \"trace\" needs a workload with a trace");
+    }
+    times = recorded;
+    if (n > 0 && n < times.size()) times.resize(n);
+    for (double& t : times) t /= rate;
+  } else {
+    if (n == 0 && duration > 0) {
+      n = std::min(most_requests, static_cast<std::size_t>(1 + 2 * duration * rate));
+    } else if (n == 0 && how == "closed") {
+      n = requests;
+    } else if (n == 0) {
+      throw usage_error("serve: set requests or duration");
+    }
+    if (how == "closed") {
+      times.assign(n, 0.0);
+    } else {
+      times = how == "gamma" ? gamma_arrivals(rate, serve.real("cv"), n, seed)
+                             : poisson_arrivals(rate, n, seed);
+    }
+  }
+  if (duration > 0) std::erase_if(times, [&](double t) { return t > duration; });
+  return times;
 }
 
 std::string serve_help() {

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "harness/decode/parameters.h"
+#include "harness/plan/spec.h"
+#include "harness/workload/traces.h"
 
 namespace unmask {
 
@@ -17,6 +19,14 @@ void check_serve(const parameter_map& resolved);
 // The keys that make a point's id: without those for cancelling at their defaults, which ids of
 // earlier rows do not know.
 parameter_map serve_identity(parameter_map resolved);
+// The requests of a workload that is a trace or published lengths, the latter drawn by the run's seed:
+// as many as it takes, cut to what [serve] and gen_length say.
+std::vector<trace_request> request_lengths(const workload_entry& entry, const run_settings& run);
+// When requests arrive, in seconds. `recorded`: of a trace, else empty; `requests`: of the workload;
+// `longer`: they arrive for so many times serve.duration. Usage error where nothing says how many.
+std::vector<double> arrival_times(const parameters& serve, const std::vector<double>& recorded,
+                                  std::size_t requests, double rate, std::uint64_t seed,
+                                  double longer = 1);
 // One line per key with default and meaning, for --help.
 std::string serve_help();
 
