@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -124,20 +125,30 @@ void print_plan(const run_request& request, const experiment_spec& spec,
   std::vector<experiment_point> points;
   if (!spec.models.empty()) points = make_plan(spec, make_executor()->methods());
   const device_ceilings device = ceilings_of(line.text("gpu"));
-  const plan_forecast all = forecast_of(spec, points, device);
-  out["answers"] = all.answers;
-  out["forwards"] = all.forwards;
-  out["gpu_hours"] = all.gpu_hours;
-  out["points_without_hours"] = all.without_hours;
-  out["points"] = nlohmann::ordered_json::array();
+  plan_forecast all;
+  auto listed = nlohmann::ordered_json::array();
   for (const experiment_point& p : points) {
-    out["points"].push_back({{"model", p.model.name},
-                             {"workload", p.workload.name},
-                             {"method", p.method},
-                             {"label", p.label},
-                             {"variation", p.variation},
-                             {"items", forecast(spec, p, device).items}});
+    const point_forecast f = forecast(spec, p, device);
+    all.add(f);
+    listed.push_back({{"model", p.model.name},
+                      {"workload", p.workload.name},
+                      {"method", p.method},
+                      {"label", p.label},
+                      {"variation", p.variation},
+                      {"items", nullptr}});
+    if (std::isfinite(f.items)) listed.back()["items"] = std::llround(f.items);
   }
+  // Sums of what is known, and of how many points each is not.
+  out["answers"] = std::llround(all.answers.known);
+  out["forwards"] = all.forwards.known;
+  out["gpu_hours"] = all.gpu_hours.known;
+  out["points_without_answers"] = all.answers.unknown;
+  out["points_without_forwards"] = all.forwards.unknown;
+  out["points_without_hours"] = all.gpu_hours.unknown;
+  out["gpu_points"] = all.gpu_hours.points;
+  out["gpu_hours_at_least"] = all.at_least;
+  out["notes"] = all.reasons();
+  out["points"] = std::move(listed);
   using handling = nlohmann::ordered_json::error_handler_t;
   print("{}\n", out.dump(-1, ' ', false, handling::replace));
 }
@@ -251,7 +262,7 @@ void expect_work(std::vector<folder_item>& items, const command_line& line) {
   for (folder_item& item : items) {
     experiment_spec spec;
     const auto points = plan_of(item, line, with->methods(), spec);
-    if (!points.empty()) item.expected = forecast_of(spec, points, device).gpu_hours;
+    if (!points.empty()) item.expected = forecast_of(spec, points, device).work;
   }
 }
 
@@ -268,19 +279,15 @@ int print_forecasts(const std::vector<folder_item>& items, const command_line& l
     experiment_spec spec;
     const auto points = plan_of(item, line, with->methods(), spec);
     const plan_forecast sum = points.empty() ? plan_forecast{} : forecast_of(spec, points, device);
-    t.add({name, fmt::format("{}", sum.points), fmt::format("{}", sum.answers),
-           fmt::format("{:.0f}", sum.forwards),
-           fmt::format("{:.1f}{}", sum.gpu_hours, sum.without_hours > 0 ? " and more" : ""),
-           obstacle.empty() ? "runs here" : obstacle});
-    all.points += sum.points;
-    all.answers += sum.answers;
-    all.gpu_hours += sum.gpu_hours;
+    t.add({name, fmt::format("{}", sum.points), sum.answers.text(), sum.forwards.text(),
+           sum.hours_text(), obstacle.empty() ? "runs here" : obstacle});
+    all.add(sum);
   }
-  t.notes.push_back(
-      fmt::format("{} points, {} answers, {:.0f} hours of one {} by a roofline, which "
-                  "is a prediction; forwards count a token each, so methods that decide "
-                  "several at once take less",
-                  all.points, all.answers, all.gpu_hours, device.name));
+  t.notes.push_back(fmt::format(
+      "{} points; answers: {}; hours of one {} by a roofline, which is a prediction: {}; "
+      "forwards count a token each, so methods that decide several at once take less",
+      all.points, all.answers.text(), device.name, all.hours_text()));
+  for (const std::string& reason : all.reasons()) t.notes.push_back(reason);
   print_tables(render(t, table_format::md));
   return 0;
 }

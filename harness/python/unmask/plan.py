@@ -73,13 +73,30 @@ def slurm_script(tasks, folder, directives):
             + "esac\n")
 
 
+def told(known, unknown, points, form=".0f", more=False):
+    """Writes a sum over points, some of which may say nothing: never their zero."""
+    if unknown and unknown == points:
+        return "unknown"
+    text = ("at least " if unknown or more else "") + format(known, form)
+    return text + (f"; {unknown} point{'s' * (unknown > 1)} unknown" if unknown else "")
+
+
+def cells(p):
+    """Gives the answers, forwards and GPU hours of one plan as text."""
+    points = len(p["points"])
+    hours = told(p["gpu_hours"], p["points_without_hours"], p["gpu_points"], ".1f", p["gpu_hours_at_least"])
+    return (told(p["answers"], p["points_without_answers"], points),
+            told(p["forwards"], p["points_without_forwards"], points), hours if p["gpu_points"] else "none")
+
+
 def table(plans):
     """Writes what the experiments would take as a Markdown table."""
     lines = ["| experiment | points | answers | forwards, at most | GPU hours | on this machine |",
              "|---|---:|---:|---:|---:|---|"]
     for p in plans:
-        lines.append(f"| {p['name']} | {len(p['points'])} | {p['answers']} | {p['forwards']:.0f} | "
-                     f"{p['gpu_hours']:.1f} | {p['obstacle'] or 'can run'} |")
+        lines.append(f"| {p['name']} | {len(p['points'])} | {' | '.join(cells(p))} | "
+                     f"{p['obstacle'] or 'can run'} |")
+    lines += [f"\n{p['name']}: {note}" for p in plans for note in p["notes"]]
     return shown("\n".join(lines) + "\n")
 
 

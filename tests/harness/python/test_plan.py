@@ -62,7 +62,56 @@ class Script(support.Case):
         self.assertIn("Invalid directive", said)  # the test can fail
 
 
+class Cells(support.Case):
+    """By hand: sums over points of which some say nothing."""
+
+    def test_what_is_unknown_is_no_zero(self):
+        def cells(unknown, gpu_points, hours_unknown, more=False):
+            return plan.cells({"points": [{}] * 3, "answers": 12.0, "points_without_answers": unknown,
+                               "forwards": 34.0, "points_without_forwards": 0, "gpu_hours": 1.26,
+                               "gpu_points": gpu_points, "points_without_hours": hours_unknown,
+                               "gpu_hours_at_least": more})
+        self.assertEqual(cells(0, 3, 0), ("12", "34", "1.3"))
+        self.assertEqual(cells(1, 3, 2), ("at least 12; 1 point unknown", "34",
+                                          "at least 1.3; 2 points unknown"))
+        self.assertEqual(cells(3, 0, 0), ("unknown", "34", "none"))
+        self.assertEqual(cells(0, 2, 2)[2], "unknown")
+        self.assertEqual(cells(0, 2, 0, True)[2], "at least 1.3")
+
+
+SERVED = """kind = "serve"
+[run]
+warmup = 0
+repetitions = 2
+gen_length = 64
+device = "cpu"
+[serve]
+requests = 30
+[[model]]
+path = "models/tiny-sdar"
+[[workload]]
+tasks = ["word_problem"]
+limit = 5
+[[method]]
+name = "block_diffusion"
+"""
+
+
 class Plan(support.Case):
+    def test_requests_are_counted_and_a_cpu_has_no_hours_of_a_gpu(self):
+        # By hand: 30 requests, each alone in 64 forwards, two commits and one of its prompt; twice.
+        self.write("s.toml", SERVED)
+        done = program("plan", "s.toml")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| s | 1 | 60 | 4020 | none | can run |", done.stdout)
+        self.assertIn("s: 1 point: on cpu, so no hours of a GPU", done.stdout)
+        # How many a search serves, it finds.
+        search = ("--set", "serve.search=true", "--set", "serve.slo_tpot_ms=50")
+        done = program("plan", "s.toml", *search)
+        self.assertIn("| s | 1 | unknown | unknown | none | can run |", done.stdout)
+        said = json.loads(program("run", "s.toml", "--dry-run", "--format", "json", *search).stdout)
+        self.assertEqual((said["points_without_answers"], said["points"][0]["items"]), (1, None))
+
     def test_a_plan_becomes_an_array_whose_rows_merge(self):
         self.write("an exp.toml", support.EXPERIMENT)
         done = program("plan", "an exp.toml", "--scheduler", "slurm", "--shards", "5", "-o", "out dir",
