@@ -59,7 +59,7 @@ option_table run_command_options() {
              {"shard", no_default, "i/n: measure every n-th point only, from the i-th on (from 0)"},
              {"only", repeated(), "run PAPER or PAPER/ARTIFACT only; folders only (repeatable)"},
              {"dry-run", flag(),
-              "print the plan with its answers, forwards and expected GPU hours, and stop"},
+              "print the plan with its answers, forwards, expected GPU hours and memory, and stop"},
              {"lanes", std::int64_t{1},
               "run up to N artifacts in parallel, each pinned to 1/N of the cores; artifacts with "
               "claims on speed still run one at a time; folders only"},
@@ -125,7 +125,7 @@ void print_plan(const run_request& request, const experiment_spec& spec,
   std::vector<experiment_point> points;
   if (!spec.models.empty()) points = make_plan(spec, make_executor()->methods());
   const device_ceilings device = ceilings_of(line.text("gpu"));
-  plan_forecast all;
+  plan_forecast all(device);
   auto listed = nlohmann::ordered_json::array();
   for (const experiment_point& p : points) {
     const point_forecast f = forecast(spec, p, device);
@@ -147,6 +147,7 @@ void print_plan(const run_request& request, const experiment_spec& spec,
   out["points_without_hours"] = all.gpu_hours.unknown;
   out["gpu_points"] = all.gpu_hours.points;
   out["gpu_hours_at_least"] = all.at_least;
+  out["gpu_memory"] = all.memory_text();
   out["notes"] = all.reasons();
   out["points"] = std::move(listed);
   using handling = nlohmann::ordered_json::error_handler_t;
@@ -270,17 +271,18 @@ void expect_work(std::vector<folder_item>& items, const command_line& line) {
 int print_forecasts(const std::vector<folder_item>& items, const command_line& line) {
   const std::unique_ptr<executor> with = make_executor();
   const device_ceilings& device = ceilings_of(line.text("gpu"));
-  text_table t{"artifact",           ">points",    ">answers",
-               ">forwards, at most", ">GPU hours", "on this machine"};
-  plan_forecast all;
+  text_table t{"artifact",   ">points",     ">answers",       ">forwards, at most",
+               ">GPU hours", ">GPU memory", "on this machine"};
+  plan_forecast all(device);
   for (const folder_item& item : items) {
     const std::string name = item.artifact.header.paper + " " + item.artifact.header.id;
     const std::string obstacle = obstacle_of(item);
     experiment_spec spec;
     const auto points = plan_of(item, line, with->methods(), spec);
-    const plan_forecast sum = points.empty() ? plan_forecast{} : forecast_of(spec, points, device);
+    const plan_forecast sum =
+        points.empty() ? plan_forecast(device) : forecast_of(spec, points, device);
     t.add({name, fmt::format("{}", sum.points), sum.answers.text(), sum.forwards.text(),
-           sum.hours_text(), obstacle.empty() ? "runs here" : obstacle});
+           sum.hours_text(), sum.memory_text(), obstacle.empty() ? "runs here" : obstacle});
     all.add(sum);
   }
   t.notes.push_back(fmt::format(

@@ -26,20 +26,21 @@ constexpr double bytes_per_token = 4, assumed_prompt = 1000;
 constexpr double not_known = std::numeric_limits<double>::quiet_NaN();
 
 // What one request asks for, in tokens.
-struct asked {
-  double prompt = 0, generated = 0;
+struct request_size {
+  double prompt = 0, asked_for = 0;
+  double generated = asked_for;  // the canvas, where it is more
 };
 
 // The requests of one pass: `answers` of them, those of `each` in turn, again and again.
 struct pass_work {
   double answers = not_known;
-  std::vector<asked> each;       // empty: their lengths are not known
-  std::vector<double> recorded;  // arrivals of a trace
-  double arriving = 0;           // seconds until the last one is there
-  bool exact = false;            // `each` has the very tokens, not an estimate from text
-  bool guessed = false;          // point_forecast::prompt_guessed
-  double continuations = 0;      // of an item by likelihood
-  std::string unknown;           // why something is not known
+  std::vector<request_size> each;  // empty: their lengths are not known
+  std::vector<double> recorded;    // arrivals of a trace
+  double arriving = 0;             // seconds until the last one is there
+  bool exact = false;              // `each` has the very tokens, not an estimate from text
+  bool guessed = false;            // point_forecast::prompt_guessed
+  double continuations = 0;        // of an item by likelihood
+  std::string unknown;             // why something is not known
 };
 
 std::int64_t cut(std::int64_t there, const item_selection& items) {
@@ -154,8 +155,8 @@ void let_arrive(const experiment_point& p, pass_work& found) {
 pass_work pass_of(const experiment_point& p) {
   pass_work found = requests_of(p);
   const std::int64_t length = p.workload.gen_length > 0 ? p.workload.gen_length : p.run.gen_length;
-  for (asked& one : found.each) {
-    if (length > 0) one.generated = static_cast<double>(length);
+  for (request_size& one : found.each) {
+    if (length > 0) one.generated = one.asked_for = static_cast<double>(length);
     if (one.generated > 0 || p.workload.benchmark.kind == "likelihood") continue;
     found.each.clear();
     found.unknown = "how long an answer is stands in a file that is not here";
@@ -200,13 +201,13 @@ double arrival_seconds(const run_settings& run, const pass_work& w) {
 
 // The canvas of each request as the method lays it out behind a prompt that is known to the token.
 void lay_out(const experiment_point& p, const method_info& method, const model_config& model,
-             std::vector<asked>& each) {
+             std::vector<request_size>& each) {
   try {
     const recipe made = method.make(model, parameters(p.params));
-    for (asked& one : each) {
+    for (request_size& one : each) {
       sequence_request request;
       request.prompt.resize(static_cast<std::size_t>(one.prompt));
-      request.gen_length = static_cast<std::int32_t>(one.generated);
+      request.gen_length = static_cast<std::int32_t>(one.asked_for);
       one.generated = made.pace->canvas_length(model, request) - one.prompt;
     }
   } catch (const error&) {
@@ -231,7 +232,7 @@ pass_sums sums_of(const experiment_point& p, const method_info& method, const pa
     const double times = std::floor(all.count / size) +
                          (static_cast<double>(i) < std::fmod(all.count, size) ? 1 : 0);
     if (times == 0) break;
-    const asked& one = w.each[i];
+    const request_size& one = w.each[i];
     const double forwards =
         forwards_of(p, method, one.generated, model_block, absolute ? one.prompt : 0);
     all.prompt += times * one.prompt;
@@ -257,12 +258,21 @@ double most_forwards(const experiment_point& p, const pass_sums& all, bool prefi
   return serves && prefills ? most + all.prefills : most;
 }
 
+std::string device_of(const experiment_point& p) {
+  static const std::string automatic = choose_device("auto").name;
+  return p.run.device == "auto" ? automatic : p.run.device;
+}
+
+// Whether a served point computes no layer.
+bool runs_without_layers(const run_settings& run) {
+  return run.kind == "serve" && parameters(run.serve).text("commits") != "model";
+}
+
 // What becomes of the hours: of a GPU, unless the point runs elsewhere or computes nothing.
 void expect_hours(const experiment_point& p, const pass_work& w, double seconds, bool configured,
                   point_forecast& f) {
-  static const std::string automatic = choose_device("auto").name;
-  const std::string& device = p.run.device == "auto" ? automatic : p.run.device;
-  if (p.run.kind == "serve" && parameters(p.run.serve).text("commits") != "model") {
+  const std::string device = device_of(p);
+  if (runs_without_layers(p.run)) {
     f.no_hours = "no layer is computed, so that no GPU is needed";
     return;
   }
@@ -282,6 +292,36 @@ void expect_hours(const experiment_point& p, const pass_work& w, double seconds,
   f.gpu_hours = f.passes / 3600 * (f.at_least ? arrivals : std::max(seconds, arrivals));
 }
 
+// The widest requests of the places that are taken at once.
+void expect_memory(const experiment_point& p, const method_info& method, const model_config& model,
+                   const pass_work& w, point_forecast& f) {
+  if (w.each.empty()) return;  // point_forecast::unknown says why
+  if (p.workload.benchmark.kind == "likelihood") {
+    f.unknown = "memory unknown: likelihoods have batches of their own";
+    return;
+  }
+  std::vector<request_size> widest = w.each;
+  std::ranges::stable_sort(widest, std::ranges::greater{},
+                           [](const request_size& one) { return one.prompt + one.asked_for; });
+  double places = static_cast<double>(std::max<std::int64_t>(p.run.batch_size, 1));
+  if (std::isfinite(w.answers)) places = std::clamp(w.answers, 1.0, places);
+  std::vector<sequence_request> requests(static_cast<std::size_t>(places));
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const request_size& one = widest[i % widest.size()];
+    requests[i].prompt.resize(static_cast<std::size_t>(one.prompt));
+    requests[i].gen_length = static_cast<std::int32_t>(one.asked_for);
+  }
+  run_settings run = p.run;
+  run.device = device_of(p);
+  try {
+    f.memory = expected_memory(model, method, parameters(p.params), run, requests);
+    f.memory_known = true;
+    f.memory_guessed = !w.exact;
+  } catch (const error& problem) {
+    if (f.unknown.empty()) f.unknown = problem.what();
+  }
+}
+
 std::string whole(double value) {
   return std::isfinite(value) ? fmt::format("{:.0f}", value) : "unknown";
 }
@@ -292,6 +332,13 @@ std::string hours(double value) {
 std::string hours_cell(const point_forecast& f) {
   if (!f.on_gpu) return "–";
   return (f.at_least && std::isfinite(f.gpu_hours) ? "at least " : "") + hours(f.gpu_hours);
+}
+
+std::string memory_cell(const point_forecast& f, const experiment_point& p) {
+  if (runs_without_layers(p.run)) return "–";
+  if (!f.memory_known) return "unknown";
+  return fmt::format("{}{:.2f} + {:.2f} + {:.2f}", f.memory_guessed ? "~" : "",
+                     f.memory.weights / 1e9, f.memory.kept / 1e9, f.memory.activations / 1e9);
 }
 
 std::string counted(std::size_t points) {
@@ -349,6 +396,7 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
         expected_seconds(*config, work_of(*config, method, parameters(p.params), run), device);
   }
   expect_hours(p, w, seconds, config.has_value(), f);
+  if (config && !runs_without_layers(p.run)) expect_memory(p, method, *config, w, f);
   return f;
 }
 
@@ -375,8 +423,24 @@ std::string plan_forecast::hours_text() const {
   return gpu_hours.points == 0 ? "none" : told(gpu_hours, at_least, hours);
 }
 
+std::string plan_forecast::memory_text() const {
+  if (gpu_hours.points == 0) return "none";
+  if (memory_unknown == gpu_hours.points) return "unknown";
+  std::string text = fmt::format("{}{:.1f} of {:.0f} GB", memory_unknown > 0 ? "at least " : "",
+                                 most_memory / 1e9, card_memory / 1e9);
+  if (memory_unknown > 0) text += fmt::format("; {} unknown", counted(memory_unknown));
+  if (beyond_card > 0) text += fmt::format("; {} too large", counted(beyond_card));
+  return text;
+}
+
 void plan_forecast::add(const point_forecast& f) {
   ++points;
+  if (f.on_gpu && f.memory_known) {
+    most_memory = std::max(most_memory, f.memory.bytes());
+    if (f.memory.bytes() > card_memory) ++beyond_card;
+  } else if (f.on_gpu) {
+    ++memory_unknown;
+  }
   answers.add(f.items * f.passes);
   forwards.add(f.forwards * f.passes);
   if (f.on_gpu) gpu_hours.add(f.gpu_hours);
@@ -393,6 +457,9 @@ void plan_forecast::add(const plan_forecast& other) {
   forwards.add(other.forwards);
   gpu_hours.add(other.gpu_hours);
   at_least = at_least || other.at_least;
+  most_memory = std::max(most_memory, other.most_memory);
+  memory_unknown += other.memory_unknown;
+  beyond_card += other.beyond_card;
   work += other.work;
   for (const auto& [reason, count] : other.why) why[reason] += count;
 }
@@ -407,7 +474,7 @@ std::vector<std::string> plan_forecast::reasons() const {
 
 plan_forecast forecast_of(const experiment_spec& spec, const std::vector<experiment_point>& points,
                           const device_ceilings& device) {
-  plan_forecast sum;
+  plan_forecast sum(device);
   for (const experiment_point& p : points) sum.add(forecast(spec, p, device));
   return sum;
 }
@@ -416,23 +483,26 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
                            const device_ceilings& device) {
   std::string text =
       "| point | model | task | answers | prompt | tokens | method | settings | batch | device | "
-      "forwards, at most | passes | GPU hours |\n"
-      "|---|---|---|---:|---:|---:|---|---|---:|---|---:|---:|---:|\n";
-  bool guessed = false;
-  plan_forecast sum;
+      "forwards, at most | passes | GPU hours | memory: weights + K/V + activations, GB |\n"
+      "|---|---|---|---:|---:|---:|---|---|---:|---|---:|---:|---:|---:|\n";
+  bool guessed = false, estimated = false;
+  plan_forecast sum(device);
   for (const experiment_point& p : points) {
     const point_forecast f = forecast(spec, p, device);
     sum.add(f);
     guessed = guessed || f.prompt_guessed;
     text += fmt::format(
-        "| {} | {} | {} | {} | {}{} | {} | {} | {} | {} | {} | {} | {:.0f} | {} |\n", p.id,
+        "| {} | {} | {} | {} | {}{} | {} | {} | {} | {} | {} | {} | {:.0f} | {} | {} |\n", p.id,
         p.model.name, p.workload.name, whole(f.items), f.prompt_guessed ? "~" : "", whole(f.prompt),
         whole(f.generated), p.label, p.variation, p.run.batch_size, p.run.device, whole(f.forwards),
-        f.passes, hours_cell(f));
+        f.passes, hours_cell(f), memory_cell(f, p));
+    estimated = estimated || (f.memory_known && f.memory_guessed);
   }
   text += fmt::format(
-      "\n{} points\nanswers: {}\nforwards at most: {}\nhours of one {} by a roofline: {}\n",
-      sum.points, sum.answers.text(), sum.forwards.text(), device.name, sum.hours_text());
+      "\n{} points\nanswers: {}\nforwards at most: {}\nhours of one {} by a roofline: {}\n"
+      "memory of one {}: {}\n",
+      sum.points, sum.answers.text(), sum.forwards.text(), device.name, sum.hours_text(),
+      device.name, sum.memory_text());
   for (const std::string& reason : sum.reasons()) text += reason + "\n";
   if (guessed) {
     text +=
@@ -440,6 +510,7 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
         "be "
         "as long as the harness allows, or 1000 tokens\n";
   }
+  if (estimated) text += "~ before GB: the lengths of prompts are estimated or means\n";
   return text;
 }
 

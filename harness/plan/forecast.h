@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "harness/devices/ceilings.h"
+#include "harness/plan/expected_memory.h"
 #include "harness/plan/plan.h"
 
 namespace unmask {
@@ -32,7 +33,10 @@ struct point_forecast {
   double gpu_hours = std::nan("");  // of all passes on a GPU
   bool at_least = false;            // of the hours only what the arrivals take is known
   double work = 0;                  // hours by the same roofline whatever the device, to compare
-  std::string unknown, no_hours;    // why something is not known, and why there are no hours
+  run_memory memory;                // of a point that computes its layers
+  bool memory_known = false;
+  bool memory_guessed = false;    // its prompts' lengths are estimated
+  std::string unknown, no_hours;  // why something is not known, and why there are no hours
 };
 
 // Forecasts the time of a point of `spec`. A benchmark whose files are not here has its declared
@@ -59,10 +63,15 @@ struct plan_forecast {
   partial_sum gpu_hours;          // of the points on a GPU
   bool at_least = false;          // of some hours only the least is known
   double work = 0;
+  // Of the points on a GPU: bytes of the largest, how many are not known, how many its card lacks.
+  double most_memory = 0, card_memory = 0;
+  std::size_t memory_unknown = 0, beyond_card = 0;
   std::map<std::string, std::size_t> why;  // points by what they say of unknown values and hours
 
+  explicit plan_forecast(const device_ceilings& device) : card_memory(device.memory_bytes) {}
   void add(const point_forecast& f);
   void add(const plan_forecast& other);
+  std::string memory_text() const;           // "61.2 of 79 GB", "none" without a GPU, or "unknown"
   std::string hours_text() const;            // as partial_sum::text(), or "none"
   std::vector<std::string> reasons() const;  // "3 points: WHY"
 };

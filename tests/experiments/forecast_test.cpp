@@ -8,6 +8,7 @@
 #include <cmath>
 #include <memory>
 
+#include "harness/decode/kv_cache.h"
 #include "harness/plan/forecast.h"
 #include "harness/plan/plan.h"
 #include "harness/run/runner.h"
@@ -129,6 +130,58 @@ TEST(forecast, tasks_are_asked_as_often_as_requests_arrive) {
   EXPECT_EQ(sum.hours_text(), "none");
   ASSERT_EQ(sum.reasons().size(), 1u);
   EXPECT_EQ(sum.reasons().front().substr(0, 24), "16 points: on cpu, so no");
+}
+
+// By hand, SDAR-8B in bfloat16: 8190735360 weights of 2 bytes. 64 places of 2048 + 256 positions, whole pages
+// of 64, at 36 layers x 8 heads x 128 x 2 x 2 bytes. 4096 rows, as many as a prefill takes and as 64 blocks
+// with the next ones, of 16384 bytes of residual and as many of the final norm, 12288 of Q, K and V, 8192 of
+// attention, 8192 of a norm and 3 x 24576 of the feed-forward; FOCUS has the first three twice.
+TEST(forecast, memory_is_weights_kept_keys_and_the_widest_forward) {
+  experiment_spec spec = read_spec(experiments() / "focus/figure_6.toml", "shapes");
+  apply_override(spec, "run.format=bf16");
+  const auto points = plan_of(spec);
+  const point_forecast f = of(spec, find(points, "LMDeploy", "batch_size=64"));
+  ASSERT_TRUE(f.memory_known);
+  EXPECT_FALSE(f.memory_guessed);
+  EXPECT_DOUBLE_EQ(f.memory.weights, 2 * 8190735360.0);
+  EXPECT_DOUBLE_EQ(f.memory.kept, 64.0 * 2304 * 147456);
+  EXPECT_DOUBLE_EQ(f.memory.activations, 4096.0 * (2 * 16384 + 12288 + 2 * 8192 + 3 * 24576));
+  const point_forecast focus = of(spec, find(points, "FOCUS", "batch_size=64"));
+  EXPECT_DOUBLE_EQ(focus.memory.activations - f.memory.activations,
+                   4096.0 * (16384 + 12288 + 8192));
+  // 256 places of SDAR-8B need 87 GB for keys and values alone, those of LLaDA2 seven times less.
+  const plan_forecast sum = forecast_of(spec, points, ceilings_of("h100"));
+  EXPECT_EQ(sum.memory_text(), "106.2 of 79 GB; 4 points too large");
+  EXPECT_EQ(forecast_of(spec, points, ceilings_of("h200")).beyond_card, 0u);
+}
+
+// The pool that a loop would make: three answers of 95 positions behind a token, in float32.
+TEST(forecast, kept_memory_is_the_pool_of_pages) {
+  experiment_spec spec = ten_requests("arrivals = \"closed\"\n");
+  apply_override(spec, "run.batch_size=3");
+  const experiment_point p = plan_of(spec).at(0);
+  const model_config model = read_model_config(p.model.path);
+  const kv_cache pool(reference_backend(), model, {96, 0}, 3, 0, dtype::f32);
+  EXPECT_DOUBLE_EQ(of(spec, p).memory.kept,
+                   static_cast<double>(pool.page_bytes()) * pool.pages() * model.layers);
+}
+
+// LLaDA-8B in float32 has 8015581184 weights, 126464 x 4096 of them the embedding in bfloat16. dLLM-Cache
+// packs Q and K apart once more, and keeps two outputs of 4096 of each layer but the first beside K and V of
+// 4096: four places of two pages.
+TEST(forecast, memory_has_the_outputs_of_layers_that_a_method_keeps) {
+  const experiment_spec spec = parse_spec(
+      "kind = \"serve\"\n[run]\nbatch_size = 4\ngen_length = 64\n"
+      "[[model]]\npath = \"shapes/llada-8b\"\nweights = \"random:0\"\n"
+      "[[workload]]\nlengths = \"sdar-8b/sharegpt\"\n[[method]]\nname = \"dllm_cache\"\n"
+      "[serve]\nmax_prompt_tokens = 1\nrequests = 10\narrivals = \"closed\"\n",
+      experiments() / "x.toml");
+  const point_forecast f = of(spec, plan_of(spec).at(0));
+  ASSERT_TRUE(f.memory_known) << f.unknown;
+  const double table = 126464.0 * 4096;
+  EXPECT_DOUBLE_EQ(f.memory.weights,
+                   4 * (8015581184.0 - table) + 2 * table + 4 * 32 * 12288.0 * 4096);
+  EXPECT_DOUBLE_EQ(f.memory.kept, 4 * 128 * (32 + 31) * 2 * 4096.0 * 4);
 }
 
 // An hour at 0.5, 1 and 2 requests a second, give or take four deviations of Poisson's. Half an hour at

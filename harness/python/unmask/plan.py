@@ -84,18 +84,19 @@ def told(known, unknown, points, form=".0f", more=False):
 def cells(p):
     """Gives the answers, forwards and GPU hours of one plan as text."""
     points = len(p["points"])
-    hours = told(p["gpu_hours"], p["points_without_hours"], p["gpu_points"], ".1f", p["gpu_hours_at_least"])
+    form = ".1f" if p["gpu_hours"] >= 0.095 else ".2g"
+    hours = told(p["gpu_hours"], p["points_without_hours"], p["gpu_points"], form, p["gpu_hours_at_least"])
     return (told(p["answers"], p["points_without_answers"], points),
             told(p["forwards"], p["points_without_forwards"], points), hours if p["gpu_points"] else "none")
 
 
 def table(plans):
     """Writes what the experiments would take as a Markdown table."""
-    lines = ["| experiment | points | answers | forwards, at most | GPU hours | on this machine |",
-             "|---|---:|---:|---:|---:|---|"]
+    lines = ["| experiment | points | answers | forwards, at most | GPU hours | GPU memory | on this machine |",
+             "|---|---:|---:|---:|---:|---:|---|"]
     for p in plans:
         lines.append(f"| {p['name']} | {len(p['points'])} | {' | '.join(cells(p))} | "
-                     f"{p['obstacle'] or 'can run'} |")
+                     f"{p['gpu_memory']} | {p['obstacle'] or 'can run'} |")
     lines += [f"\n{p['name']}: {note}" for p in plans for note in p["notes"]]
     return shown("\n".join(lines) + "\n")
 

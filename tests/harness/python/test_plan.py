@@ -103,12 +103,12 @@ class Plan(support.Case):
         self.write("s.toml", SERVED)
         done = program("plan", "s.toml")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("| s | 1 | 60 | 4020 | none | can run |", done.stdout)
+        self.assertIn("| s | 1 | 60 | 4020 | none | none | can run |", done.stdout)
         self.assertIn("s: 1 point: on cpu, so no hours of a GPU", done.stdout)
         # How many a search serves, it finds.
         search = ("--set", "serve.search=true", "--set", "serve.slo_tpot_ms=50")
         done = program("plan", "s.toml", *search)
-        self.assertIn("| s | 1 | unknown | unknown | none | can run |", done.stdout)
+        self.assertIn("| s | 1 | unknown | unknown | none | none | can run |", done.stdout)
         said = json.loads(program("run", "s.toml", "--dry-run", "--format", "json", *search).stdout)
         self.assertEqual((said["points_without_answers"], said["points"][0]["items"]), (1, None))
 
