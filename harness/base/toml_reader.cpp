@@ -194,19 +194,4 @@ toml::table parsed_toml(const std::string& text, const std::filesystem::path& fi
   }
 }
 
-void required_text(toml_reader& r, const std::string& key, std::string& into) {
-  r.text(key, into);
-  if (into.empty()) throw usage_error(r.where() + ": " + r.name_of(key) + " is missing or empty");
-}
-
-std::filesystem::path existing_file(toml_reader& r, const std::string& text,
-                                    const std::filesystem::path& beside) {
-  const std::filesystem::path file = (beside.parent_path() / text).lexically_normal();
-  std::error_code failed;
-  if (!std::filesystem::is_regular_file(file, failed)) {
-    throw usage_error(r.where() + ": names " + file.string() + ", which does not exist");
-  }
-  return file;
-}
-
 }  // namespace unmask

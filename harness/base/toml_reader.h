@@ -69,10 +69,5 @@ parameter_value toml_scalar(const toml::node& node, const std::string& where);
 std::string toml_text(const std::filesystem::path& file, const std::string& what);
 // Usage error with file and line for broken TOML.
 toml::table parsed_toml(const std::string& text, const std::filesystem::path& file);
-// A text that must be there and not be empty.
-void required_text(toml_reader& reader, const std::string& key, std::string& into);
-// A file that must exist, relative to the one that names it.
-std::filesystem::path existing_file(toml_reader& reader, const std::string& text,
-                                    const std::filesystem::path& beside);
 
 }  // namespace unmask

@@ -124,16 +124,4 @@ const device_ceilings& ceilings_of(const std::string& name) {
   return table()[find_known("device of the cost model", name, known_ceilings())];
 }
 
-device_ceilings measured_ceilings(device_ceilings declared, double products, double copy) {
-  if (products > 0) {
-    declared.mma_share *= declared.products / products;
-    declared.products = products;
-  }
-  if (copy > 0) declared.copy = copy;
-  if (products > 0 || copy > 0) {
-    declared.source = "measured products and copy; waits and gaps assumed";
-  }
-  return declared;
-}
-
 }  // namespace unmask

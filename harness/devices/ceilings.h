@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What a GPU can do at most, for predictions made without one. Declared, with their source; a
-// measurement on the device itself replaces them (measured_ceilings). Never used for a share of the
-// roof in a measured row: those come from roofs measured in the same process.
+// What a GPU can do at most, for predictions made without one. Declared, with their source. Never
+// used for a share of the roof in a measured row: those come from roofs measured in the same process.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +38,5 @@ struct device_ceilings {
 // a100, b200, h100, h200, rtx4090 or rtx5090; usage error for another name.
 const device_ceilings& ceilings_of(const std::string& name);
 std::vector<std::string> known_ceilings();
-
-// Where a measurement gave another number: {"products": FLOP/s, "copy": bytes/s}, as measured on the
-// device. Zero keeps the declared one.
-device_ceilings measured_ceilings(device_ceilings declared, double products, double copy);
 
 }  // namespace unmask

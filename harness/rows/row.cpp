@@ -341,16 +341,6 @@ std::optional<double> result_row::value_of(const std::string& name) const {
   return found->second.value;
 }
 
-std::string point_name(const result_row& row) {
-  std::string name = row.model.name;
-  for (const std::string* part :
-       {&row.workload.family, &row.method, &row.label, &row.variation, &row.run.kind}) {
-    name += "\n" + *part;
-  }
-  for (const run_key& key : run_key_list()) name += "\n" + key.text(row.run);
-  return name;
-}
-
 bool is_reportable(const result_row& row) {
   return row.verdict == verdict_kind::pass || row.verdict == verdict_kind::noisy ||
          row.verdict == verdict_kind::not_verified || row.verdict == verdict_kind::inactive;

@@ -156,11 +156,6 @@ struct result_row {
   std::optional<double> value_of(const std::string& name) const;
 };
 
-// Names a point of an experiment without the hashes that its id holds: model, workload, method, label,
-// variation and run settings. What runs before and after a change of weights or files have in
-// common.
-std::string point_name(const result_row& row);
-
 // Whether the numbers of this row may be shown and compared.
 bool is_reportable(const result_row& row);
 

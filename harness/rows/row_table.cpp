@@ -171,23 +171,12 @@ row_selector selector_of(const std::string& toml, const std::string& where) {
   const toml::table parsed = parsed_toml("rows = " + toml, where);
   toml_reader reader(parsed, where, "");
   row_selector by;
-  read_selector(reader, "rows", by);
-  reader.finish();
-  if (by.keys.empty() || !by.metric.empty()) {
-    throw usage_error(where + " takes keys and values of rows, {label = \"FOCUS\"}, not '" + toml +
-                      "'");
-  }
-  return by;
-}
-
-void read_selector(toml_reader& reader, const std::string& key, row_selector& into) {
-  reader.table(key, [&](toml_reader& t) {
-    t.text("metric", into.metric);
+  reader.table("rows", [&](toml_reader& t) {
     t.leaves([&](const std::string& name, const toml::node& node) {
-      const std::string where = t.where(node);
-      check_row_key(name, where);
-      std::vector<parameter_value>& values = into.keys[name];
-      const std::string what = where + ": `" + key + "." + name + "`";
+      const std::string place = t.where(node);
+      check_row_key(name, place);
+      std::vector<parameter_value>& values = by.keys[name];
+      const std::string what = place + ": `rows." + name + "`";
       if (const toml::array* list = node.as_array()) {
         for (const toml::node& item : *list) values.push_back(toml_scalar(item, what));
       } else {
@@ -196,6 +185,12 @@ void read_selector(toml_reader& reader, const std::string& key, row_selector& in
       if (values.empty()) throw usage_error(what + " holds no value");
     });
   });
+  reader.finish();
+  if (by.keys.empty()) {
+    throw usage_error(where + " takes keys and values of rows, {label = \"FOCUS\"}, not '" + toml +
+                      "'");
+  }
+  return by;
 }
 
 }  // namespace unmask

@@ -18,8 +18,6 @@
 
 namespace unmask {
 
-class toml_reader;
-
 using row_list = std::vector<const result_row*>;  // into a row_table that outlives it
 
 // If a point has several rows, the last one is used, in the place of the first; rows of one experiment
@@ -49,14 +47,11 @@ std::optional<double> as_number(const std::string& text);
 
 struct row_selector {
   std::map<std::string, std::vector<parameter_value>> keys;  // any of the values; none: all rows
-  std::string metric;                                        // must be empty
   bool matches(const result_row& row) const;
   std::string text() const;  // "label = FOCUS, batch_size = 1|4"
 };
 // From one line of TOML, {label = "FOCUS", batch_size = [1, 4]}; usage error for what cannot be read.
 row_selector selector_of(const std::string& toml, const std::string& where);
-// [key] as a selector; `metric` inside it is the metric. Absent: unchanged.
-void read_selector(toml_reader& reader, const std::string& key, row_selector& into);
 
 // Groups of equal keys, in the order of their first rows.
 std::vector<row_list> grouped(const row_list& rows,

@@ -179,14 +179,6 @@ stored_rows read_rows(const fs::path& path) {
   return stored;
 }
 
-experiment_record experiment_of_rows(const fs::path& path) {
-  experiment_record last;
-  for_each_row(path, [&](result_row&& row, const std::string&, const std::string&) {
-    last = std::move(row.experiment);
-  });
-  return last;
-}
-
 std::set<std::string> completed_points(const std::vector<result_row>& rows) {
   std::set<std::string> done;
   for (const result_row& row : rows) {

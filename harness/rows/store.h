@@ -51,9 +51,6 @@ std::size_t for_each_row(const std::filesystem::path& path,
                                                   const std::string& where)>& visit);
 stored_rows read_rows(const std::filesystem::path& path);
 
-// What the last row of a file or directory says it is of; empty: rows of before schema 1.5, or none.
-experiment_record experiment_of_rows(const std::filesystem::path& path);
-
 // Ids whose measurement is over: every verdict but FAILED. Those are not run again on resume.
 std::set<std::string> completed_points(const std::vector<result_row>& rows);
 

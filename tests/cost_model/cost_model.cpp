@@ -198,6 +198,18 @@ int dense_layers(const cost_shape& c) {
 
 }  // namespace
 
+device_ceilings measured_ceilings(device_ceilings declared, double products, double copy) {
+  if (products > 0) {
+    declared.mma_share *= declared.products / products;
+    declared.products = products;
+  }
+  if (copy > 0) declared.copy = copy;
+  if (products > 0 || copy > 0) {
+    declared.source = "measured products and copy; waits and gaps assumed";
+  }
+  return declared;
+}
+
 double step_cost::launches() const {
   double all = 0;
   for (const kernel_cost& k : kernels) all += k.kernel == "host waits" ? 0 : k.launches;

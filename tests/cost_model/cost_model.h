@@ -57,6 +57,10 @@ struct kernel_cost {
   const char* held_by = "";  // products, memory, issue, shared memory, start, host
 };
 
+// Declared ceilings with what was measured on the device itself: FLOP/s of products, bytes/s of a copy.
+// Zero keeps the declared one.
+device_ceilings measured_ceilings(device_ceilings declared, double products, double copy);
+
 struct step_cost {
   std::vector<kernel_cost> kernels;  // in the order of the step
   double seconds = 0, limit = 0;

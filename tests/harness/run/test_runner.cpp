@@ -263,6 +263,7 @@ TEST(runner, only_the_chosen_points_are_measured_and_keep_their_ids) {
   EXPECT_THROW(run_experiment(spec_of(all), options, with), error);
   EXPECT_THROW(selector_of("{lable = 1}", "--points"), error);
   EXPECT_THROW(selector_of("label", "--points"), error);
+  EXPECT_THROW(selector_of("{label = \"vanilla\", metric = \"nfe\"}", "--points"), error);
 }
 
 TEST(runner, every_answer_is_logged_when_asked_for) {
