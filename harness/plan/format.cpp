@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/run_keys.h"
+#include "harness/plan/needs.h"
 #include "harness/plan/probe_settings.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/plan/settings.h"
@@ -205,9 +206,7 @@ format_table scale_table() {
       "scale.*",
       "Laid over the file by --scale NAME: tables merge and the scale wins; [[scale.NAME.model]] "
       "and other arrays replace.",
-      {{"needs", texts_type, "",
-        "what must be here: cuda, weights:NAME, dataset:NAME, trace:FILE, "
-        "benchmark:NAME"},
+      {{"needs", texts_type, "", "what must be here, of the needs below"},
        {"takes", text_type, "", "how long, for people"},
        {"note", text_type, "", "what this scale shows and what not"},
        {"not_run", text_type, "", "why it cannot be measured yet"},
@@ -255,6 +254,14 @@ std::string code(const std::string& name) {
   return "`" + name + "`";
 }
 
+std::string needs_page() {
+  std::vector<std::vector<std::string>> lines;
+  for (const need_kind& n : need_list()) lines.push_back({code(n.spelled()), n.meaning});
+  return "## Needs\n\n`needs = [\"cuda\", \"memory_gb:64\"]` of a scale. What models, workloads "
+         "and devices imply need not stand there.\n\n" +
+         markdown({"need", "meaning"}, lines) + "\n";
+}
+
 std::string task_page() {
   std::vector<std::vector<std::string>> fields, checks;
   for (const task_field& f : task_fields()) {
@@ -292,7 +299,7 @@ std::string format_page() {
     page += "## " + t.head + "\n\n" + t.says + "\n\n" +
             markdown({"key", "type", "without it", "meaning"}, lines) + "\n";
   }
-  return page + task_page();
+  return page + needs_page() + task_page();
 }
 
 }  // namespace unmask

@@ -25,7 +25,7 @@ struct format_table {
 // Tables in the order in which a file states them; [run] and [serve] from their own lists.
 const std::vector<format_table>& format_tables();
 
-// The same as Markdown, with the fields of a task and its scorers behind.
+// The same as Markdown, with the needs, the fields of a task and its scorers behind.
 std::string format_page();
 
 }  // namespace unmask

@@ -7,13 +7,13 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/base/nearest.h"
 #include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "harness/model/checkpoint.h"
 #include "harness/plan/asked_devices.h"
 #include "harness/plan/benchmark_prompts.h"
 #include "harness/plan/locate.h"
-#include "harness/rows/row_table.h"
 #include "harness/workload/benchmark_list.h"
 #include "kernels/cuda/device/traffic.h"
 
@@ -30,9 +30,6 @@ need_parts split(const std::string& need) {
   if (colon == std::string::npos) return {need, ""};
   return {need.substr(0, colon), need.substr(colon + 1)};
 }
-
-const std::vector<std::string> with_number = {"gpus", "gpu_memory_gb", "memory_gb", "cores"};
-const std::vector<std::string> with_name = {"weights", "trace", "benchmark", "model"};
 
 bool one_of(const std::vector<std::string>& list, const std::string& item) {
   return std::ranges::find(list, item) != list.end();
@@ -52,66 +49,91 @@ benchmark_request request_named(const std::string& value) {
   return request;
 }
 
-std::string what_is_missing(const std::string& need, const machine_view& m) {
-  const need_parts parts = split(need);
-  const auto less = [&](double here, const char* unit) {
-    const double wanted = number(parts.value).value_or(0);
-    return here >= wanted ? "" : fmt::format("{:.4g}{} here", here, unit);
-  };
-  if (parts.kind == "cuda") {
-    if (!m.cuda_kernels) return "this program was built without CUDA";
-    if (m.gpus == 0) return "no GPU is visible";
-    return m.no_gpu;
-  }
-  if (parts.kind == "cuda-emulated") {
-    return cuda::emulator::is_built() ? ""
-                                      : "it belongs to builds with tests; ./dev build makes one";
-  }
-  if (parts.kind == "gpus") return less(static_cast<double>(m.gpus), "");
-  if (parts.kind == "gpu_memory_gb") return less(m.gpu_memory_gb, "");
-  if (parts.kind == "memory_gb") return less(m.memory_gb, "");
-  if (parts.kind == "cores") return less(m.cores, "");
-  if (parts.kind == "weights") {
-    return m.has_weights(parts.value) ? "" : "not in $UNMASK_MODELS or the Hugging Face cache";
-  }
-  if (parts.kind == "model") {
-    const fs::path config = fs::path("models") / parts.value / "config.json";
-    if (find_embedded(config, {})) return "";
-    return "not made yet; ./dev model " + parts.value + " makes it";
-  }
-  if (parts.kind == "benchmark") {
-    if (m.has_dataset(parts.value)) return "";
-    const std::string lack = lacks_prompts(request_named(parts.value), {});
-    return lack.empty() ? "not on that machine" : lack;
-  }
-  return m.has_trace(parts.value) ? "" : "not in $UNMASK_DATASETS/traces";
+std::string too_little(const std::string& wanted, double here) {
+  return here >= number(wanted).value_or(0) ? "" : fmt::format("{:.4g} here", here);
+}
+
+std::string without_cuda(const std::string&, const machine_view& m) {
+  if (!m.cuda_kernels) return "this program was built without CUDA";
+  return m.gpus == 0 ? "no GPU is visible" : m.no_gpu;
+}
+
+std::string without_model(const std::string& name, const machine_view&) {
+  const fs::path config = fs::path("models") / name / "config.json";
+  return find_embedded(config, {}) ? "" : "not made yet; ./dev model " + name + " makes it";
+}
+
+std::string without_benchmark(const std::string& name, const machine_view& m) {
+  if (m.has_benchmark(name)) return "";
+  const std::string lack = lacks_prompts(request_named(name), {});
+  return lack.empty() ? "not on that machine" : lack;
+}
+
+const need_kind& kind_of(const need_parts& parts, const std::string& where = "") {
+  const std::vector<std::string> known = names_in(need_list(), &need_kind::name);
+  return need_list()[find_known("need", parts.kind, known, where)];
 }
 
 }  // namespace
 
+std::string need_kind::spelled() const {
+  const char* values[] = {"", ":N", ":NAME"};
+  return name + std::string(values[static_cast<std::size_t>(takes)]);
+}
+
+const std::vector<need_kind>& need_list() {
+  using text = const std::string&;
+  using machine = const machine_view&;
+  static const std::vector<need_kind> all = {
+      {"cuda", need_value::none, "CUDA kernels in this program and a GPU to run them",
+       without_cuda},
+      {"cuda-emulated", need_value::none, "CUDA kernels that run on the CPU: a build with tests",
+       [](text, machine) -> std::string {
+         return cuda::emulator::is_built()
+                    ? ""
+                    : "it belongs to builds with tests; ./dev build makes one";
+       }},
+      {"gpus", need_value::number, "so many GPUs",
+       [](text n, machine m) { return too_little(n, static_cast<double>(m.gpus)); }},
+      {"gpu_memory_gb", need_value::number, "memory of one GPU, in units of 2^30 bytes",
+       [](text n, machine m) { return too_little(n, m.gpu_memory_gb); }},
+      {"memory_gb", need_value::number, "memory of the machine, in units of 2^30 bytes",
+       [](text n, machine m) { return too_little(n, m.memory_gb); }},
+      {"cores", need_value::number, "cores that this process may use",
+       [](text n, machine m) { return too_little(n, m.cores); }},
+      {"weights", need_value::name, "a model in $UNMASK_MODELS or the cache of Hugging Face",
+       [](text name, machine m) -> std::string {
+         return m.has_weights(name) ? "" : "not in $UNMASK_MODELS or the Hugging Face cache";
+       }},
+      {"model", need_value::name, "a model that `./dev model NAME` makes", without_model},
+      {"benchmark", need_value::name,
+       "every file of a benchmark, or its prompts; NAME/HARNESS and NAME/HARNESS/CONFIG: as that "
+       "harness asks it",
+       without_benchmark},
+      {"trace", need_value::name, "a file of requests in $UNMASK_DATASETS/traces",
+       [](text file, machine m) -> std::string {
+         return m.has_trace(file) ? "" : "not in $UNMASK_DATASETS/traces";
+       }}};
+  return all;
+}
+
 void check_need(const std::string& need, const std::string& where) {
   const need_parts parts = split(need);
-  if (parts.kind == "cuda" && parts.value.empty() && need == "cuda") return;
-  if (one_of(with_number, parts.kind)) {
-    if (number(parts.value)) return;
-    throw usage_error(where + ": the need '" + need + "' must be " + parts.kind +
-                      ":N with a number above 0");
+  const need_kind& kind = kind_of(parts, where);
+  const std::string given = where + ": the need '" + need + "' must ";
+  if (kind.takes == need_value::none && need != kind.name) {
+    throw usage_error(given + "be " + kind.name + " alone");
   }
-  if (one_of(with_name, parts.kind)) {
-    if (parts.value.empty()) {
-      throw usage_error(where + ": the need '" + need +
-                        "' must name what it needs after the colon");
-    }
-    if (parts.kind == "benchmark") {
-      const benchmark_request named = request_named(parts.value);
-      located(where, [&] { find_benchmark(named.name, named.harness); });
-    }
-    return;
+  if (kind.takes == need_value::number && !number(parts.value)) {
+    throw usage_error(given + "be " + kind.spelled() + " with a number above 0");
   }
-  std::vector<std::string> known = {"cuda"};
-  known.insert(known.end(), with_number.begin(), with_number.end());
-  known.insert(known.end(), with_name.begin(), with_name.end());
-  throw usage_error(where + ": " + unknown_name("need", parts.kind, known));
+  if (kind.takes == need_value::name && parts.value.empty()) {
+    throw usage_error(given + "name what it needs after the colon");
+  }
+  if (parts.kind == "benchmark") {
+    const benchmark_request named = request_named(parts.value);
+    located(where, [&] { find_benchmark(named.name, named.harness); });
+  }
 }
 
 std::vector<std::string> needs_of(const experiment_spec& spec) {
@@ -156,7 +178,7 @@ machine_view this_machine() {
   m.memory_gb = static_cast<double>(here.memory_bytes) / gib;
   m.cores = std::max(here.cpus_usable, 1);
   m.has_weights = [](const std::string& name) { return find_weights(name).has_value(); };
-  m.has_dataset = [](const std::string& name) {
+  m.has_benchmark = [](const std::string& name) {
     return lacks_prompts(request_named(name), {}).empty();
   };
   m.has_trace = [](const std::string& file) { return find_trace(file).has_value(); };
@@ -167,7 +189,8 @@ std::vector<std::string> missing_needs(const std::vector<std::string>& needs,
                                        const machine_view& machine) {
   std::vector<std::string> missing;
   for (const std::string& need : needs) {
-    const std::string found = what_is_missing(need, machine);
+    const need_parts parts = split(need);
+    const std::string found = kind_of(parts).lacks(parts.value, machine);
     if (!found.empty()) missing.push_back(need + " (" + found + ")");
   }
   return missing;

@@ -2,16 +2,11 @@
 // Copyright The Unmask Authors
 //
 // What an experiment needs from the machine, and what of it is missing: checked before anything is
-// loaded, so that nobody waits for a run that cannot end.
-//
-//   cuda              kernels in this program and a GPU     gpus:N          that many
-//   weights:NAME      a model directory (locate.h)          gpu_memory_gb:N of one GPU
-//   benchmark:NAME    every file of it, or its prompts written beforehand; NAME/HARNESS[/CONFIG]
-//   memory_gb:N       of the machine
-//   trace:FILE        a request trace                       cores:N         usable by this process
+// loaded, so that nobody waits for a run that cannot end. need_list() says what may be needed.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,13 +15,6 @@
 
 namespace unmask {
 
-// Usage error beginning with `where` for a need that is none of the above.
-void check_need(const std::string& need, const std::string& where);
-
-// The needs that the file states, and those that follow from its models, workloads and devices
-// (overrides included). In the order of the file, none twice.
-std::vector<std::string> needs_of(const experiment_spec& spec);
-
 struct machine_view {
   bool cuda_kernels = false;
   std::size_t gpus = 0;
@@ -34,9 +22,29 @@ struct machine_view {
   double gpu_memory_gb = 0;  // of the largest GPU, 2^30 bytes
   double memory_gb = 0;
   int cores = 1;
-  // has_dataset: all files of a benchmark, as a need names it.
-  std::function<bool(const std::string&)> has_weights, has_dataset, has_trace;
+  // has_benchmark: all files of one, as a need names it.
+  std::function<bool(const std::string&)> has_weights, has_benchmark, has_trace;
 };
+
+enum class need_value : std::uint8_t { none, number, name };
+struct need_kind {
+  const char* name;
+  need_value takes;  // behind a colon
+  const char* meaning;
+  // What this machine has instead of the value; empty: what is needed.
+  std::string (*lacks)(const std::string& value, const machine_view& machine);
+  std::string spelled() const;  // "cuda", "gpus:N", "weights:NAME"
+};
+// All there are: check_need(), its messages and the page of the format read this list.
+const std::vector<need_kind>& need_list();
+
+// Usage error beginning with `where` for a need that is none of these.
+void check_need(const std::string& need, const std::string& where);
+
+// The needs that the file states, and those that follow from its models, workloads and devices
+// (overrides included). In the order of the file, none twice.
+std::vector<std::string> needs_of(const experiment_spec& spec);
+
 machine_view this_machine();
 
 // Each missing need with what was found instead: "memory_gb:64 (23.5 here)". Empty: all is there.

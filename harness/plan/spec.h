@@ -63,7 +63,7 @@ struct evidence_settings {
   std::int64_t warmup = 1;      // passes before the first sample
   double ci_half_width = 0.03;  // of the 95 % interval of the mean, relative: stop when reached
   // How many times the items that the workloads ask for (as far as there are so many), and how many
-  // times the repetitions and the seeds of a search: what --decide raises.
+  // times the repetitions and the seeds of a search.
   std::int64_t more_items = 1, more_repetitions = 1;
   // All points of one model, workload and run setting in turn, with as many repetitions each, and
   // every item's result kept in the row: what a paired comparison needs. (Scored rows of an

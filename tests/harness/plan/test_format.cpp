@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <regex>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "harness/base/files.h"
 #include "harness/base/toml_reader.h"
 #include "harness/plan/format.h"
+#include "harness/plan/needs.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/plan/settings.h"
 #include "harness/plan/spec.h"
@@ -114,6 +116,39 @@ TEST(format, layout_is_what_the_package_reads) {
     known.insert((*it)[1]);
   }
   EXPECT_EQ(keys_of("layout"), known);
+}
+
+TEST(format, every_need_is_read_and_explained) {
+  // Of each line of the page a need that is read and one that is refused.
+  const std::map<std::string, std::pair<std::string, std::string>> cases = {
+      {"cuda", {"cuda", "cuda:1"}},
+      {"cuda-emulated", {"cuda-emulated", "cuda-emulated:x"}},
+      {"gpus:N", {"gpus:2", "gpus:none"}},
+      {"gpu_memory_gb:N", {"gpu_memory_gb:79.5", "gpu_memory_gb"}},
+      {"memory_gb:N", {"memory_gb:64", "memory_gb:0"}},
+      {"cores:N", {"cores:8", "cores:-1"}},
+      {"weights:NAME", {"weights:ORG/LLaDA-8B", "weights:"}},
+      {"model:NAME", {"model:smol", "model"}},
+      {"benchmark:NAME", {"benchmark:gsm8k", "benchmark:gsm9k"}},
+      {"trace:NAME", {"trace:azure.csv", "trace"}}};
+  std::string page = format_page();
+  page = page.substr(page.find("## Needs\n"));
+  page = page.substr(0, page.find("\n## ", 1));
+  names explained;
+  const std::regex line("\\n\\| `([^`]+)` \\| [^|]{8,} \\|");
+  for (std::sregex_iterator it(page.begin(), page.end(), line), end; it != end; ++it) {
+    explained.insert((*it)[1]);
+  }
+  names listed, expected;
+  for (const need_kind& need : need_list()) listed.insert(need.spelled());
+  for (const auto& [spelled, needs] : cases) {
+    expected.insert(spelled);
+    EXPECT_NO_THROW(check_need(needs.first, "x")) << needs.first;
+    EXPECT_THROW(check_need(needs.second, "x"), error) << needs.second;
+  }
+  EXPECT_EQ(listed, expected);
+  EXPECT_EQ(explained, expected);
+  EXPECT_THROW(check_need("dataset:x", "x"), error);
 }
 
 TEST(format, scorers_need_what_the_list_says) {

@@ -18,7 +18,7 @@ machine_view small_machine() {
   machine_view m;
   m.memory_gb = 16;
   m.cores = 2;
-  m.has_weights = m.has_dataset = m.has_trace = [](const std::string&) { return false; };
+  m.has_weights = m.has_benchmark = m.has_trace = [](const std::string&) { return false; };
   return m;
 }
 
@@ -62,7 +62,7 @@ TEST(scales, another_scale_and_its_needs) {
   large.cuda_kernels = true;
   large.gpus = 2;
   large.memory_gb = 64;
-  large.has_weights = large.has_dataset = [](const std::string&) { return true; };
+  large.has_weights = large.has_benchmark = [](const std::string&) { return true; };
   EXPECT_EQ(cannot_run(spec, large), "");
   EXPECT_EQ(cannot_run(parsed(artifact_text), small_machine()), "");
 }
@@ -156,10 +156,10 @@ TEST(locate, weights_and_datasets_are_found_where_the_environment_says) {
   EXPECT_FALSE(find_weights("another/Other-7B"));
   EXPECT_FALSE(find_weights("8B"));
   EXPECT_FALSE(find_weights(".."));
-  EXPECT_TRUE(this_machine().has_dataset("gsm8k"));
-  EXPECT_TRUE(this_machine().has_dataset("math500/OC-F"));
-  EXPECT_FALSE(this_machine().has_dataset("humaneval"));
-  EXPECT_FALSE(this_machine().has_dataset("piqa"));  // its labels are another file
+  EXPECT_TRUE(this_machine().has_benchmark("gsm8k"));
+  EXPECT_TRUE(this_machine().has_benchmark("math500/OC-F"));
+  EXPECT_FALSE(this_machine().has_benchmark("humaneval"));
+  EXPECT_FALSE(this_machine().has_benchmark("piqa"));  // its labels are another file
   EXPECT_TRUE(find_trace("azure.csv"));
   ::unsetenv("UNMASK_MODELS");
   ::unsetenv("HF_HUB_CACHE");
