@@ -18,6 +18,16 @@ namespace fs = std::filesystem;
 
 constexpr int longest_file = 800;
 
+// What may lie at the root of the repository. A checkout has .git, a folder or a file.
+const std::set<std::string> root_names = {
+    ".ci",          ".clang-format",  ".clang-tidy",       ".dockerignore",
+    ".git",         ".gitattributes", ".gitignore",        "CHANGELOG.md",
+    "CITATION.cff", "CMakeLists.txt", "CMakePresets.json", "CONTRIBUTING.md",
+    "GLOSSARY.md",  "LICENSE",        "README.md",         "cmake",
+    "dev",          "experiments",    "harness",           "kernels",
+    "methods",      "plots",          "pyproject.toml",    "results",
+    "tests"};
+
 struct room {
   const char* folder;
   std::vector<std::string> may_include;  // besides itself
@@ -89,12 +99,11 @@ bool is_text(const fs::path& path) {
          one_of(path.extension().string(), {".md", ".toml", ".txt", ".json", ".in", ".yml"});
 }
 
-// What git ignores, and git itself.
+// What git ignores, git itself, and what should not be there at all.
 bool skipped(const fs::path& folder, const fs::path& root) {
   const std::string name = folder.filename().string();
-  if (name == "__pycache__") return true;
-  return folder.parent_path() == root &&
-         (one_of(name, {".git", ".venv", ".deps", "runs"}) || name.compare(0, 5, "build") == 0);
+  if (folder.parent_path() != root) return name == "__pycache__";
+  return name == ".git" || !root_names.contains(name);
 }
 
 std::vector<fs::path> files_under(const fs::path& root) {
@@ -116,6 +125,16 @@ std::vector<std::string> lines_of(const fs::path& path) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(std::move(line));
   return lines;
+}
+
+// Of the root what its .gitignore names, and builds by any name.
+bool ignored(const std::string& name, const fs::path& root) {
+  if (name.starts_with("build")) return true;
+  const std::vector<std::string> lines = lines_of(root / ".gitignore");
+  return std::ranges::any_of(lines, [&](const std::string& line) {
+    const std::size_t first = line.starts_with('/') ? 1 : 0;
+    return line.substr(first, line.find_last_not_of('/') + 1 - first) == name;
+  });
 }
 
 struct include {
@@ -145,6 +164,7 @@ class inspector {
   explicit inspector(fs::path root) : root_(std::move(root)) {}
 
   std::vector<violation> run() {
+    check_root();
     for (const fs::path& path : files_under(root_)) inspect(path);
     for (const auto& [file, targets] : includes_) find_cycle(file);
     std::sort(found_.begin(), found_.end(), [](const violation& a, const violation& b) {
@@ -156,6 +176,14 @@ class inspector {
  private:
   void report(const std::string& file, int line, const char* rule, const std::string& text) {
     found_.push_back({file, line, rule, text});
+  }
+
+  void check_root() {
+    for (const fs::directory_entry& entry : fs::directory_iterator(root_)) {
+      const std::string name = entry.path().filename().string();
+      if (root_names.contains(name) || ignored(name, root_)) continue;
+      report(name, 0, "root", "has no place at the root of the repository");
+    }
   }
 
   void inspect(const fs::path& path) {

@@ -134,9 +134,15 @@ TEST_F(planted, a_file_in_no_room_is_found) {
   expect_only("room", "harness/utilities/strings.cpp");
 }
 
-TEST_F(planted, a_new_top_folder_is_no_room) {
+// A stray file, such as one that a test wrote into the folder where it was started, or a folder.
+TEST_F(planted, what_has_no_place_at_the_root_is_found) {
+  for (const char* name : {"exact_work.jsonl", "notes.md", ".stray"}) {
+    write_raw(name, "");
+    expect_only("root", name);
+    fs::remove(root_ / name);
+  }
   write("common/strings.h", "");
-  expect_only("room", "common/strings.h");
+  expect_only("root", "common");
 }
 
 TEST_F(planted, one_type_defined_in_two_headers_is_found) {
@@ -187,8 +193,11 @@ TEST_F(planted, a_path_of_one_machine_is_found_in_code_and_in_prose) {
 }
 
 TEST_F(planted, what_git_ignores_is_not_looked_at) {
+  write_raw(".gitignore", "build/\n.venv/\n/unmask-gpu.tar.xz\n");
   write_raw("build/dev/generated.cpp", "");
   write_raw(".venv/lib/module.py", "");
+  write_raw("unmask-gpu.tar.xz", "");
+  write_raw(".git", "gitdir: elsewhere");  // as a worktree has it
   EXPECT_TRUE(check(root_).empty());
 }
 
