@@ -12,17 +12,17 @@ from unmask.ending import ended, tell
 COMMANDS = {
     "campaign": ("unmask.campaign", "every artifact from one clean commit, several times, with all claims"),
     "claims": ("unmask.claims", "the papers' claims against measured rows"),
-    "compare": ("unmask.compare", "two runs or builds: same answers, and which side is faster"),
+    "compare": ("unmask.compare", "two runs or campaigns: the same answers and counts, and which side is faster"),
     "crossover": ("unmask.crossover", "which method wins where, from rows of a sweep"),
     "report": ("unmask.page", "one HTML page of a run: tables, figures, claims, decode player"),
-    "table": ("unmask.table", "rows as the paper arranges them, or each setting beside its base"),
-    "prompts": ("unmask.prompts", "write the tasks of a published benchmark as its harness asks them"),
+    "table": ("unmask.table", "measured rows as a table: plain, paired, as the paper, phases"),
+    "prompts": ("unmask.prompts", "write what benchmarks ask into files, for runs without Python"),
     "bundle": ("unmask.bundle", "a run as one file, to be repeated elsewhere"),
     "rerun": ("unmask.rerun", "repeat a bundle and compare"),
     "plan": ("unmask.plan", "what experiments would measure; as a job array for a cluster"),
     "merge": ("unmask.merge", "rows that were measured in parts as one file"),
-    "score": ("unmask.score", "score sample files with the benchmarks' own libraries"),
-    "probes": ("unmask.probes", "compute the probes of a run from what its pass wrote down"),
+    "score": ("unmask.score", "score answers of any harness with the benchmarks' own libraries"),
+    "probes": ("unmask.probes", "compute the probes of a run whose machine had no Python"),
     "chat": ("unmask.chat", "render conversations with a checkpoint's own chat template"),
 }
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the Python package ends: texts of strangers are shown, output that is lost is an error."""
+"""How the Python package ends: texts of strangers are shown, output that is lost is an error. And what
+it says of its commands."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,21 @@ class Text(unittest.TestCase):
         self.assertEqual(shown("\x1b]0;x\x07\x7f\x9b\r"), r"\u001b]0;x\u0007\u007f\u009b\u000d")
         self.assertEqual(shown("\u202ea\u2066"), r"\u202ea\u2066")
         self.assertEqual(shown("\udc9b\ud800"), "\ufffd\ufffd")
+
+
+class Help(unittest.TestCase):
+    def test_the_program_and_the_package_say_the_same_of_a_command(self):
+        program = os.environ.get("UNMASK_PROGRAM", os.path.join(ROOT, "build/dev/bin/unmask"))
+        said = []
+        for words in ([program, "help"], [sys.executable, "-B", "-m", "unmask", "--help"]):
+            done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True,
+                                  env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "harness/python")})
+            said.append(dict(re.findall(r"^  ([a-z]+) +(\S.*)$", done.stdout, re.MULTILINE)))
+        in_program, in_package = said
+        self.assertEqual(set(in_package) - set(in_program), {"chat"})  # the program calls it itself
+        self.assertGreater(len(in_package), 10)
+        for name in set(in_package) - {"chat"}:
+            self.assertEqual(in_package[name], in_program[name], name)
 
 
 class Package(unittest.TestCase):
