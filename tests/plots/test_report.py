@@ -272,6 +272,34 @@ class Odd(Case):
                 self.assertTrue(os.path.exists(os.path.join(
                     support.ROOT, "experiments", paper, artifact + ".toml")), artifact)
 
+    def test_dev_plots_draws_the_families_of_the_page_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as root:
+            def put(name, text, mode=0o644):
+                path = os.path.join(root, name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w", encoding="utf-8") as out:
+                    out.write(text)
+                os.chmod(path, mode)
+
+            # Nothing is built and nothing drawn: the name of every script that would be run is kept.
+            shutil.copy(os.path.join(support.ROOT, "dev"), root)
+            shutil.copytree(support.PLOTS, os.path.join(root, "plots"))
+            put("plots/of_tomorrow.py", "def draw(rows, options=None):\n    return []\n")
+            put("plots/helper.py", "def draw_line(cell):\n    return cell\n")
+            put("harness/python/requirements.txt", "")
+            put(".venv/requirements.txt", "")
+            os.makedirs(os.path.join(root, ".venv/lib/python3/site-packages"))
+            put(".venv/bin/python", f'#!/bin/sh\necho "$1" "$4" >>"{root}/drawn"\n', 0o755)
+            put("bin/cmake", "#!/bin/sh\n", 0o755)
+            done = subprocess.run(
+                [os.path.join(root, "dev"), "plots", "rows.jsonl"], capture_output=True, text=True, timeout=60,
+                env={**os.environ, "UNMASK_NO_SETUP": "1", "LC_ALL": "C", "PATH": f"{root}/bin:{os.environ['PATH']}"})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(os.path.join(root, "drawn"), encoding="utf-8") as lines:
+                drawn = lines.read().splitlines()
+        expected = sorted([*report.FAMILIES, "of_tomorrow"])
+        self.assertEqual(drawn, [f"plots/{name}.py figures/{name}" for name in expected])
+
     @unittest.skipUnless(FIGURES, "needs matplotlib")
     def test_an_artifact_has_its_own_figures_and_saves_them(self):
         folder = self.made("decode")
