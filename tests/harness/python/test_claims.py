@@ -9,6 +9,7 @@ import io
 import json
 import math
 import os
+import re
 import tempfile
 import textwrap
 import unittest
@@ -19,8 +20,10 @@ from scipy import stats
 
 from unmask import claims, experiments
 from unmask.errors import EnvironmentFault, UserError
+from unmask.published import read_published
 from unmask.register import compare, judge, power, repeats
 from unmask.register.declare import RATIOS, read_register
+from unmask.register.frame import NeedsRows, settings_of
 from unmask.register.judge import Evidence, judge_all
 from unmask.verdicts import FAILED, HELD, UNDECIDED, Region, tone
 from unmask.verdicts import judge as judge_interval
@@ -606,6 +609,18 @@ class Command(Made):
             self.run_command("--format", "mdd")
 
 
+class Asked:
+    """Stands for a Frame: keeps the settings of the two sides that a claim compares."""
+
+    def __init__(self, claim):
+        with contextlib.suppress(NeedsRows):
+            claim.function(self)
+
+    def pairs(self, of, over, **_):
+        self.of, self.over = settings_of(of), settings_of(over)
+        raise NeedsRows
+
+
 # What takes one of several points where a paper pools them.
 PICKS = {"smallest", "largest", "min", "max"}
 
@@ -659,6 +674,46 @@ class Shipped(unittest.TestCase):
             if c.kind in RATIOS and one_sided and c.bound.low < 1:
                 self.assertIsNotNone(c.published, c.key)
                 self.assertLess(c.published.value, 1, c.key)
+
+    def test_a_gain_over_a_baseline_is_the_one_printed_for_that_baseline(self):
+        """Optimus prints its gains over three baselines in one sentence. What a claim compares with is asked of its
+        function, what is printed for that of the second transcription of the paper."""
+        printed, baselines = {}, ("SGLang", "BD32", "AR")  # the first says BD32 behind its name
+        for v in read_published("experiments/published/optimus.toml").values:
+            for name in baselines:
+                if re.search(f"Optimus over .*{name}", v.row):
+                    printed.setdefault((v.artifact, name), set()).add(v.value)
+                    break
+        asked = 0
+        for c in self.register.claims:
+            if c.paper != "optimus" or c.kind not in ("speed", "capacity") or not c.published:
+                continue
+            sides, stem = Asked(c), os.path.splitext(os.path.basename(c.artifacts[0]))[0]
+            label = "SGLang" if sides.over.get("serve_policy") == "block_sync" else sides.over["label"]
+            name = label.removeprefix("LMDeploy-")
+            if sides.of["label"] == "Optimus" and name in baselines:
+                self.assertIn(c.published.value, printed[stem, name], c.key)
+                asked += 1
+        self.assertEqual(asked, 14)
+
+    def test_a_number_made_of_printed_ones_is_their_ratio_or_difference(self):
+        """A source that says how, "Table 3: 33.78 / 36.89", names numbers of the second transcription, but for
+        means over tasks, which the papers do not print."""
+        asked = 0
+        for c in self.register.claims:
+            found = re.search(r"([\d.]+) (/|-|of) ([\d.]+)", c.published.source if c.published else "")
+            if not found:
+                continue
+            a, b = float(found[1]), float(found[3])
+            made = (a - b) / 100 if found[2] == "-" else a / b
+            digits = len(str(c.published.value).partition(".")[2])
+            self.assertAlmostEqual(made, c.published.value, msg=c.key,
+                                   delta=max(c.published.rounding, 0.5 * 10 ** -digits) + 1e-9)
+            if c.paper != "registry" and "means of" not in c.published.source:
+                printed = {v.value for v in read_published(f"experiments/published/{c.paper}.toml").values}
+                self.assertTrue(a in printed and b in printed, c.key)
+            asked += 1
+        self.assertGreaterEqual(asked, 90)
 
     def test_points_are_pooled_but_where_the_paper_says_each(self):
         for c in self.both:
