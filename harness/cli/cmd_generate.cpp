@@ -21,7 +21,7 @@
 #include "harness/model/chat_template.h"
 #include "harness/model/tokenizer.h"
 #include "harness/model/weights.h"
-#include "harness/plan/asked_devices.h"
+#include "harness/plan/needs.h"
 #include "harness/run/runner.h"
 
 namespace unmask {

@@ -21,7 +21,7 @@
 #include "harness/devices/environment.h"
 #include "harness/measure/profiled.h"
 #include "harness/model/config.h"
-#include "harness/plan/asked_devices.h"
+#include "harness/plan/needs.h"
 #include "harness/plan/request.h"
 #include "harness/profile/cupti_trace.h"
 #include "harness/profile/tool_commands.h"

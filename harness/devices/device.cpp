@@ -9,7 +9,6 @@
 
 #include "harness/base/error.h"
 #include "harness/devices/build_info.h"
-#include "kernels/backend.h"
 
 namespace unmask {
 
@@ -68,6 +67,35 @@ std::string device_line(const std::vector<chosen_device>& devices) {
     if (!d.why.empty()) line += " (" + d.why + ")";
   }
   return line;
+}
+
+const backend& backend_of(const std::string& device) {
+  if (device == "cpu") return cpu_backend();
+  if (device == "reference") return reference_backend();
+  if (device == "cuda") return cuda_backend();
+  if (device == "cuda-emulated") return cuda_emulated_backend();
+  throw usage_error("unknown device '" + device + "'; known: cpu, reference, cuda, cuda-emulated");
+}
+
+weight_format weight_format_of(const run_keys& run) {
+  if (run.format == "bf16") return weight_format::bf16;
+  return run.format == "int8" ? weight_format::int8 : weight_format::f32;
+}
+
+dtype kv_type_of(const run_keys& run) {
+  check_run_device(run);
+  const bool chosen = run.kv_type == "auto" && run.device.starts_with("cuda") &&
+                      weight_format_of(run) == weight_format::bf16;
+  return chosen || run.kv_type == "bf16" ? dtype::bf16 : dtype::f32;
+}
+
+run_keys keys_as_used(run_keys run) {
+  const weight_format format = weight_format_of(run);
+  run.kv_type = name_of(kv_type_of(run));
+  run.format = format == weight_format::bf16   ? "bf16"
+               : format == weight_format::int8 ? "int8"
+                                               : "f32";
+  return run;
 }
 
 }  // namespace unmask

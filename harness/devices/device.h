@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/run_keys.h"
+#include "kernels/backend.h"
 #include "kernels/cuda/device.h"
 
 namespace unmask {
-
-class backend;
 
 struct chosen_device {
   std::string name;  // "auto" resolved
@@ -35,5 +35,14 @@ std::string why_no_gpu();
 
 // "device: cpu (no GPU: there is no NVIDIA driver on this machine)", for people to read.
 std::string device_line(const std::vector<chosen_device>& devices);
+
+// The kernels of a device by name; usage error for an unknown one, environment error without CUDA.
+const backend& backend_of(const std::string& device);
+// What a run packs weights in; "auto" is f32.
+weight_format weight_format_of(const run_keys& run);
+// What it keeps keys and values in; usage error for a type that its device cannot hold.
+dtype kv_type_of(const run_keys& run);
+// The keys with "auto" resolved for both, as rows say what was used.
+run_keys keys_as_used(run_keys run);
 
 }  // namespace unmask

@@ -11,6 +11,7 @@
 #include "harness/base/json_lines.h"
 #include "harness/base/output.h"
 #include "harness/decode/likelihood.h"
+#include "harness/devices/device.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
 #include "harness/measure/official_scores.h"
@@ -23,15 +24,6 @@
 
 namespace unmask {
 namespace {
-
-const char* effective_format(const std::string& format) {
-  return format == "auto" || format == "f32" ? "f32" : format == "bf16" ? "bf16" : "int8";
-}
-
-weight_format format_of(const std::string& effective) {
-  if (effective == "f32") return weight_format::f32;
-  return effective == "bf16" ? weight_format::bf16 : weight_format::int8;
-}
 
 // The smallest model that moves over the same canvas: same attention, block, ids and positions.
 model_config shape_only(model_config c) {
@@ -58,26 +50,11 @@ void rate_likelihood(const loaded_workload& w, std::size_t item, scored_answer& 
 
 }  // namespace
 
-const backend& backend_of(const std::string& device) {
-  if (device == "cpu") return cpu_backend();
-  if (device == "reference") return reference_backend();
-  if (device == "cuda") return cuda_backend();
-  if (device == "cuda-emulated") return cuda_emulated_backend();
-  throw usage_error("unknown device '" + device + "'; known: cpu, reference, cuda, cuda-emulated");
-}
-
-dtype stored_kv_dtype(const run_settings& run) {
-  check_run_device(run);
-  const bool chosen = run.kv_type == "auto" && run.device.starts_with("cuda") &&
-                      effective_format(run.format) == std::string("bf16");
-  return chosen || run.kv_type == "bf16" ? dtype::bf16 : dtype::f32;
-}
-
 void loaded_model::make_room(std::int32_t rows) {
   if (packed && packed->max_rows() >= rows) return;
   packed.reset();  // never two copies of the weights at once
   packed = std::make_shared<const transformer>(config, weights, backend_of(device),
-                                               format_of(record.used.format), rows, kv_dtype);
+                                               weight_format_of(record.used), rows, kv_dtype);
 }
 
 bool runs_dry(const run_settings& run) {
@@ -88,9 +65,8 @@ std::string model_key(const model_entry& entry, const run_settings& run) {
   backend_of(run.device);  // before anything is read
   return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
          std::to_string(entry.positions) + " " + std::to_string(entry.layers) + "\n" + run.device +
-         "\n" + effective_format(run.format) + "\n" + name_of(stored_kv_dtype(run)) + "\n" +
-         run.isa + "\n" + run.gemm + "\n" + run.graphs + "\n" + run.device_check +
-         (runs_dry(run) ? "\ndry" : "");
+         "\n" + keys_as_used(run).format + "\n" + name_of(kv_type_of(run)) + "\n" + run.isa + "\n" +
+         run.gemm + "\n" + run.graphs + "\n" + run.device_check + (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
@@ -103,7 +79,7 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
          m->config.told_by, describe(decoding_of(m->config)));
   }
   m->device = run.device;
-  m->kv_dtype = stored_kv_dtype(run);
+  m->kv_dtype = kv_type_of(run);
   const bool random = entry.weights != "checkpoint";
   if (entry.layers > 0) {
     if (!random) throw usage_error("--layers needs --weights random:SEED");
@@ -115,9 +91,8 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
   }
   m->kv_bytes_per_slot = size_of(m->kv_dtype) * 2 * static_cast<std::size_t>(m->config.layers) *
                          static_cast<std::size_t>(m->config.kv_heads * m->config.head_dim);
-  m->record = {entry.name, "", m->config.parameters(), "synthetic", run, m->config.layers};
-  m->record.used.format = effective_format(run.format);
-  m->record.used.kv_type = name_of(m->kv_dtype);
+  m->record = {entry.name,      "", m->config.parameters(), "synthetic", keys_as_used(run),
+               m->config.layers};
   m->record.caution = m->config.caution;
   m->config.max_positions =
       std::max(m->config.max_positions, static_cast<std::int32_t>(entry.positions));

@@ -50,11 +50,6 @@ struct loaded_workload {
 // True when no layer of the model is computed: decisions come from elsewhere.
 bool runs_dry(const run_settings& run);
 
-// The kernels of a device by name; usage error for an unknown one, environment error without CUDA.
-const backend& backend_of(const std::string& device);
-// What a run keeps keys and values in; usage error for a type that its device cannot hold.
-dtype stored_kv_dtype(const run_settings& run);
-
 // Several models in one process are kept apart by this key.
 std::string model_key(const model_entry& entry, const run_settings& run);
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "harness/devices/device.h"
 #include "harness/engine/closed_loop.h"
 #include "harness/engine/loop_runner.h"
 
@@ -18,10 +19,11 @@ struct element_sizes {
 };
 
 element_sizes sizes_of(const run_settings& run) {
-  const bool half = run.format == "bf16", gpu = run.device.starts_with("cuda");
+  const weight_format format = weight_format_of(run);
+  const bool half = format == weight_format::bf16, gpu = run.device.starts_with("cuda");
   element_sizes s;
-  s.weight = half ? bf16_bytes : run.format == "int8" ? 1 : f32_bytes;
-  if (run.kv_type == "bf16" || (run.kv_type == "auto" && gpu && half)) s.kv = bf16_bytes;
+  s.weight = half ? bf16_bytes : format == weight_format::int8 ? 1 : f32_bytes;
+  s.kv = static_cast<double>(size_of(kv_type_of(run)));
   if (gpu && half && run.gemm != "own") s.activation = bf16_bytes;
   return s;
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/devices/device.h"
 #include "harness/plan/spec.h"
 
 namespace unmask {
@@ -40,6 +41,11 @@ const std::vector<need_kind>& need_list();
 
 // Usage error beginning with `where` for a need that is none of these.
 void check_need(const std::string& need, const std::string& where);
+
+// The devices an experiment asks for, in its order, none twice: --set before the sweep before [run].
+std::vector<std::string> devices_of(const experiment_spec& spec);
+// Those, chosen.
+std::vector<chosen_device> choose_devices(const experiment_spec& spec);
 
 // The needs that the file states, and those that follow from its models, workloads and devices
 // (overrides included). In the order of the file, none twice.

@@ -25,7 +25,7 @@
 #include "harness/devices/nvml.h"
 #include "harness/measure/official_scores.h"
 #include "harness/measure/probe.h"
-#include "harness/plan/asked_devices.h"
+#include "harness/plan/needs.h"
 #include "harness/plan/request.h"
 #include "harness/profile/phases.h"
 #include "harness/rows/statistics.h"

@@ -4,7 +4,6 @@
 
 #include "harness/base/error.h"
 #include "harness/base/run_keys.h"
-#include "harness/plan/asked_devices.h"
 #include "harness/plan/needs.h"
 #include "harness/run/runner.h"
 
