@@ -69,6 +69,8 @@ int command_table(const texts& arguments) {
        "bold; with --view paper: only these of its columns"},
       {"caption", no_default, "give a LaTeX table this caption"},
       {"label", no_default, "give a LaTeX table this label"},
+      {"interval", flag(),
+       "print the 95 % interval behind each number of a LaTeX table; the other formats have it"},
       {"artifact", no_default,
        "with --view paper: arrange rows without a run.json beside them as this experiment file "
        "says"},
@@ -83,7 +85,8 @@ int command_table(const texts& arguments) {
   const table_format format = line.format();
   const std::string view = line.text("view");
   find_known("view", view, {"rows", "paired", "paper", "parallelism", "phases"});
-  const bool arranged = line.given("columns") || line.given("caption") || line.given("label");
+  const bool arranged = line.given("columns") || line.given("caption") || line.given("label") ||
+                        line.given("interval");
   const bool in_package = view == "paper" || view == "paired" || view == "parallelism";
   if (in_package || (view == "rows" && arranged)) {
     return run_in_package("table", arguments);

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A laid-out table as a paper prints it: booktabs, headers over several columns, a heading for each
-group of rows, the best of each group in bold, numbers rounded to what their interval supports."""
+group of rows, the best of each group in bold, one number of decimals in a column."""
 
 import math
 
-from unmask.layout import printed_number, shown_columns
+from unmask.layout import note_of_ties, printed_number, shown_columns
 from unmask.tables import latex_text, plain_text
 
 
-def rounded(value, bounds, digits):
-    """Writes a number with its last digit at the first digit of its interval's half width; without an
-    interval with so many digits."""
-    if bounds is None or not all(map(math.isfinite, bounds)) or bounds[0] == bounds[1]:
-        return f"{value:.{digits}f}"
-    place = math.floor(math.log10((bounds[1] - bounds[0]) / 2))
-    return f"{round(value, -place):.{max(0, -place)}f}"
+def decimals(column, cells):
+    """How many decimals the numbers of a column have, whatever their intervals. Scores in per cent and
+    counts: one. Others: those of the column, and more where a number would keep less than two digits."""
+    cells = [c for c in cells if c.measured is not None and math.isfinite(c.measured)]
+    counted = bool(cells) and all(c.counted for c in cells)
+    whole = counted and all(c.measured == math.floor(c.measured) for c in cells)
+    if whole or (column.metric == "score" and column.factor == 100):
+        return 1
+    smallest = min((abs(c.measured) for c in cells if c.measured), default=1)
+    return max(column.digits, int(counted), 1 - math.floor(math.log10(smallest)))
 
 
 def _text(text):
@@ -59,18 +62,33 @@ def _heading(laid, row):
     return row.keys[0] if laid.with_groups and row.keys else ""
 
 
-def _cell(cell, which, digits):
+def _cell(cell, which, digits, interval):
     if which == "paper":
         return printed_number(cell.published.value) if cell.published else "--"
     if cell.measured is None:
         return "--"
-    text = rounded(cell.measured, cell.range, digits)
+    text = f"{cell.measured:.{digits}f}"
     text = rf"\textbf{{{text}}}" if cell.bold else text
+    if interval and cell.range:
+        text += rf" {{\scriptsize[{cell.range[0]:.{digits}f}, {cell.range[1]:.{digits}f}]}}"
     return text + (r"$^\dagger$" if cell.dagger else "")
 
 
-def paper_latex(laid, caption="", label=""):
-    """The table as LaTeX that needs booktabs alone, for one column of a paper."""
+def _notes(laid, digits, interval):
+    """Lines below the table; what is said of brackets only with them."""
+    notes = [n for n in laid.footnotes
+             if interval or not n.startswith(("In brackets", "Without interval"))]
+    notes += note_of_ties(laid, digits)
+    _, empty = shown_columns(laid)
+    if empty:
+        notes.append(f"Measured in no row: {'; '.join(empty)}.")
+    return "".join(f"\\par{{\\footnotesize {_text(note)}}}\n" for note in notes)
+
+
+def paper_latex(laid, caption="", label="", interval=False):
+    """The table as LaTeX that needs booktabs alone, for one column of a paper. interval: print it
+    behind every number that has one."""
+    digits = [decimals(c, [row.cells[i] for row in laid.rows]) for i, c in enumerate(laid.columns)]
     columns, text = _columns(laid), "% needs \\usepackage{booktabs}\n\\begin{table}\n\\centering\n"
     caption = caption or laid.title
     text += f"\\caption{{{_text(caption)}}}\n" if caption else ""
@@ -88,15 +106,7 @@ def paper_latex(laid, caption="", label=""):
         if name and name != heading:
             text += rf"\multicolumn{{{len(columns) + 1}}}{{@{{}}l@{{}}}}{{\emph{{{_text(name)}}}}} \\" "\n"
         heading = name
-        cells = [_cell(row.cells[i], which, laid.columns[i].digits)
-                 for _, _, which, i in columns]
+        cells = [_cell(row.cells[i], which, digits[i], interval) for _, _, which, i in columns]
         text += " & ".join([_text(row.short or row.name), *cells]) + " \\\\\n"
     text += "\\bottomrule\n\\end{tabular}\n"
-    notes = [n for n in laid.footnotes if not n.startswith(("In brackets", "Without interval"))]
-    if any(cell.range for row in laid.rows for cell in row.cells):
-        notes.append("Rounded to the first digit of the half width of the 95 % interval.")
-    _, empty = shown_columns(laid)
-    if empty:
-        notes.append(f"Measured in no row: {'; '.join(empty)}.")
-    text += "".join(f"\\par{{\\footnotesize {_text(note)}}}\n" for note in notes)
-    return text + "\\end{table}\n"
+    return text + _notes(laid, digits, interval) + "\\end{table}\n"

@@ -65,6 +65,7 @@ class LaidCell:
     measured: float | None = None  # times the column's factor, as are the ends of the interval
     range: tuple | None = None
     n: int = 0           # samples behind the interval, or rows averaged
+    counted: bool = False  # the same in every repetition
     unit: str = ""
     dagger: bool = False  # synthetic or analytic
     bold: bool = False
@@ -80,6 +81,7 @@ class LaidColumn:
     across: str
     digits: int
     key: str = ""  # the header without the value of `across`
+    factor: float = 1.0
     has_published: bool = False
 
 
@@ -219,6 +221,7 @@ def _cell_of(chosen, column, layout, rows):
     cell.harnesses = tuple(dict.fromkeys(harnesses))
     if not found:
         return cell
+    cell.counted = all(e.how == "counted" for e in found)
     if len(found) > 1:
         cell.measured = mean([e.value for e in found]) * column.factor
         cell.n, cell.unit = len(found), "rows"
@@ -274,7 +277,8 @@ def _mark_best(table, layout):
                 continue
             top = (max if best == "max" else min)([c.measured for c in cells], default=None)
             for cell in cells:
-                cell.bold = cell.measured == top
+                # Means of the same numbers in another order differ in their last bits.
+                cell.bold = math.isclose(cell.measured, top, rel_tol=1e-12)
 
 
 def _distinct(rows, key):
@@ -330,7 +334,8 @@ def lay_out(layout, rows):
         for value in across:
             last = layout.across.rsplit(".", 1)[-1]
             tail = f", {last} {value}" if layout.across else ""
-            table.columns.append(LaidColumn(c.header + tail, c.metric, value, c.digits, c.header))
+            table.columns.append(LaidColumn(c.header + tail, c.metric, value, c.digits, c.header,
+                                            c.factor))
     for of_row in grouped(rows, lambda row: _name(_row_values(row, keys), keys)):
         values = _row_values(of_row[0], keys)
         group = tuple(v for k, v in zip(keys, values) if k in GROUP_KEYS)
@@ -359,6 +364,17 @@ def shown_columns(laid):
     return shown, [c.header for c, s in zip(laid.columns, shown) if not s]
 
 
+def note_of_ties(laid, digits):
+    """A list of one sentence where a number prints like the best of its column and is not it."""
+    best = {(i, row.group, f"{row.cells[i].measured:.{d}f}") for row in laid.rows
+            for i, d in enumerate(digits) if row.cells[i].bold}
+    alike = [(i, row.group, f"{row.cells[i].measured:.{d}f}") in best for row in laid.rows
+             for i, d in enumerate(digits)
+             if row.cells[i].measured is not None and not row.cells[i].bold]
+    return ["Bold: the best before rounding; a number that prints alike and is not bold is worse."
+            ] if any(alike) else []
+
+
 def measured_cell(cell, digits):
     shown = number_cell(cell.measured, digits, 1, cell.range)
     shown.bold, shown.dagger = cell.bold, cell.dagger and cell.measured is not None
@@ -367,7 +383,8 @@ def measured_cell(cell, digits):
 
 def table_of(laid):
     """The table as the paper arranges it, for Markdown and JSON."""
-    table = Table([laid.row_header], notes=list(laid.footnotes), title=laid.title)
+    ties = note_of_ties(laid, [c.digits for c in laid.columns])
+    table = Table([laid.row_header], notes=laid.footnotes + ties, title=laid.title)
     ours = laid.scale or "measured"
     shown, empty = shown_columns(laid)
     if empty:
@@ -439,8 +456,8 @@ def lay_out_columns(rows, names, title=""):
         if not name.startswith(("probes.", "calibration.")):
             find_known("column", name, sorted(known))
     layout = Layout(title=title, columns=[_column_of(name) for name in names])
-    table = LaidTable(title, "Method", "", [LaidColumn(c.header, c.metric, "", c.digits, c.header)
-                                            for c in layout.columns], [], with_groups=True)
+    table = LaidTable(title, "Method", "", [LaidColumn(c.header, c.metric, "", c.digits, c.header,
+                                                       c.factor) for c in layout.columns], [], with_groups=True)
     models = len({row["model"]["name"] for row in rows}) > 1
     for group in grouped(rows, lambda row: (row["model"]["name"], row["workload"]["family"])):
         varying = [k for k in RUN_KEYS if len({row[k] for row in group}) > 1]

@@ -53,7 +53,7 @@ def _keep_columns(laid, names):
 
 def render_layout(laid, options):
     if options.format == "latex":
-        return paper_latex(laid, options.caption, options.label)
+        return paper_latex(laid, options.caption, options.label, options.interval)
     if options.format == "csv":
         return tables.render(layout.cells_of(laid), "csv")
     table = layout.table_of(laid)
@@ -87,6 +87,7 @@ def parser():
     p.add_argument("--columns", default="")
     p.add_argument("--caption", default="")
     p.add_argument("--label", default="")
+    p.add_argument("--interval", action="store_true")
     p.add_argument("--margin", type=float, default=0.02)
     p.add_argument("--score-margin", "--score_margin", type=float, default=0.02)
     p.add_argument("--base", default="")

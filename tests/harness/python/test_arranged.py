@@ -152,6 +152,22 @@ class Layouts(Files):
         self.assertEqual(bold, {"word_problem label=slow_1": False, "word_problem label=fast": True,
                                 "story label=slow_1": False, "story label=fast": True})
 
+    def test_the_best_is_found_by_value_and_not_by_its_last_bits(self):
+        self.write("focus/table_5.toml", ARTIFACT.replace('rows = "label"', 'rows = ["workload", "label"]'))
+        # Speeds are 100 tokens over the time: 200.04 and 199.96 print alike; means of 0.1, 0.2, 0.3 in two
+        # orders differ in the last bit.
+        self.rows = [row_of("slow_1", [100 / 200.04] * 2, 1, "story"), row_of("fast", [100 / 199.96] * 2, 1, "story")]
+        self.assertEqual([r.cells[0].bold for r in self.laid().rows if r.keys], [True, False])
+        self.assertIn("Bold: the best before rounding", tables.render(
+            layout.table_of(layout.lay_out(layout.read_layout(self.file, ""), [
+                {**row, "position": i} for i, row in enumerate(self.rows)])), "md"))
+        table = layout.LaidTable("", "", "", [layout.LaidColumn("x", "tpf", "", 1)], [
+            layout.LaidRow("a", [layout.LaidCell((0.1 + 0.2 + 0.3) / 3)]),
+            layout.LaidRow("b", [layout.LaidCell((0.3 + 0.2 + 0.1) / 3)])])
+        self.assertNotEqual(table.rows[0].cells[0].measured, table.rows[1].cells[0].measured)
+        layout._mark_best(table, layout.Layout(columns=[layout.Column("tpf", best="max")]))
+        self.assertEqual([row.cells[0].bold for row in table.rows], [True, True])
+
     def test_mistakes_are_refused(self):
         for old, new, says in (('best = "max"', 'best = "maximum"', "did you mean 'max'"),
                                ('rows = "label"', 'rows = "lable"', "did you mean 'label'"),
@@ -202,12 +218,49 @@ class Layouts(Files):
 
 
 class Latex(Files):
-    def test_numbers_are_rounded_to_what_their_interval_supports(self):
-        # The first digit of the half width is the last that is printed.
-        for value, bounds, text in ((10097.8, (9850, 10360), "10100"), (1.137, (1.104, 1.170), "1.14"),
-                                    (0.00213, (0.0020, 0.0022), "0.0021"), (3.2, (1.0, 5.4), "3"),
-                                    (12.25, None, "12.2"), (5.0, (5.0, 5.0), "5.0")):
-            self.assertEqual(latex.rounded(value, bounds, 1), text)
+    def printed(self, metric, digits, values, bounds=None, interval=False, counted=False, best=()):
+        """The printed column of these numbers, and the lines below the table."""
+        factor = 100 if metric == "score" else 1
+        cells = [layout.LaidCell(v, r, 3, counted=counted, bold=i in best)
+                 for i, (v, r) in enumerate(zip(values, bounds or [None] * len(values)))]
+        laid = layout.LaidTable("", "Method", "", [layout.LaidColumn("x", metric, "", digits, "x", factor)],
+                                [layout.LaidRow(f"m{i}", [c]) for i, c in enumerate(cells)])
+        lines = latex.paper_latex(laid, interval=interval).splitlines()
+        return ([line.split(" & ")[1].removesuffix(" \\\\") for line in lines if line[:1] == "m"],
+                [line for line in lines if line.startswith("\\par")])
+
+    def test_no_interval_takes_digits_away(self):
+        wide = [(0.14, 103.89), (0.2, 4.1), (1.0, 5.4)]
+        self.assertEqual(self.printed("speedup", 2, [3.86, 0.90, 3.2], wide)[0], ["3.86", "0.90", "3.20"])
+        self.assertEqual(self.printed("tokens_per_second", 1, [10097.8, 83.3], [(9850, 10360), (1, 999)])[0],
+                         ["10097.8", "83.3"])
+        # A score of so many items is exact: its interval is about other items.
+        self.assertEqual(self.printed("score", 1, [54.04, 47.0, 48.1, 16.67], [(20, 80)] * 4)[0],
+                         ["54.0", "47.0", "48.1", "16.7"])
+
+    def test_a_column_has_one_number_of_decimals_and_no_number_less_than_two_digits(self):
+        # 1.0 and 0.0021 need four decimals, 0.05 and 12 need three; 0 has no digits to keep.
+        for values, texts in (([1.137, 0.00213], ["1.1370", "0.0021"]), ([12, 0.05, 0], ["12.000", "0.050", "0.000"]),
+                              ([0.0996], ["0.100"]), ([-0.012, 7.0], ["-0.012", "7.000"]),
+                              ([3.0], ["3.0"]), ([300.4, 21.0], ["300", "21"])):
+            self.assertEqual(self.printed("wall_seconds", 0, values)[0], texts)
+        self.assertEqual(self.printed("score", 3, [0.04, 100.0])[0], ["0.0", "100.0"])
+        for digits in (0, 2):
+            self.assertEqual(self.printed("nfe", digits, [640.0, 57.0], counted=True)[0], ["640.0", "57.0"])
+        self.assertEqual(self.printed("nfe", 0, [640.0, 57.25], counted=True)[0], ["640.0", "57.2"])
+        self.assertEqual(self.printed("tpf", 2, [0.4, 4.611], counted=True)[0], ["0.40", "4.61"])
+
+    def test_the_interval_is_an_option(self):
+        texts, _ = self.printed("speedup", 2, [3.86, 1.0], [(0.14, 103.89), None], True, best=(0,))
+        self.assertEqual(texts, ["\\textbf{3.86} {\\scriptsize[0.14, 103.89]}", "1.00"])
+
+    def test_what_prints_like_the_best_and_is_not_is_said(self):
+        texts, notes = self.printed("tokens_per_second", 1, [50.04, 49.96, 50.04], best=(0, 2))
+        self.assertEqual(texts, ["\\textbf{50.0}", "50.0", "\\textbf{50.0}"])
+        said = ("\\par{\\footnotesize Bold: the best before rounding; a number that prints alike and is not "
+                "bold is worse.}")
+        self.assertEqual(notes, [said])
+        self.assertEqual(self.printed("tokens_per_second", 1, [50.04, 49.9], best=(0,))[1], [])
 
     def test_headers_span_their_columns_and_groups_have_headings(self):
         self.write("focus/table_5.toml", ARTIFACT.replace('rows = "label"',
@@ -274,7 +327,14 @@ class Command(Files):
             table.main([path, "--columns", "score,tokens_per_second,speedup", "--format", "latex"])
         text = said.getvalue()
         self.assertIn("Method & score, \\% & tok/s & speed-up \\\\", text)
-        self.assertIn("fast batch\\_size=1 & \\textbf{50} & \\textbf{100} & \\textbf{2.0} \\\\", text)
+        self.assertIn("fast batch\\_size=1 & \\textbf{50.0} & \\textbf{100.0} & \\textbf{2.00} \\\\", text)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            table.main([path, "--columns", "score,tokens_per_second", "--format", "latex", "--interval"])
+        # 100 tokens in 1.0, 1.02, 0.98 s: t(0.975, 2) * 0.02 / sqrt(3) = 0.0497 s.
+        self.assertIn("\\textbf{100.0} {\\scriptsize[95.3, 105.2]}", said.getvalue())
+        self.assertIn("In brackets: 95", said.getvalue())
+        self.assertNotIn("In brackets", text)
         with self.assertRaisesRegex(UserError, "unknown column 'scor'; did you mean 'score'"):
             table.main([path, "--columns", "scor"])
 
