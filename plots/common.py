@@ -21,7 +21,7 @@ class Drawing(NamedTuple):
     name: str  # added to the output path; "" when a family has one figure
     title: str  # one sentence: what is shown, with units
     figure: Any
-    rows: list
+    rows: list  # those that became marks, each once
 
 
 def profiled(rows, what):
@@ -37,6 +37,12 @@ def mark_of(rows):
     return hashlib.sha256("".join(sorted(r["point_id"] for r in rows)).encode()).hexdigest()[:8]
 
 
+def of_points(rows, points):
+    """The rows that have these ids: those which the package took together into marks."""
+    points = set(points)
+    return [r for r in rows if r["point_id"] in points]
+
+
 def footnote(figure, rows, more=""):
     """Where the numbers come from: rows, machine, and a mark that changes with them."""
     machines = ", ".join(ordered(machine(r) for r in rows))
@@ -50,7 +56,7 @@ def drawn(draw, rows, options=None):
     if not drawings:
         raise NotDrawn("there is nothing to draw in these rows")
     for drawing in drawings:
-        left_out = len(rows) - len({r["point_id"] for r in drawing.rows})
+        left_out = len(rows) - len({id(r) for r in drawing.rows})
         note = getattr(drawing.figure, "note_text", None)
         if left_out > 0 and note is not None:
             set_note(drawing.figure, f"{note} · {left_out} of {len(rows)} rows are not shown here")

@@ -15,15 +15,15 @@ from common import Drawing, NotDrawn
 
 
 def draw(rows, options=None):
-    cells = {(c["model"], c["gen_length"], c["workload"], c["batch_size"]): c
+    cells = {(c["model"], (c["gen_length"], c["apart"]), c["workload"], c["batch_size"]): c
              for c in rows.crossover if len(c["methods"]) > 1}
     batches = sorted({k[3] for k in cells})
-    panels = common.ordered((k[0], k[1]) for k in cells)
-    if len(batches) < 2 and len({k[1] for k in cells}) < 2:
+    panels = common.ordered(k[:2] for k in cells)
+    if len(batches) < 2 and len({k[1][0] for k in cells}) < 2:
         raise NotDrawn("a crossover map needs two methods or more at two batch sizes or generation "
                        "lengths")
     contexts = {(c["model"], c["workload"]): c["prompt_tokens"] for c in cells.values()}
-    names = common.ordered(m["label"] for c in rows.crossover for m in c["methods"])
+    names = common.ordered(m["label"] for c in cells.values() for m in c["methods"])
     winners = [n for n in names if any(c["winner"] == n for c in cells.values())]
     look = common.looks(names)
     families = {m: sorted({k[2] for k in cells if k[0] == m}, key=lambda f: contexts[(m, f)])
@@ -66,7 +66,9 @@ def draw(rows, options=None):
         cell.tick_params(length=0)
         for side in cell.spines.values():
             side.set_visible(False)
-        text = f"{generation} tokens generated" if generation else "length as each task asks"
+        length, apart = generation
+        text = f"{length} tokens generated" if length else "length as each task asks"
+        text += f", {apart}" if apart else ""
         cell.set_title(text if len(families) == 1 else f"{model}, {text}")
     common.label_below(figure, "requests in the batch")
     handles = [common.Patch(facecolor=look[n].colour, label=n) for n in winners]
@@ -75,7 +77,7 @@ def draw(rows, options=None):
     handles += [common.Patch(facecolor="#BBBBBB", hatch="....", edgecolor=common.PAPER,
                              label="tie: the 95 % interval of the margin holds 1")]
     common.legend_above(figure, handles)
-    shown = [r for r in rows if not r.get("serve")]
+    shown = common.of_points(rows, (point for c in cells.values() for point in c["rows"]))
     common.footnote(figure, shown, "colour: fastest method whose score is at most ten points below the "
                     "best; ×: its speed over the second best; sel.: its share of time spent on "
                     "selection")

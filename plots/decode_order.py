@@ -71,6 +71,8 @@ def draw(rows, options=None):
     traced = [r for r in traced if task in (None, r["workload"]["family"])]
     if not traced:
         raise NotDrawn("decoding order needs the probe decode_trace; add it to [probe] names")
+    label = common.told_apart(traced, lambda r: r["label"], lambda r: (r["model"]["name"],
+                                                                       r["workload"]["family"]))
     groups = {}  # what was asked: prompts differ between tokenizers, so models stay apart
     for row in traced:
         groups.setdefault((row["model"]["name"], row["workload"]["family"]), []).append(row)
@@ -88,7 +90,7 @@ def draw(rows, options=None):
         width = max(last_touched(d) for d in decodes)
         for cell, row, decode in zip(line, group, decodes):
             mark = panel(cell, decode, forwards, width)
-            cell.set_title(row["label"].replace(", ", ",\n", 1), fontsize=common.SMALL, fontweight="normal")
+            cell.set_title(label(row).replace(", ", ",\n", 1), fontsize=common.SMALL, fontweight="normal")
             cell.grid(visible=False)
             cell.yaxis.set_major_locator(common.MaxNLocator(4, integer=True))
             cell.xaxis.set_major_locator(common.MaxNLocator(4, integer=True))

@@ -6,8 +6,10 @@
 T(x) comes from the calibration of elastic rows; N(c) from rows of fixed chunks.
 """
 
+import json
 import math
 import sys
+import textwrap
 
 import common
 from common import Drawing, NotDrawn, metric
@@ -38,7 +40,7 @@ def curves(fit):
     return lines
 
 
-def draw_latency(cell, row):
+def draw_latency(cell, row, name):
     fit = row["calibration"]
     counts = sorted({s["requests"] for s in fit["samples"]})
     hollow = fit.get("origin") != "measured"
@@ -57,46 +59,47 @@ def draw_latency(cell, row):
         axis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.set_minor_formatter(common.NullFormatter())
     cell.set(xlabel="rows of the forward, x", ylabel="T(x), ms")
-    cell.set_title(f"{row['model']['name']}, up to {max(counts)} requests: "
-                   f"mean error {100 * fit['mape']:.1f} %")
+    cell.set_title("\n".join([*textwrap.wrap(name, 48), f"up to {max(counts)} requests: "
+                              f"mean error {100 * fit['mape']:.1f} %"]))
     cell.legend(fontsize=common.TINY, handlelength=1.4)
 
 
-def draw_commits(cell, rows, model):
-    """N(c) for the fixed chunks of one model, a line per batch size and task."""
-    chosen = [r for r in rows if r["model"]["name"] == model]
-    keys = common.ordered((r["workload"]["family"], r["batch_size"]) for r in chosen)
+def draw_commits(cell, rows, label):
+    """N(c) for the fixed chunks of one model, a line per task and batch size, and what else differs."""
+    lines = {}
+    for row in rows:
+        lines.setdefault(label(row), []).append(row)
     seen = {}
-    for family, batch in keys:
-        points = tuple(sorted((r["params"]["chunk"], metric(r, "committed_per_step"))
-                              for r in chosen if r["workload"]["family"] == family
-                              and r["batch_size"] == batch))
-        seen.setdefault((family, points), []).append(batch)
+    for name, line in lines.items():
+        points = tuple(sorted((r["params"]["chunk"], metric(r, "committed_per_step")) for r in line))
+        seen.setdefault((line[0]["workload"]["family"], points), []).append(name.split(", batch ", 1))
     largest = 0
-    for place, ((family, points), batches) in enumerate(seen.items()):
-        sizes = ", ".join(str(b) for b in batches)
-        cell.plot(*zip(*points), label=f"{family.replace('_', ' ')}, batch {sizes}",
-                  **common.Look(place).line())
+    for place, ((_, points), names) in enumerate(seen.items()):
+        sizes = ", ".join(batch for _, batch in names)
+        cell.plot(*zip(*points), label=f"{names[0][0]}, batch {sizes}", **common.Look(place).line())
         largest = max(largest, points[-1][0])
     cell.plot([0, largest], [0, largest], color=common.QUIET, linewidth=0.8,
               linestyle=(0, (4, 2)), label="every row commits")
     cell.set(xlim=(0, largest * 1.03), ylim=(0, None),
-             xticks=[c for c in sorted({r["params"]["chunk"] for r in chosen}) if c >= 4],
+             xticks=[c for c in sorted({r["params"]["chunk"] for r in rows}) if c >= 4],
              xlabel="chunk c, positions per request", ylabel="N(c), tokens per step and request",
-             title=f"{model}: tokens committed")
+             title=f"{rows[0]['model']['name']}: tokens committed")
     cell.legend(fontsize=common.TINY, handlelength=1.4)
 
 
-def draw(rows, options=None):
-    profiles = {}
-    for r in rows:
-        fit = r.get("calibration")
+def profiles_of(rows):
+    """[rows that share a profile], in the order of their first: one of more requests is another."""
+    found = {}
+    for row in rows:
+        fit = row.get("calibration")
         if fit and fit.get("samples"):
-            key = (r["model"]["name"], r["device"])
-            # The profile over most requests tells most.
-            if key not in profiles or len(fit["samples"]) > len(
-                    profiles[key]["calibration"]["samples"]):
-                profiles[key] = r
+            key = json.dumps([fit["samples"], fit["fit"], fit.get("knots"), fit.get("slopes")])
+            found.setdefault((row["model"]["name"], row["device"], key), []).append(row)
+    return list(found.values())
+
+
+def draw(rows, options=None):
+    profiles = profiles_of(rows)
     chunks = [r for r in rows if r["method"] == "optimus" and r["params"].get("chunk", 0) > 0
               and not math.isnan(metric(r, "committed_per_step"))]
     models = [m for m in common.ordered(r["model"]["name"] for r in chunks)
@@ -107,13 +110,23 @@ def draw(rows, options=None):
                        "two fixed chunk sizes for N(c)")
     columns = common.columns_in(min(2, panels))
     figure, cells = common.grid(panels, columns, common.PAGE if columns > 1 else 4.6, 2.7)
-    for cell, row in zip(cells, profiles.values()):
-        draw_latency(cell, row)
+    firsts = [group[0] for group in profiles]
+    name = common.told_apart(firsts, lambda r: r["model"]["name"],
+                             lambda r: max(s["requests"] for s in r["calibration"]["samples"]))
+    for cell, row in zip(cells, firsts):
+        draw_latency(cell, row, name(row))
+    label = common.told_apart(chunks, lambda r: f"{r['workload']['family'].replace('_', ' ')}, "
+                              f"batch {r['batch_size']}",
+                              lambda r: (r["model"]["name"], r["params"]["chunk"]))
     for cell, model in zip(cells[len(profiles):], models):
-        draw_commits(cell, chunks, model)
-    used = list(profiles.values()) + [r for r in chunks if r["model"]["name"] in models]
+        draw_commits(cell, [r for r in chunks if r["model"]["name"] == model], label)
+    points = {id(r) for group in profiles for r in group}
+    points |= {id(r) for r in chunks if r["model"]["name"] in models}
+    used = [r for r in rows if id(r) in points]
+    shared = len(firsts) < sum(map(len, profiles))
     common.finish(figure)
     common.footnote(figure, used, "median of seven forwards a point; vertical: knots of the fit"
+                    + ("; rows with the same samples share a panel" if shared else "")
                     if profiles else "")
     return [Drawing("", "Latency of a forward with its fit, and tokens committed per step by chunk",
                     figure, used)]

@@ -53,10 +53,10 @@ def draw(rows, options=None):
             common.name_directly(figure, cell, [(*c["points"][-1], c["method"], look[c["method"]].colour)
                                                 for c in curves])
     common.legend_above(figure, [] if common.SETUP.direct else common.series_handles(names, look))
-    scored = [r for r in rows if r.get("score")]
-    common.footnote(figure, scored, "tokens up to and including the first end of sequence; pale: beaten everywhere "
+    shown = common.of_points(rows, (point for curve in rows.parallelism for point in curve["rows"]))
+    common.footnote(figure, shown, "tokens up to and including the first end of sequence; pale: beaten everywhere "
                     "by another method at both")
-    return [Drawing("", "Score against tokens delivered a forward", figure, scored)]
+    return [Drawing("", "Score against tokens delivered a forward", figure, shown)]
 
 
 if __name__ == "__main__":

@@ -63,11 +63,11 @@ def draw(rows, options=None):
                 (p["tokens_per_second"], 100 * p["score"], p["series"], look[p["series"]].colour)
                 for p in chosen if p["workload"] == family])
     common.legend_above(figure, [] if common.SETUP.direct else common.series_handles(names, look))
-    scored = [r for r in rows if r.get("score")]
-    common.footnote(figure, scored, "whiskers: 95 % interval (Wilson); dashed: Pareto front of a "
+    shown = common.of_points(rows, (point for p in chosen for point in p["rows"]))
+    common.footnote(figure, shown, "whiskers: 95 % interval (Wilson); dashed: Pareto front of a "
                     "model; pale: beaten at both by another method on the same model")
     return [Drawing("", "Score against output tokens per second, with the Pareto front",
-                    figure, scored)]
+                    figure, shown)]
 
 
 def more_arguments(parser):

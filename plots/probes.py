@@ -111,15 +111,16 @@ def confidence(rows, groups):
     return finish(figure, rows, [name for name, _ in groups])
 
 
-def attention(rows, groups):
+def attention(rows, _):
     """Attention maps, sinks, and their overlap (Focus-dLLM Figs. 2, 8; Sparse-dLLM Figs. 2, 7)."""
-    drawn = [(name, has) for name, each in groups if (has := [r for r in each if r["maps"]])]
-    if not drawn:
-        return
-    columns = max(len(results[0]["maps"]) for _, results in drawn) + 1
-    figure, axes = panels(columns, 1.25, len(drawn))
-    for line, (name, results) in zip(axes, drawn):
-        maps = results[0]["maps"]
+    several = len({r["workload"]["family"] for r in rows}) > 1
+    label = common.told_apart(rows, lambda r: common.series_label(r, rows) + (
+        f" · {r['workload']['family'].replace('_', ' ')}" if several else ""), lambda r: "")
+    columns = max(len(r["probes"]["attention"]["maps"]) for r in rows) + 1
+    figure, axes = panels(columns, 1.25, len(rows))
+    for line, row in zip(axes, rows):
+        found = row["probes"]["attention"]
+        maps = found["maps"]
         for cell, m in zip(line, maps):
             values = np.array(m["values"]).reshape(m["grid"])
             # Columns are the keys in view; where a cache keeps some only, from its first to its last.
@@ -137,18 +138,17 @@ def attention(rows, groups):
             cell.yaxis.set_major_locator(MaxNLocator(4, integer=True))
         for cell in line[len(maps):-1]:
             cell.set_axis_off()
-        side = len(results[0]["layer_overlap"])
-        looks = [r["looks"] for r in results]
-        overlap = sum(np.array([numbers(v) for v in r["layer_overlap"]]) * n
-                      for r, n in zip(results, looks)) / sum(looks)
-        image = line[-1].imshow(overlap, vmin=0, vmax=1, cmap="viridis", origin="lower")
+        side = len(found["layer_overlap"])
+        image = line[-1].imshow([numbers(v) for v in found["layer_overlap"]], vmin=0, vmax=1,
+                                cmap="viridis", origin="lower")
         line[-1].set_title("shared sinks", fontsize=common.TINY, fontweight="normal")
-        line[-1].set_xticks(range(side))
-        line[-1].set_yticks(range(side))
+        ticks = range(0, side, 1 + side // 6)
+        line[-1].set_xticks(ticks)
+        line[-1].set_yticks(ticks)
         line[-1].tick_params(labelsize=common.TINY)
         line[-1].grid(visible=False)
         figure.colorbar(image, ax=line[-1], fraction=0.046).ax.tick_params(labelsize=common.TINY)
-        line[0].set_ylabel(f"{heading(name)}\nrow position", fontsize=common.TINY)
+        line[0].set_ylabel(f"{heading(label(row))}\nrow position", fontsize=common.TINY)
     common.label_below(figure, "key position (maps); layer (shared sinks)")
     common.finish(figure)
     common.footnote(figure, rows, "brightness: square root of the mean attention over heads; "
@@ -318,11 +318,18 @@ KINDS = {"confidence": confidence, "attention": attention, "kv_change": kv_chang
          "peak_oracle": peak_oracle, "decoding": decoding, "importance": importance}
 
 
+# What a row's results need beyond being there, so that it has a mark.
+SHOWN = {"attention": lambda p: p["maps"], "contradiction": lambda p: "canvas" in p,
+         "peak_oracle": lambda p: "oracle_steps" in p,
+         "kv_change": lambda p: any(p[of][side] for of in ("steps", "layers") for side in ("k", "v"))}
+
+
 def draw(rows, options=None):
     wanted = getattr(options, "kind", None) or list(KINDS)
     drawings = []
     for kind, make in KINDS.items():
-        chosen = [r for r in rows if kind in r.get("probes", {})]
+        chosen = [r for r in rows if kind in r.get("probes", {})
+                  and SHOWN.get(kind, bool)(r["probes"][kind])]
         groups = series_of(chosen, kind)
         if not groups or kind not in wanted:
             continue

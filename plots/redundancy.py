@@ -63,7 +63,8 @@ def draw(rows, options=None):
     published = []
     if getattr(options, "published", None):
         published = common.read_published(options.published, options.artifact, "redundancy")
-    label = lambda r: common.series_label(r, rows, "batch_size")  # noqa: E731
+    label = common.told_apart(rows, lambda r: common.series_label(r, rows, "batch_size"),
+                              lambda r: (r["workload"]["family"], r["batch_size"]))
 
     families = common.ordered(r["workload"]["family"] for r in rows)
     found = {f: collapse([r for r in rows if r["workload"]["family"] == f], label)

@@ -20,11 +20,12 @@ def panel_key(row):
     return (row["device"], row["model"]["format"], report["roofs"]["source"])
 
 
-def points_of(methods, names):
-    """(series, phase, FLOPs per byte, FLOP/s, analytic) of what can be placed, of these series."""
+def points_of(methods, rows):
+    """(series, phase, FLOPs per byte, FLOP/s, analytic) of what can be placed, of these rows."""
+    points = {r["point_id"] for r in rows}
     return [(m["series"], p["phase"], p["flops"] / p["bytes"], p["flops"] / p["seconds"],
              p["analytic"])
-            for m in methods if m["series"] in names for p in m["phases"]
+            for m in methods if points.issuperset(m["rows"]) for p in m["phases"]
             if p["flops"] > 0 and p["bytes"] and p["seconds"] > 0]
 
 
@@ -71,7 +72,7 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
         panels.setdefault(panel_key(row), []).append(row)
     drawn = []
     for key, chosen in panels.items():
-        points = points_of(methods, {common.series_label(r, rows) for r in chosen})
+        points = points_of(methods, chosen)
         if points:
             drawn.append((key, chosen, points))
     if not drawn:
@@ -103,9 +104,11 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
                                   markerfacecolor=PAPER) for p in kinds]
     common.legend_above(figure, handles)
     hollow = any(p[4] for _, _, points in drawn for p in points)
-    common.footnote(figure, rows, "roofs measured in the same process"
+    placed = {p[0] for _, _, points in drawn for p in points}
+    shown = common.of_points(rows, (point for m in methods if m["series"] in placed for point in m["rows"]))
+    common.footnote(figure, shown, "roofs measured in the same process"
                     + ("; hollow: FLOPs and bytes analytic, time measured" if hollow else ""))
-    return [Drawing("", "Phases of a step under the machine's measured roofs", figure, rows)]
+    return [Drawing("", "Phases of a step under the machine's measured roofs", figure, shown)]
 
 
 if __name__ == "__main__":

@@ -121,6 +121,36 @@ def series_label(row, rows, *shown):
     return text
 
 
+def told_apart(rows, name_of, place_of):
+    """A function that names a row: name_of(row), and with what it was measured if two rows would stand at
+    one place (panel, value of the axis) under one name. Rows that nothing tells apart are numbered."""
+    from unmask.rows import RUN_KEYS, setting, variation
+    names = {id(r): name_of(r) for r in rows}
+
+    def together():
+        found = {}
+        for row in rows:
+            found.setdefault((place_of(row), names[id(row)]), []).append(row)
+        return [group for group in found.values() if len(group) > 1]
+
+    swept = ordered(key for r in rows for key, _ in variation(r))
+    keys = [*(k for k in swept if k not in RUN_KEYS), "label", "method", "preset", "model", "workload", "kind",
+            *RUN_KEYS, *(f"{of}.{key}" for of in ("serve", "params")
+                         for key in ordered(key for r in rows for key in r.get(of) or ()))]
+    values = {key: lambda r, key=key: dict(variation(r)).get(key) or setting(r, key) for key in keys}
+    values |= {"items": lambda r: r["workload"]["items"], "format": lambda r: r["model"]["format"],
+               "machine": machine}
+    for key, value in values.items():
+        clashing = {names[id(group[0])] for group in together() if len(set(map(value, group))) > 1}
+        for row in rows:
+            if names[id(row)] in clashing:
+                names[id(row)] += f" {key.rsplit('.', 1)[-1]}={value(row)}"
+    for group in together():
+        for place, row in enumerate(group[1:], 2):
+            names[id(row)] += f" ({place})"
+    return lambda row: names[id(row)]
+
+
 def ordered(values):
     return list(dict.fromkeys(values))
 

@@ -8,9 +8,12 @@ Definitions of TPOT and capacity: harness/engine/README.md. Served rows only (ki
 
 import math
 import sys
+import textwrap
 
 import common
 from common import Drawing, NotDrawn, metric
+
+CAPACITY = "slo_capacity_requests_per_second"
 
 
 def tpot_of(row, name):
@@ -21,6 +24,11 @@ def group_of(row):
     """Rows of one panel: what served what, by which clock."""
     return (row["model"]["name"], row["workload"]["family"], row["serve"]["clock"],
             row["serve"]["tpot"])
+
+
+def title_of(group):
+    model, family, clock, _ = group
+    return f"{model}, {family.removeprefix(model + '/').replace('_', ' ')}, {clock} clock"
 
 
 def label_of(row, rows):
@@ -39,7 +47,12 @@ def rate_curves(rows):
         raise NotDrawn("TPOT against the request rate needs served rows at two rates or more; "
                        "sweep serve.rate in an experiment of kind \"serve\"")
     rows = [r for r in rows if group_of(r) in groups]
-    names = common.ordered(label_of(r, rows) for r in rows)
+    earned = [r for r in rows if not math.isnan(tpot_of(r, "p90"))]
+    if not earned:
+        raise NotDrawn("no served row has a P90 of TPOT: too few requests")
+    label = common.told_apart(rows, lambda r: label_of(r, rows),
+                              lambda r: (group_of(r), r["serve"]["rate"]))
+    names = common.ordered(label(r) for r in rows)
     look = common.looks(names)
     columns = common.columns_in(min(2, len(groups)))
     figure, cells = common.grid(len(groups), columns, common.PAGE if columns > 1 else 4.8, 2.4)
@@ -47,7 +60,7 @@ def rate_curves(rows):
     for cell, group in zip(cells, groups):
         chosen = [r for r in rows if group_of(r) == group]
         for name in names:
-            line = sorted((r for r in chosen if label_of(r, rows) == name),
+            line = sorted((r for r in chosen if label(r) == name),
                           key=lambda r: metric(r, "request_rate"))
             if not line:
                 continue
@@ -83,41 +96,56 @@ def rate_curves(rows):
             cell.set_xticks(rates, [f"{x:g}" for x in rates])
             cell.minorticks_off()
         cell.set(xlabel="requests per second", ylabel=f"TPOT ({group[3]}), ms",
-                 title=f"{group[0]}, {group[1].replace('_', ' ')}, {group[2]} clock")
+                 title=title_of(group))
     handles = common.series_handles(names, look, hollow)
     handles += common.provenance_handles(bool(hollow), False)
     common.legend_above(figure, handles)
-    common.footnote(figure, rows, "solid: P90, dotted: P50 over requests; ringed: the backlog grows"
+    common.footnote(figure, earned, "solid: P90, dotted: P50 over requests; ringed: the backlog grows"
                     + ("; a missing P90 was not earned (too few requests)" if missing else ""))
-    return Drawing("tpot", "Time per output token against the request rate", figure, rows)
+    return Drawing("tpot", "Time per output token against the request rate", figure, earned)
 
 
-def capacity(rows):
-    rows = [r for r in rows
-            if not math.isnan(metric(r, "slo_capacity_requests_per_second"))]
-    if not rows:
-        raise NotDrawn("capacity needs served rows of a search (serve.search = true)")
-    names = common.ordered(label_of(r, rows) for r in rows)
-    look = common.looks(names)
-    figure, (cell,) = common.grid(1, 1, 4.8, 0.6 + 0.22 * len(names))
-    hollow = False
+def capacity_bars(cell, names, look, found):
+    """A bar for each row of a panel: found[name] = row."""
     for place, name in enumerate(names):
-        row = [r for r in rows if label_of(r, rows) == name][-1]
-        value = metric(row, "slo_capacity_requests_per_second")
-        half = metric(row, "slo_capacity_half_width")
+        if name not in found:
+            cell.text(0, place, " not run", va="center", fontsize=common.TINY, color=common.QUIET)
+            continue
+        value = metric(found[name], CAPACITY)
+        half = metric(found[name], "slo_capacity_half_width")
         half = 0 if math.isnan(half) else half * value
-        empty = common.not_measured(row, "slo_capacity_requests_per_second")
-        hollow = hollow or empty
-        cell.barh(place, value, 0.7, **look[name].bar(empty))
+        cell.barh(place, value, 0.7, **look[name].bar(common.not_measured(found[name], CAPACITY)))
         cell.errorbar(value, place, xerr=half, fmt="none", ecolor=common.INK, elinewidth=0.8,
                       capsize=2)
         cell.annotate(f"{value:.2f}", (value + half, place), (4, 0), va="center",
                       textcoords="offset points", fontsize=common.TINY)
-    cell.set_yticks(range(len(names)), names)
     cell.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, cell.get_xlim()[1] * 1.08))
     cell.grid(axis="y", visible=False)
+
+
+def capacity(rows):
+    rows = [r for r in rows if not math.isnan(metric(r, CAPACITY))]
+    if not rows:
+        raise NotDrawn("capacity needs served rows of a search (serve.search = true)")
+    label = common.told_apart(rows, lambda r: label_of(r, rows), group_of)
+    names = common.ordered(label(r) for r in rows)
+    look = common.looks(names)
+    groups = common.ordered(group_of(r) for r in rows)
+    columns = common.columns_in(min(2, len(groups)))
+    ticks = ["\n".join(textwrap.wrap(name, 48)) for name in names]
+    lines = max(text.count("\n") + 1 for text in ticks)
+    width = common.PAGE if columns > 1 else 4.8 if lines == 1 else 6.0
+    figure, cells = common.grid(len(groups), columns, width, 0.6 + (0.12 + 0.1 * lines) * len(names))
+    for at, (cell, group) in enumerate(zip(cells, groups)):
+        found = {label(r): r for r in rows if group_of(r) == group}
+        capacity_bars(cell, names, look, found)
+        cell.set_yticks(range(len(names)), ticks if at % columns == 0 else [""] * len(names),
+                        fontsize=common.TINY if lines > 1 else common.SMALL)
+        if len(groups) > 1:
+            cell.set_title(title_of(group))
     objective = ", ".join(f"{s:g}" for s in sorted({r["serve"]["slo_tpot_ms"] for r in rows}))
-    cell.set_xlabel(f"requests per second with P90 TPOT within {objective} ms")
+    common.label_below(figure, f"requests per second with P90 TPOT within {objective} ms")
+    hollow = any(common.not_measured(r, CAPACITY) for r in rows)
     common.legend_above(figure, common.provenance_handles(hollow, False))
     common.footnote(figure, rows, "whiskers: 95 % interval over arrival seeds")
     return Drawing("capacity", "Largest request rate that keeps the objective", figure, rows)

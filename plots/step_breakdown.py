@@ -40,7 +40,8 @@ def parts_of(methods):
 
 def draw(rows, options=None):  # pylint: disable=unused-argument
     parts, kinds = parts_of(rows.phases)
-    rows = common.profiled(rows, "a breakdown of a step")
+    timed = [point for m in rows.phases if m["forwards"] > 0 for point in m["rows"]]
+    rows = common.of_points(common.profiled(rows, "a breakdown of a step"), timed)
     if not parts or not kinds:
         raise NotDrawn("the profiled rows made no forward")
     names = list(parts)

@@ -87,7 +87,7 @@ def draw(rows, options=None):
                 cell.set_xlabel(axis.replace("_", " "))
     handles = [] if common.SETUP.direct else common.series_handles(names, look, hollow)
     common.legend_above(figure, handles + common.provenance_handles(bool(hollow), False))
-    drawn = [r for r in rows if r["point_id"] in used]
+    drawn = common.of_points(rows, used)
     common.footnote(figure, drawn,
                     "all tasks together; whiskers: 95 % interval (score: Wilson)")
     what = [name.split(",")[0] for name, _, _ in shown]

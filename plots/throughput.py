@@ -36,7 +36,9 @@ def draw(rows, options=None):
     rows = [r for r in rows if not math.isnan(metric(r, "tokens_per_second"))]
     if not rows:
         raise NotDrawn("no row holds tokens_per_second")
-    names = common.ordered(common.series_label(r, rows) for r in rows)
+    label = common.told_apart(rows, lambda r: common.series_label(r, rows),
+                              lambda r: r["workload"]["family"])
+    names = common.ordered(label(r) for r in rows)
     families = common.ordered(r["workload"]["family"] for r in rows)
     look = common.looks(names)
     columns = common.columns_in(min(len(families), 4 if len(names) < 8 else 3))
@@ -51,8 +53,7 @@ def draw(rows, options=None):
                 continue
             empty = common.not_measured(row, "tokens_per_second")
             hollow = hollow or empty
-            found[common.series_label(row, rows)] = (metric(row, "tokens_per_second"),
-                                                     common.half_width(row), empty)
+            found[label(row)] = (metric(row, "tokens_per_second"), common.half_width(row), empty)
         limit = max(v + h for v, h, _ in found.values())
         bars(cell, names, look, found, limit)
         cell.set_title(family.replace("_", " "))

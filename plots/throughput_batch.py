@@ -21,7 +21,8 @@ def draw(rows, options=None):
     published = []
     if getattr(options, "published", None):
         published = common.read_published(options.published, options.artifact, options.metric)
-    label = lambda r: common.series_label(r, rows, "batch_size")  # noqa: E731
+    label = common.told_apart(rows, lambda r: common.series_label(r, rows, "batch_size"),
+                              lambda r: (r["workload"]["family"], r["batch_size"]))
     names = common.ordered(label(r) for r in rows)
     more = common.ordered(v["row"] for v in published)
     look = common.looks(names + [n for n in more if n not in names])

@@ -14,6 +14,7 @@
 #include "harness/plan/benchmark_prompts.h"
 #include "harness/plan/locate.h"
 #include "harness/plan/settings.h"
+#include "harness/rows/row_table.h"
 #include "harness/workload/benchmark_list.h"
 #include "kernels/cuda/device/traffic.h"
 

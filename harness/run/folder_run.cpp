@@ -72,8 +72,8 @@ std::size_t reportable_in(const fs::path& output) {
   return read_row_table({output}).reportable().size();
 }
 
-void measure(const folder_item& item, const fs::path& output, const artifact_runner& runner,
-             folder_outcome& o) {
+void measure_artifact(const folder_item& item, const fs::path& output,
+                      const artifact_runner& runner, folder_outcome& o) {
   try {
     fs::create_directories(output);
     const int status = runner(item, output);
@@ -98,7 +98,7 @@ folder_outcome outcome_of(const folder_item& item, const fs::path& directory,
   const auto start = std::chrono::steady_clock::now();
   const std::string obstacle = obstacle_of(item);
   if (obstacle.empty()) {
-    measure(item, directory / item.key(), runner, o);
+    measure_artifact(item, directory / item.key(), runner, o);
   } else {
     o.status = item.artifact.problem.empty() ? folder_status::not_run : folder_status::failed;
     o.detail = obstacle.starts_with("NOT RUN: ") ? obstacle.substr(9) : obstacle;

@@ -55,7 +55,7 @@ def _cell(group, base, score_within, across_models):
         "model": "" if across_models else winner["model"]["name"],
         "workload": winner["workload"]["family"], "prompt_tokens": prompt,
         "gen_length": winner["gen_length"], "batch_size": winner["batch_size"], "clear": clear,
-        "margin": margin,
+        "margin": margin, "rows": group,
         "methods": [_entry(r, _score(r) < asked, across_models, against) for r in group]}
 
 

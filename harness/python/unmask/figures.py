@@ -6,7 +6,7 @@ import math
 
 from unmask import estimates, intervals, parallelism
 from unmask.crossover import cells_json, crossover_cells
-from unmask.rows import (as_number, grouped, is_reportable, is_synthetic, row_name, setting, variation)
+from unmask.rows import (RUN_KEYS, as_number, grouped, is_reportable, is_synthetic, row_name, setting, variation)
 from unmask.tables import finite
 
 # Keys of a sweep that say how much was measured, not what: they never name a series.
@@ -96,6 +96,7 @@ def _front(rows, workload, series):
                      for other, q in pools)
         out.append({"series": series(group[0]), "model": model, "workload": workload,
                     **{k: p[k] for k in ("tokens_per_second", "score", "interval", "n")},
+                    "rows": [r["point_id"] for r in group],
                     "front": not beaten})
     return out
 
@@ -191,7 +192,15 @@ def _phases(rows):
     """Device time where kernels were traced, else the CPU's own time; the time of containers themselves
     is the phase "between phases"."""
     rows = [r for r in rows if isinstance(r["probes"].get("phases"), dict)]
-    series, out = series_names(rows), []
+    named, out = series_names(rows), []
+
+    def roofs(row):
+        source = (row["probes"]["phases"].get("roofs") or {}).get("source", "")
+        return f"{row['model'].get('format', '')}, roofs: {source}"
+    several = len({roofs(row) for row in rows}) > 1  # the device is in the name
+
+    def series(row):
+        return f"{named(row)}, {roofs(row)}" if several else named(row)
     for group in grouped(rows, series):
         parts = {}
         for phase in (p for row in group for p in row["probes"]["phases"].get("phases", [])):
@@ -205,8 +214,25 @@ def _phases(rows):
             total["bytes"] = total["bytes"] + phase["bytes"] if known else None
             total["analytic"] |= phase["provenance"] == "analytic"
         out.append({"series": series(group[0]), "phases": list(parts.values()),
+                    "rows": [r["point_id"] for r in group],
                     "forwards": sum(r["metrics"].get("batched_forwards") or 0 for r in group)})
     return out
+
+
+def _crossover(rows):
+    """The cells with the ids of their rows and `apart`: what tells a cell from others of the same model,
+    task, batch size and length ("device=cuda", "")."""
+    cells = crossover_cells(rows)
+    told = cells_json(cells)
+
+    def place(cell):
+        return tuple(cell[key] for key in ("model", "workload", "gen_length", "batch_size"))
+    for cell, into in zip(cells, told):
+        first = [c["rows"][0] for c in cells if place(c) == place(cell)]
+        keys = [k for k in ("kind", *RUN_KEYS) if len({setting(r, k) for r in first}) > 1]
+        into["apart"] = ", ".join(f"{key}={setting(cell['rows'][0], key)}" for key in keys)
+        into["rows"] = [r["point_id"] for r in cell["rows"]]
+    return told
 
 
 def figure_data(rows):
@@ -217,5 +243,5 @@ def figure_data(rows):
     return {"rows": [_row_data(row, series(row)) for row in rows],
             "pooled": finite(_pooled(shown)), "sweeps": finite(_sweeps(shown)),
             "parallelism": parallelism.curves(shown),
-            "crossover": finite(cells_json(crossover_cells(rows))) if decodes else [],
+            "crossover": finite(_crossover(rows)) if decodes else [],
             "phases": finite(_phases(shown))}

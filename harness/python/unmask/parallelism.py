@@ -48,7 +48,7 @@ def _scored(row):
 
 def curves(rows):
     """Of every model and task, and of all tasks with an answer together where there are several, the
-    methods' curves: {model, task (None: all), method, points, area}. The likelihood of judged text is never
+    methods' curves: {model, task (None: all), method, points, rows (ids), area}. The likelihood of judged text is never
     averaged with scores of answers. The settings that an experiment sweeps are the points
     of a curve; one setting alone is a curve of one point."""
     found = []
@@ -70,7 +70,8 @@ def _curves_of(task, rows):
                     if {row["workload"]["family"] for row in group} == tasks]
         if settings:
             found.append({"model": method[0]["model"]["name"], "task": task, "method": method[0]["label"],
-                          "points": sorted(map(_point, settings))})
+                          "points": sorted(map(_point, settings)),
+                          "rows": [row["point_id"] for group in settings for row in group]})
     best = max((y for curve in found for _, y in curve["points"]), default=0.0)
     for curve in found:
         curve["area"] = area(curve["points"], best)
