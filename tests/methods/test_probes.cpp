@@ -407,8 +407,12 @@ TEST(probes, of_first_decisions_refuse_a_pass_that_revised_some) {
       {{"llada21", llada2_moe, with({{"editing_threshold", 1.0}})}, false},
       {{"wino", llada, {{"block_length", 8}, {"threshold", 0.1}, {"threshold_back", 0.9}}}, true},
       {{"wino", llada, {{"block_length", 8}, {"threshold_back", 0.0}}}, false}};
+  const std::vector<std::string> of_decisions = {"confidence", "contradiction", "decoding",
+                                                 "peak_oracle", "stagnation"};
   for (const auto& [run, revises] : runs) {
-    const probed p = look_twice(probe_names(), run.method, run.family, run.given);
+    probe_settings settings;
+    settings.reference_block = 8;
+    const probed p = look_twice(of_decisions, run.method, run.family, run.given, settings);
     std::int64_t revised = 0;
     for (const decoded_answer& a : p.run.answers) {
       revised += a.counters.replaced + a.counters.reopened;

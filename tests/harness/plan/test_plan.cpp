@@ -147,12 +147,11 @@ TEST(plan, an_axis_leaves_other_methods_alone_and_duplicates_go) {
   EXPECT_EQ(plan_of("[[method]]\nname=\"vanilla\"\nlabel=\"again\"").size(), 3u);
 }
 
-TEST(plan, run_settings_can_be_swept_and_group_together) {
+TEST(plan, run_settings_can_be_swept) {
   const auto points = plan_of("[sweep]\nbatch_size=[1, 4]\nparams.steps=[1, 2]");
   EXPECT_EQ(variations(points),
             (names{"vanilla:batch_size=1 steps=1", "vanilla:batch_size=1 steps=2",
                    "vanilla:batch_size=4 steps=1", "vanilla:batch_size=4 steps=2"}));
-  EXPECT_EQ(interleaved_groups(points).size(), 4u);  // 2 models x 2 batch sizes
 }
 
 TEST(plan, ids_depend_on_resolved_settings_only) {

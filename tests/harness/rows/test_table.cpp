@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/rows/table.h"
-#include "harness/run/progress.h"
 #include "tests/harness/measure/fixtures.h"
 
 namespace unmask {
@@ -177,31 +176,6 @@ TEST(table, json_holds_the_rows) {
 TEST(table, formats_by_name) {
   EXPECT_EQ(parse_table_format("csv"), table_format::csv);
   EXPECT_THROW(parse_table_format("sql"), error);
-}
-
-TEST(progress, durations_are_short) {
-  EXPECT_EQ(short_duration(8.2), "8 s");
-  EXPECT_EQ(short_duration(127), "2:07");
-  EXPECT_EQ(short_duration(3909), "1:05:09");
-}
-
-TEST(progress, plain_lines_when_not_on_a_terminal) {
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  {
-    progress p(2, file);
-    p.now("loading");
-    p.finished("one");
-    p.note("remark");
-  }
-  std::rewind(file);
-  char buffer[256] = {};
-  const std::size_t n = std::fread(buffer, 1, sizeof buffer - 1, file);
-  EXPECT_EQ(std::string(buffer, n), "[1/2] one\nremark\n");
-  std::fclose(file);
-  progress silent(1, nullptr);
-  silent.now("x");
-  silent.finished("y");
 }
 
 // Reports come with rows, and rows from anybody.

@@ -51,6 +51,31 @@ class terminal {
 
 const char* const long_name = "a-model-with-a-long-name word_problem Jetzt mit Umlauten äöü 日本語";
 
+TEST(progress, durations_are_short) {
+  EXPECT_EQ(short_duration(8.2), "8 s");
+  EXPECT_EQ(short_duration(127), "2:07");
+  EXPECT_EQ(short_duration(3909), "1:05:09");
+}
+
+TEST(progress, plain_lines_when_not_on_a_terminal) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  {
+    progress p(2, file);
+    p.now("loading");
+    p.finished("one");
+    p.note("remark");
+  }
+  std::rewind(file);
+  char buffer[256] = {};
+  const std::size_t n = std::fread(buffer, 1, sizeof buffer - 1, file);
+  EXPECT_EQ(std::string(buffer, n), "[1/2] one\nremark\n");
+  std::fclose(file);
+  progress silent(1, nullptr);
+  silent.now("x");
+  silent.finished("y");
+}
+
 TEST(progress, a_line_fits_its_terminal_whatever_its_width) {
   for (const unsigned short columns : {1, 2, 9, 20, 40, 79, 80, 200}) {
     terminal screen(columns);

@@ -120,6 +120,14 @@ TEST(runner, methods_are_measured_in_turn_and_in_alternating_order) {
   EXPECT_EQ(read_rows(s.file).rows.size(), 2u);
 }
 
+TEST(runner, points_of_one_model_and_run_setting_are_a_group) {
+  const experiment_spec spec =
+      spec_of("[[model]]\npath=\"n\"\n" + two_methods + "[sweep]\nbatch_size=[1, 4]\n");
+  const auto groups = interleaved_groups(make_plan(spec, catalogue()));
+  EXPECT_EQ(groups.size(), 4u);  // 2 models x 2 batch sizes
+  for (const auto& group : groups) EXPECT_EQ(group.size(), 2u);
+}
+
 TEST(runner, probes_have_a_pass_of_their_own_after_the_measured_ones) {
   scratch_directory dir;
   fake_executor with;
