@@ -3,6 +3,8 @@
 #include "harness/base/run_keys.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <sstream>
 
 #include "harness/base/error.h"
@@ -23,16 +25,9 @@ std::string padded(std::string text, std::size_t width) {
   return text + " ";
 }
 
-struct choice {
-  std::string word, device;  // device empty: any
-};
-std::vector<choice> choices_of(const run_key& key) {
-  std::istringstream in(key.words);
-  std::vector<choice> all;
-  for (std::string word; in >> word;) {
-    const std::size_t at = std::min(word.find('@'), word.size());
-    all.push_back({word.substr(0, at), word.substr(std::min(at + 1, word.size()))});
-  }
+// Words that were allowed beside those of the list, by key.
+std::map<std::string, std::vector<std::string>, std::less<>>& more_words() {
+  static std::map<std::string, std::vector<std::string>, std::less<>> all;
   return all;
 }
 
@@ -47,8 +42,25 @@ bool run_key::is_part_of_ids(const run_keys& run) const {
   return value != text(run_keys()) && !(std::string_view(name) == "device" && value == "cpu");
 }
 
+std::vector<key_word> run_key::words_of() const {
+  std::istringstream in(words);
+  std::vector<key_word> all;
+  for (std::string word; in >> word;) {
+    const std::size_t at = std::min(word.find('@'), word.size());
+    all.push_back({word.substr(0, at), word.substr(std::min(at + 1, word.size()))});
+  }
+  if (const auto more = more_words().find(name); more != more_words().end()) {
+    for (const std::string& word : more->second) all.push_back({word, ""});
+  }
+  return all;
+}
+
 std::vector<std::string> run_key::choices() const {
-  return names_in(choices_of(*this), &choice::word);
+  return names_in(words_of(), &key_word::word);
+}
+
+void allow_word(const std::string& key, const std::string& word) {
+  more_words()[key].push_back(word);
 }
 
 const std::vector<run_key>& run_key_list() {
@@ -77,31 +89,13 @@ void check_run_keys(const run_keys& run) {
   }
 }
 
-void check_run_device(const run_keys& run) {
-  if (run.device == "auto") return;  // looked at again when the device is known
-  for (const run_key& key : run_key_list()) {
-    std::string others;
-    const choice* chosen = nullptr;
-    const std::vector<choice> all = choices_of(key);
-    for (const choice& c : all) {
-      if (c.word == key.text(run)) chosen = &c;
-      if (run.device.starts_with(c.device)) {
-        others += (others.empty() ? "\"" : " or \"") + c.word + "\"";
-      }
-    }
-    if (!chosen || run.device.starts_with(chosen->device)) continue;
-    throw usage_error(std::string("`") + key.name + "` \"" + chosen->word + "\" needs device \"" +
-                      chosen->device + "\"; on device \"" + run.device + "\" use " + others);
-  }
-}
-
 std::string run_help() {
   std::string text = "keys of [run] that say what a point runs with:\n";
   for (const run_key& key : run_key_list()) {
     const std::string unit = *key.unit == '\0' ? "" : std::string(key.unit) + " ";
     text += "  " + padded(key.name, 20) + padded(key.text({}), 10) + unit + key.meaning + "\n";
     std::string words;
-    for (const choice& c : choices_of(key)) {
+    for (const key_word& c : key.words_of()) {
       words += " " + c.word + (c.device.empty() ? "" : " (" + c.device + ")");
     }
     if (!words.empty()) text += "  " + padded("", 20) + padded("", 9) + words + "\n";

@@ -56,6 +56,10 @@ struct run_keys {
   bool operator==(const run_keys&) const = default;
 };
 
+struct key_word {
+  std::string word, device;  // device empty: any
+};
+
 struct run_key {
   const char *name, *unit;
   std::int64_t low, high;  // of numbers
@@ -66,6 +70,7 @@ struct run_key {
 
   std::string text(const run_keys& run) const;
   bool is_part_of_ids(const run_keys& run) const;
+  std::vector<key_word> words_of() const;
   std::vector<std::string> choices() const;  // without their devices
 };
 
@@ -74,8 +79,8 @@ const run_key* find_run_key(std::string_view name);  // null: no such key
 
 // Usage error for a number out of its range or a word that is none of its key's.
 void check_run_keys(const run_keys& run);
-// Usage error for a word that the device cannot heed; when all keys are known, whatever their order.
-void check_run_device(const run_keys& run);
+// One more word of a key, from then on: the name of a device that is registered.
+void allow_word(const std::string& key, const std::string& word);
 
 // A line per key with its default, unit and meaning.
 std::string run_help();

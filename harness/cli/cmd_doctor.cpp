@@ -64,11 +64,12 @@ void print_libraries() {
 void check_kernels(const std::string& wanted) {
   run_keys run;
   run.device = choose_device(wanted).name;
-  if (run.device != "cuda") {
+  const device& found = find_device(run.device);
+  if (!found.is_card) {
     print("check    NOT RUN: --check needs a GPU; this is device {}\n", run.device);
     return;
   }
-  print("check    {}\n", use_device(run, true));
+  print("check    {}\n", found.prepare(run, true));
 }
 
 }  // namespace

@@ -27,7 +27,6 @@
 #include "harness/profile/tool_commands.h"
 #include "harness/rows/table.h"
 #include "harness/run/runner.h"
-#include "kernels/bench/roofs.h"
 #include "kernels/cuda/device.h"
 
 namespace unmask {
@@ -103,46 +102,6 @@ experiment_spec spec_of_file(const fs::path& file, const command_line& line) {
   return spec;
 }
 
-cuda::product_kind product_kind_of(const std::string& format) {
-  if (format == "int8") return cuda::product_kind::int8;
-  return format == "bf16" ? cuda::product_kind::bf16 : cuda::product_kind::f32;
-}
-
-machine_roofs roofs_of(const std::string& device, const std::string& format) {
-  if (device == "cpu") {
-    const bench::roofs& r = bench::measured_roofs();
-    const bool int8 = format == "int8";
-    return {int8 ? r.int8_ops : r.f32_flops, r.triad_bytes,
-            fmt::format("measured here: {} and triad, {} threads",
-                        int8 ? "8-bit dot products" : "multiply-adds", r.threads)};
-  }
-  if (device == "cuda" && !cuda::query().devices.empty()) {
-    // A roof that this machine cannot measure, for want of memory or of the library, costs no row.
-    machine_roofs roofs;
-    std::string measured, missing;
-    const auto attempt = [&](const char* what, const auto& measure) {
-      try {
-        measured += (measured.empty() ? "" : " and ") + measure();
-      } catch (const error& e) {
-        if (e.code() != exit_code::environment) throw;
-        missing += fmt::format("; no roof of {}: {}", what, e.what());
-      }
-    };
-    attempt("arithmetic", [&] {
-      const cuda::product_roof product = cuda::measure_product_roof(0, product_kind_of(format));
-      roofs.flops_per_second = product.operations_per_second;
-      return product.what;
-    });
-    attempt("memory", [&] {
-      roofs.bytes_per_second = cuda::measure_copy_roof(0).bytes_per_second;
-      return std::string("copy");
-    });
-    roofs.source = "measured here: " + (measured.empty() ? "nothing" : measured) + missing;
-    return roofs;
-  }
-  return {};
-}
-
 // The program and its arguments for the child of a profiler: as called, without what concerns the
 // tool, and with one bare `measure` range.
 std::vector<std::string> child_command(const std::vector<std::string>& arguments,
@@ -191,7 +150,7 @@ int profile_outside(const std::string& tool, const std::vector<std::string>& arg
     for (const auto& command : commands) print("{}\n", shell_line(command));
     return 0;
   }
-  if (!nsys && device != "cuda") {
+  if (!nsys && !find_device(device).is_card) {
     return not_run("ncu profiles kernels of a GPU; this is device " + device);
   }
   choose_device(device);
@@ -237,14 +196,14 @@ int command_profile(const std::vector<std::string>& arguments) {
   const std::string device = wanted == "auto" ? choose_device(wanted).name : wanted;
   // Kernels of a CUDA graph run outside the ranges of their phases, and a profile is about phases:
   // every pass, timed and traced, launches its kernels, unless the user says otherwise.
-  if (device.starts_with("cuda") && spec.run.graphs == "auto") spec.run.graphs = "off";
+  if (find_device(device).has_graphs && spec.run.graphs == "auto") spec.run.graphs = "off";
   spec.evidence.min_repetitions = spec.evidence.max_repetitions =
       line.within("repetitions", 1, 100000);
   spec.evidence.warmup = line.within("warmup", 0, 1000);
   const fs::path output = line.text("output", "runs/profile/" + target.stem().string());
   if (outside) return profile_outside(tool, arguments, output, line, device);
   if (tool == "cupti") {
-    if (device != "cuda") {
+    if (!find_device(device).is_card) {
       return not_run("CUPTI sees what a GPU runs; this is device " + device);
     }
     choose_device(device);
@@ -256,7 +215,13 @@ int command_profile(const std::vector<std::string>& arguments) {
                   : tool == "nvtx" ? profile_tool::nvtx
                                    : profile_tool::phases;
   settings.counters = !line.given("no-counters");
-  if (!line.given("no-roofs")) settings.roofs = roofs_of;
+  if (!line.given("no-roofs")) {
+    settings.roofs = [](const std::string& on, const std::string& format) {
+      run_keys run;
+      run.format = format;
+      return find_device(on).roofs(weight_format_of(run));
+    };
+  }
   settings.trace = line.text("trace");
   run_options run;
   run.watch = make_profiler(std::move(settings));

@@ -51,8 +51,10 @@ chosen_device choose_device(const std::string& wanted, const cuda::report& machi
 }
 
 chosen_device choose_device(const std::string& wanted) {
-  if (wanted == "cuda-emulated") (void)cuda_emulated_backend();  // throws where it is not built
-  if (wanted != "auto" && wanted != "cuda") return {wanted, ""};
+  if (wanted != "auto" && !find_device(wanted).is_card) {
+    (void)find_device(wanted).kernels();  // throws where it cannot be used
+    return {wanted, ""};
+  }
   return choose_device(wanted, cuda::query(), this_build().cuda_architectures);
 }
 
@@ -69,12 +71,23 @@ std::string device_line(const std::vector<chosen_device>& devices) {
   return line;
 }
 
-const backend& backend_of(const std::string& device) {
-  if (device == "cpu") return cpu_backend();
-  if (device == "reference") return reference_backend();
-  if (device == "cuda") return cuda_backend();
-  if (device == "cuda-emulated") return cuda_emulated_backend();
-  throw usage_error("unknown device '" + device + "'; known: cpu, reference, cuda, cuda-emulated");
+void check_run_device(const run_keys& run) {
+  if (run.device == "auto") return;
+  const std::string& heeds = find_device(run.device).heeds;
+  for (const run_key& key : run_key_list()) {
+    std::string others;
+    const key_word* chosen = nullptr;
+    const std::vector<key_word> all = key.words_of();
+    for (const key_word& w : all) {
+      if (w.word == key.text(run)) chosen = &w;
+      if (w.device.empty() || w.device == heeds) {
+        others += (others.empty() ? "\"" : " or \"") + w.word + "\"";
+      }
+    }
+    if (!chosen || chosen->device.empty() || chosen->device == heeds) continue;
+    throw usage_error(std::string("`") + key.name + "` \"" + chosen->word + "\" needs device \"" +
+                      chosen->device + "\"; on device \"" + run.device + "\" use " + others);
+  }
 }
 
 weight_format weight_format_of(const run_keys& run) {
@@ -84,7 +97,8 @@ weight_format weight_format_of(const run_keys& run) {
 
 dtype kv_type_of(const run_keys& run) {
   check_run_device(run);
-  const bool chosen = run.kv_type == "auto" && run.device.starts_with("cuda") &&
+  const bool chosen = run.kv_type == "auto" && run.device != "auto" &&
+                      find_device(run.device).halves_beside_halves &&
                       weight_format_of(run) == weight_format::bf16;
   return chosen || run.kv_type == "bf16" ? dtype::bf16 : dtype::f32;
 }

@@ -1,17 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Which device a run takes: the only place that looks whether there is a GPU to run on.
+// What there is to compute on, as objects that are asked. Lists, checks, help and rows ask a device;
+// nobody compares its name. A new one is its kernels and one entry of the list.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "harness/base/run_keys.h"
+#include "harness/devices/nvml.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/device.h"
 
 namespace unmask {
+
+// What a device can do at most, measured in this process. 0: not known.
+struct device_roofs {
+  double flops_per_second = 0;
+  double bytes_per_second = 0;
+  std::string source;  // "fma and triad, 2 threads"
+};
+
+struct device {
+  std::string name;
+  std::string heeds;     // words of run_keys.h that are marked @THIS are for it
+  std::string need;      // what of a machine it needs, as a list of needs says it; empty: nothing
+  bool is_card = false;  // a driver, profilers and energy counters know it
+  bool times_mean_something = true;
+  bool has_graphs = false;  // can record layers and repeat them
+  bool counts_traffic =
+      false;  // tells what its kernels did to memory (kernels/cuda/device/traffic.h)
+  // Keeps K/V and activations in bfloat16 beside bfloat16 weights, unless [run] says otherwise.
+  bool halves_beside_halves = false;
+  // Why it cannot be used here and now; empty: it can.
+  std::string (*unusable)() = [] { return std::string(); };
+  // Environment error where it cannot be used.
+  const backend& (*kernels)() = nullptr;
+  // Tells the kernels what [run] says about them. Returns what the device check found, as rows say it
+  // (first_use.h); empty: the tests check these kernels. `again`: checks anew.
+  std::string (*prepare)(const run_keys& run, bool again) = [](const run_keys&, bool) {
+    return std::string();
+  };
+  // Reads nothing where nobody counts.
+  energy_meter (*energy)() = [] { return energy_meter(""); };
+  device_roofs (*roofs)(weight_format format) = [](weight_format) { return device_roofs(); };
+};
+
+// In the order in which messages name them.
+const std::vector<device>& device_list();
+// Usage error with the known names for an unknown one.
+const device& find_device(const std::string& name);
+// One more, from then on. For tests, and for devices that are linked into a program.
+void register_device(device added);
 
 struct chosen_device {
   std::string name;  // "auto" resolved
@@ -36,8 +77,9 @@ std::string why_no_gpu();
 // "device: cpu (no GPU: there is no NVIDIA driver on this machine)", for people to read.
 std::string device_line(const std::vector<chosen_device>& devices);
 
-// The kernels of a device by name; usage error for an unknown one, environment error without CUDA.
-const backend& backend_of(const std::string& device);
+// Usage error for a word of [run] that the device cannot heed; when all keys are known, whatever their
+// order. "auto" is looked at again when the device is known.
+void check_run_device(const run_keys& run);
 // What a run packs weights in; "auto" is f32.
 weight_format weight_format_of(const run_keys& run);
 // What it keeps keys and values in; usage error for a type that its device cannot hold.

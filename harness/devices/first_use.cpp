@@ -232,12 +232,14 @@ device_check_outcome first_use(const cuda::device_properties& card, const std::s
 
 }  // namespace
 
-std::string use_device(const run_keys& run, bool again) {
-  if (!run.device.starts_with("cuda")) return "";
+void choose_ways(const run_keys& run) {
   cuda::choose("UNMASK_CUDA_GEMM", run.gemm == "own" ? "own" : "library");
   cuda::choose("UNMASK_CUDA_GRAPHS", run.graphs == "off" ? "off" : "on");
   cuda::ways_left_out().clear();  // what the check under other choices found
-  if (run.device != "cuda") return "";
+}
+
+std::string use_gpu(const run_keys& run, bool again) {
+  choose_ways(run);
   if (run.device_check == "off") {
     tell("WARNING: run.device_check is off: rows are marked {}\n", not_checked);
     return not_checked;

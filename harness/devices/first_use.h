@@ -50,11 +50,12 @@ device_check_outcome outcome_of(const std::string& json);
 // Where outcomes are kept: $UNMASK_CACHE, or ~/.cache/unmask; empty: nowhere.
 std::filesystem::path kept_checks_folder();
 
-// Tells the CUDA backend what [run] says about kernels, and returns what the check of those found, as
-// rows say it: once per program and key, recalled where it is kept, anew with `again`. Says on standard
-// error what was checked. "" for other devices, whose kernels the tests check; not_checked where
-// device_check is "off".
+// Tells the CUDA backend what [run] says about kernels.
+void choose_ways(const run_keys& run);
+// The same, and returns what the check of those kernels found on the GPU, as rows say it: once per
+// program and key, recalled where it is kept, anew with `again`. Says on standard error what was
+// checked. not_checked where device_check is "off".
 inline constexpr const char* not_checked = "NOT VERIFIED";
-std::string use_device(const run_keys& run, bool again = false);
+std::string use_gpu(const run_keys& run, bool again = false);
 
 }  // namespace unmask

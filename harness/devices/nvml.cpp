@@ -97,12 +97,6 @@ energy_meter::energy_meter(const std::string& pci_bus_id, const char* library) {
   }
 }
 
-energy_meter meter_of(const std::string& device) {
-  if (device != "cuda") return energy_meter("");
-  const cuda::report machine = cuda::query();
-  return energy_meter(machine.devices.empty() ? "" : machine.devices.front().pci_bus_id);
-}
-
 std::optional<double> energy_meter::joules() const {
   if (device_ == nullptr) return std::nullopt;
   const auto counted =

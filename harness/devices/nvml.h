@@ -48,9 +48,6 @@ class energy_meter {
   void *library_ = nullptr, *device_ = nullptr;  // never closed
 };
 
-// That of the device a run uses: the first GPU for "cuda"; else one that reads nothing.
-energy_meter meter_of(const std::string& device);
-
 // Reads the power of a device every few milliseconds on a thread of its own, until it is destroyed.
 class power_sampler {
  public:

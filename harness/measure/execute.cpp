@@ -19,25 +19,12 @@
 #include "harness/model/checkpoint.h"
 #include "harness/plan/locate.h"
 #include "harness/plan/settings.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/isa.h"
 
 namespace unmask {
 namespace {
 
 constexpr std::size_t largest_config = std::size_t{1} << 20;
 constexpr std::size_t largest_workload = std::size_t{1} << 30;
-
-// Tells the backends what [run] says about kernels, before a model is packed for them. Returns what
-// the device check found of those.
-std::string choose_kernels(const run_settings& run) {
-  if (run.device.starts_with("cuda")) return use_device(run);
-  cpu::set_active_isa(run.isa == "auto" ? cpu::supported_isas().front() : cpu::parse_isa(run.isa));
-  cpu::set_gemm_path(run.gemm == "library"   ? cpu::gemm_path::onednn
-                     : run.gemm == "fastest" ? cpu::gemm_path::automatic
-                                             : cpu::gemm_path::own);
-  return "";
-}
 
 std::string text_of(const item_selection& items) {
   return fmt::format(" {}-{} {} {} {} {}", items.context_low, items.context_high, items.seed,
@@ -117,7 +104,7 @@ class real_executor final : public executor {
       model_ = load_model_of(first);
       model_key_ = key;
     } else {
-      model_->record.checked = choose_kernels(first.run);
+      model_->record.checked = find_device(first.run.device).prepare(first.run, false);
     }
     const auto workload = load_workload(first.workload, first.run, *model_);
     std::vector<preparation> all;
@@ -185,7 +172,7 @@ class real_executor final : public executor {
 }  // namespace
 
 std::shared_ptr<loaded_model> load_model_of(const experiment_point& point) {
-  const std::string checked = choose_kernels(point.run);
+  const std::string checked = find_device(point.run.device).prepare(point.run, false);
   if (!std::filesystem::exists(point.model.path / "config.json")) {
     throw environment_error("no model in " + point.model.path.string() +
                             " (no config.json there); " + looked_in(point.model.path));

@@ -53,7 +53,7 @@ void rate_likelihood(const loaded_workload& w, std::size_t item, scored_answer& 
 void loaded_model::make_room(std::int32_t rows) {
   if (packed && packed->max_rows() >= rows) return;
   packed.reset();  // never two copies of the weights at once
-  packed = std::make_shared<const transformer>(config, weights, backend_of(device),
+  packed = std::make_shared<const transformer>(config, weights, find_device(device).kernels(),
                                                weight_format_of(record.used), rows, kv_dtype);
 }
 
@@ -62,7 +62,7 @@ bool runs_dry(const run_settings& run) {
 }
 
 std::string model_key(const model_entry& entry, const run_settings& run) {
-  backend_of(run.device);  // before anything is read
+  find_device(run.device).kernels();  // throws before anything is read
   return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
          std::to_string(entry.positions) + " " + std::to_string(entry.layers) + "\n" + run.device +
          "\n" + keys_as_used(run).format + "\n" + name_of(kv_type_of(run)) + "\n" + run.isa + "\n" +

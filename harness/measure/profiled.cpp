@@ -35,14 +35,14 @@ class profiler {
     phase_clock clock(wants_trace ? settings_.most_events : 0);
     std::vector<device_slice> slices;
     std::optional<power_sampler> sampler;
-    if (wants_trace) sampler.emplace(meter_of(point.run.device));
+    if (wants_trace) sampler.emplace(find_device(point.run.device).energy());
     if (settings_.tool == profile_tool::cupti) {
       slices = observe_kernels(here, clock, report);
     } else {
-      const bool emulated = point.run.device == "cuda-emulated";
-      if (emulated) cuda::emulator::begin_counting();
+      const bool counts = find_device(point.run.device).counts_traffic;
+      if (counts) cuda::emulator::begin_counting();
       here.checked_pass(&clock);
-      if (emulated) report.traffic = cuda::emulator::end_counting();
+      if (counts) report.traffic = cuda::emulator::end_counting();
     }
     report.phases = clock.totals();
     report.seconds = clock.seconds();
@@ -77,11 +77,11 @@ class profiler {
     }
   };
 
-  machine_roofs roofs_of(const std::string& device, const std::string& format) {
+  device_roofs roofs_of(const std::string& device, const std::string& format) {
     const auto key = std::pair(device, format);
     const auto found = roofs_.find(key);
     if (found != roofs_.end()) return found->second;
-    return roofs_[key] = settings_.roofs ? settings_.roofs(device, format) : machine_roofs{};
+    return roofs_[key] = settings_.roofs ? settings_.roofs(device, format) : device_roofs{};
   }
 
   std::vector<device_slice> observe_kernels(const look& here, phase_clock& clock,
@@ -141,7 +141,7 @@ class profiler {
 
   profile_settings settings_;
   std::size_t traces_ = 0;
-  std::map<std::pair<std::string, std::string>, machine_roofs> roofs_;
+  std::map<std::pair<std::string, std::string>, device_roofs> roofs_;
 };
 
 }  // namespace

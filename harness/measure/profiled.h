@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/devices/device.h"
 #include "harness/measure/point.h"
 #include "harness/profile/kernel_table.h"
 #include "harness/profile/phase_clock.h"
@@ -26,13 +27,6 @@ enum class profile_tool : std::uint8_t {
   cupti    // kernels by phase, then counters by phase, each in a pass of its own
 };
 
-// What the device can do at most, measured in this process. 0: not known.
-struct machine_roofs {
-  double flops_per_second = 0;
-  double bytes_per_second = 0;
-  std::string source;  // "fma and triad, 2 threads"
-};
-
 struct profile_settings {
   profile_tool tool = profile_tool::phases;
   std::filesystem::path trace;  // Chrome trace of the traced pass; empty: none
@@ -40,7 +34,7 @@ struct profile_settings {
   std::size_t most_ranges = 20'000;  // that counters are read for
   bool counters = true;              // cupti: also a pass for each set of counters
   // Asked once per device and format, outside every timed pass.
-  std::function<machine_roofs(const std::string& device, const std::string& format)> roofs;
+  std::function<device_roofs(const std::string& device, const std::string& format)> roofs;
 };
 
 // Where the trace of a point goes: FILE, then FILE stem-2, -3, ... for the points that follow.
@@ -55,7 +49,7 @@ struct phase_report {
   double seconds = 0;               // of the traced pass
   double untraced_seconds = 0;      // mean of the timed passes
   std::int64_t events_left_out = 0;
-  machine_roofs roofs;
+  device_roofs roofs;
   std::string kernels_problem, counters_problem;
   std::vector<kernel_row> kernels;  // cupti
   double device_busy = 0, device_span = 0, device_unattributed = 0;

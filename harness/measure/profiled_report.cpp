@@ -19,7 +19,7 @@ ordered_json known(double value) {
 }
 
 // Share of the least time in which this machine could have done the work; null without a roof.
-ordered_json roof_share(double flops, double bytes, double seconds, const machine_roofs& roofs) {
+ordered_json roof_share(double flops, double bytes, double seconds, const device_roofs& roofs) {
   double least = 0;
   if (roofs.flops_per_second > 0) least = flops / roofs.flops_per_second;
   if (roofs.bytes_per_second > 0) least = std::max(least, bytes / roofs.bytes_per_second);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/digest.h"
+#include "harness/devices/device.h"
 #include "harness/devices/first_use.h"
 #include "harness/rows/estimates.h"
 #include "harness/rows/row_table.h"
@@ -367,7 +368,13 @@ std::string broken_law(const pass_record& pass, const token_rules& rules) {
   return "";
 }
 
+void describe_device(result_row& row) {
+  const auto on = std::ranges::find(device_list(), row.run.device, &device::name);
+  if (on != device_list().end()) row.device = {on->is_card, on->times_mean_something};
+}
+
 void measure_row(result_row& row, const measured_point& point) {
+  describe_device(row);
   row.verdict = verdict_kind::invalid;
   row.samples.warmup_seconds = point.warmup_seconds;
   row.samples.stop = point.stop;
@@ -391,7 +398,7 @@ void measure_row(result_row& row, const measured_point& point) {
     rate("tokens_per_second", t.output);
     rate("canvas_tokens_per_second", t.work.committed);
   }
-  if (row.run.device == "cuda-emulated" && time != origin::synthetic) {
+  if (row.device && !row.device->times_mean_something && time != origin::synthetic) {
     row.reason = "emulated kernels: the times mean nothing";
     return;
   }

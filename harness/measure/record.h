@@ -91,6 +91,8 @@ struct measured_point {
   bool keep_items = false;  // every item's result goes into the row (closed loops only)
 };
 
+// What the device that the row names says of itself; "auto" says nothing.
+void describe_device(result_row& row);
 // Metrics, score, samples and verdict of `row`, whose other fields are filled.
 void measure_row(result_row& row, const measured_point& point);
 

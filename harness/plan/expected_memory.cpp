@@ -20,11 +20,12 @@ struct element_sizes {
 
 element_sizes sizes_of(const run_settings& run) {
   const weight_format format = weight_format_of(run);
-  const bool half = format == weight_format::bf16, gpu = run.device.starts_with("cuda");
+  const bool half = format == weight_format::bf16;
   element_sizes s;
   s.weight = half ? bf16_bytes : format == weight_format::int8 ? 1 : f32_bytes;
   s.kv = static_cast<double>(size_of(kv_type_of(run)));
-  if (gpu && half && run.gemm != "own") s.activation = bf16_bytes;
+  if (half && run.gemm != "own" && find_device(run.device).halves_beside_halves)
+    s.activation = bf16_bytes;
   return s;
 }
 

@@ -277,7 +277,7 @@ void expect_hours(const experiment_point& p, const pass_work& w, double seconds,
     return;
   }
   if (configured && std::isfinite(seconds)) f.work = f.passes * seconds / 3600;
-  if (device != "cuda") {
+  if (!find_device(device).is_card) {
     f.no_hours = "on " + device + ", so no hours of a GPU; the time on this machine is unknown";
     return;
   }

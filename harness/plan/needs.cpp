@@ -16,7 +16,6 @@
 #include "harness/plan/settings.h"
 #include "harness/rows/row_table.h"
 #include "harness/workload/benchmark_list.h"
-#include "kernels/cuda/device/traffic.h"
 
 namespace unmask {
 namespace {
@@ -54,9 +53,8 @@ std::string too_little(const std::string& wanted, double here) {
   return here >= number(wanted).value_or(0) ? "" : fmt::format("{:.4g} here", here);
 }
 
-std::string without_cuda(const std::string&, const machine_view& m) {
-  if (!m.cuda_kernels) return "this program was built without CUDA";
-  return m.gpus == 0 ? "no GPU is visible" : m.no_gpu;
+std::string without_device(const std::string& name, const machine_view& m) {
+  return m.lacks_device(name);
 }
 
 std::string without_model(const std::string& name, const machine_view&) {
@@ -70,30 +68,22 @@ std::string without_benchmark(const std::string& name, const machine_view& m) {
   return lack.empty() ? "not on that machine" : lack;
 }
 
-const need_kind& kind_of(const need_parts& parts, const std::string& where = "") {
-  const std::vector<std::string> known = names_in(need_list(), &need_kind::name);
-  return need_list()[find_known("need", parts.kind, known, where)];
+need_kind kind_of(const need_parts& parts, const std::string& where = "") {
+  const std::vector<need_kind> all = need_list();
+  return all[find_known("need", parts.kind, names_in(all, &need_kind::name), where)];
 }
 
 }  // namespace
 
 std::string need_kind::spelled() const {
   const char* values[] = {"", ":N", ":NAME"};
-  return name + std::string(values[static_cast<std::size_t>(takes)]);
+  return name + values[static_cast<std::size_t>(takes)];
 }
 
-const std::vector<need_kind>& need_list() {
+std::vector<need_kind> need_list() {
   using text = const std::string&;
   using machine = const machine_view&;
-  static const std::vector<need_kind> all = {
-      {"cuda", need_value::none, "CUDA kernels in this program and a GPU to run them",
-       without_cuda},
-      {"cuda-emulated", need_value::none, "CUDA kernels that run on the CPU: a build with tests",
-       [](text, machine) -> std::string {
-         return cuda::emulator::is_built()
-                    ? ""
-                    : "it belongs to builds with tests; ./dev build makes one";
-       }},
+  static const std::vector<need_kind> others = {
       {"gpus", need_value::number, "so many GPUs",
        [](text n, machine m) { return too_little(n, static_cast<double>(m.gpus)); }},
       {"gpu_memory_gb", need_value::number, "memory of one GPU, in units of 2^30 bytes",
@@ -115,12 +105,17 @@ const std::vector<need_kind>& need_list() {
        [](text file, machine m) -> std::string {
          return m.has_trace(file) ? "" : "not in $UNMASK_DATASETS/traces";
        }}};
+  std::vector<need_kind> all;
+  for (const device& d : device_list()) {
+    if (!d.need.empty()) all.push_back({d.name, need_value::none, d.need, without_device});
+  }
+  all.insert(all.end(), others.begin(), others.end());
   return all;
 }
 
 void check_need(const std::string& need, const std::string& where) {
   const need_parts parts = split(need);
-  const need_kind& kind = kind_of(parts, where);
+  const need_kind kind = kind_of(parts, where);
   const std::string given = where + ": the need '" + need + "' must ";
   if (kind.takes == need_value::none && need != kind.name) {
     throw usage_error(given + "be " + kind.name + " alone");
@@ -170,9 +165,8 @@ std::vector<std::string> needs_of(const experiment_spec& spec) {
     if (!one_of(all, need)) all.push_back(need);
   };
   for (const std::string& need : spec.needs) add(need);
-  const std::vector<std::string> devices = devices_of(spec);
-  for (const char* device : {"cuda", "cuda-emulated"}) {
-    if (one_of(devices, device)) add(device);
+  for (const device& d : device_list()) {
+    if (!d.need.empty() && one_of(devices_of(spec), d.name)) add(d.name);
   }
   for (const model_entry& model : spec.models) {
     if (!model.published.empty()) add("weights:" + model.published);
@@ -197,9 +191,8 @@ machine_view this_machine() {
   const environment here = capture_environment("");
   constexpr double gib = 1024.0 * 1024.0 * 1024.0;
   machine_view m;
-  m.cuda_kernels = here.cuda.built;
   m.gpus = here.cuda.devices.size();
-  if (m.cuda_kernels && m.gpus > 0) m.no_gpu = why_no_gpu();
+  m.lacks_device = [](const std::string& name) { return find_device(name).unusable(); };
   for (const cuda::device_properties& d : here.cuda.devices) {
     m.gpu_memory_gb = std::max(m.gpu_memory_gb, static_cast<double>(d.memory_bytes) / gib);
   }
@@ -218,7 +211,9 @@ std::vector<std::string> missing_needs(const std::vector<std::string>& needs,
   std::vector<std::string> missing;
   for (const std::string& need : needs) {
     const need_parts parts = split(need);
-    const std::string found = kind_of(parts).lacks(parts.value, machine);
+    const need_kind kind = kind_of(parts);
+    const bool named = kind.takes == need_value::none;
+    const std::string found = kind.lacks(named ? kind.name : parts.value, machine);
     if (!found.empty()) missing.push_back(need + " (" + found + ")");
   }
   return missing;

@@ -17,27 +17,28 @@
 namespace unmask {
 
 struct machine_view {
-  bool cuda_kernels = false;
   std::size_t gpus = 0;
-  std::string no_gpu;        // why none of them can be used; empty: one can
   double gpu_memory_gb = 0;  // of the largest GPU, 2^30 bytes
   double memory_gb = 0;
   int cores = 1;
   // has_benchmark: all files of one, as a need names it.
   std::function<bool(const std::string&)> has_weights, has_benchmark, has_trace;
+  // Why a device of this name cannot be used; empty: it can.
+  std::function<std::string(const std::string&)> lacks_device;
 };
 
 enum class need_value : std::uint8_t { none, number, name };
 struct need_kind {
-  const char* name;
+  std::string name;
   need_value takes;  // behind a colon
-  const char* meaning;
-  // What this machine has instead of the value; empty: what is needed.
+  std::string meaning;
+  // What this machine has instead of the value, or of the need itself where it takes none; empty: what
+  // is needed.
   std::string (*lacks)(const std::string& value, const machine_view& machine);
   std::string spelled() const;  // "cuda", "gpus:N", "weights:NAME"
 };
 // All there are: check_need(), its messages and the page of the format read this list.
-const std::vector<need_kind>& need_list();
+std::vector<need_kind> need_list();
 
 // Usage error beginning with `where` for a need that is none of these.
 void check_need(const std::string& need, const std::string& where);

@@ -11,6 +11,7 @@
 
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
+#include "harness/devices/device.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/plan/settings.h"
 #include "harness/rows/json_of.h"

@@ -258,6 +258,12 @@ void read_settings(result_row& row, const json& in) {
   for (const run_key& key : run_key_list()) {
     std::visit([&](const auto field) { take_if_there(in, key.name, row.run.*field); }, key.field);
   }
+  if (in.contains("device_facts")) {
+    const json& facts = object(in, "device_facts");
+    row.device.emplace();
+    take(facts, "is_card", row.device->is_card);
+    take(facts, "times_mean_something", row.device->times_mean_something);
+  }
   if (in.contains("serve")) {
     row.run.kind = "serve";
     row.run.serve = params_of(object(in, "serve"));
@@ -365,6 +371,10 @@ std::string to_json_line(const result_row& row) {
   out["variation"] = row.variation;
   out["params"] = json_of<json>(row.params);
   put_run(out, row.run);
+  if (row.device) {
+    out["device_facts"] = {{"is_card", row.device->is_card},
+                           {"times_mean_something", row.device->times_mean_something}};
+  }
   out["verdict"] = name_of(row.verdict);
   out["reason"] = row.reason;
   put_metrics(out, row);

@@ -58,6 +58,12 @@ struct run_settings : run_keys {
   bool operator==(const run_settings&) const = default;
 };
 
+// What the device that was used says of itself (devices/device.h).
+struct device_facts {
+  bool is_card = false, times_mean_something = true;
+  bool operator==(const device_facts&) const = default;
+};
+
 struct model_record {
   std::string name, hash;
   std::int64_t parameters = 0;
@@ -138,6 +144,7 @@ struct result_row {
   std::string method, preset, label, variation;
   parameter_map params;
   run_settings run;
+  std::optional<device_facts> device;  // nothing: the row is older than this was recorded
   verdict_kind verdict = verdict_kind::failed;
   std::string reason;
   std::map<std::string, metric> metrics;  // absent: not earned or not defined

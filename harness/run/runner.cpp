@@ -67,6 +67,7 @@ result_row planned_row(const experiment_point& p) {
   row.variation = p.variation;
   row.params = p.params;
   row.run = p.run;
+  describe_device(row);
   return row;
 }
 
@@ -289,7 +290,7 @@ class experiment_run {
   }
 
   void add_pass(in_flight& f, std::int64_t round) {
-    const energy_meter meter = meter_of(f.point->run.device);
+    const energy_meter meter = find_device(f.point->run.device).energy();
     const std::optional<double> before = meter.joules();
     {
       const phase_range range(profile_phase::measure,

@@ -28,6 +28,7 @@ METHOD = re.compile(r"focus|optimus|ada[_-]dlm|sparse[_-]dllm|dkv[_-]?cache|dllm
 OWN_WORDS = re.compile(r"nobody's|somebody's|\bexchanged\b|names_arrays_only|takes_all_in_play|runs_ahead"
                        r"|mark_unsettled|for the eye\b|believable|step_part|work_phase|recorded_work"
                        r"|recorded_rows|\brecordings\b|freeze_two_centroids|frozen batch")
+COMPARES_DEVICE = re.compile(r"""(?:[=!]= ?|starts_with\(|startswith\(|in \()["'](?:cpu|cuda|reference)(?:-emulated)?["']""")
 NO_FUNCTION = re.compile(r"\s*(?:template <.*>\s*)?(?:namespace|struct|class|enum|union|extern)\b")
 OF_THE_OPERATION = re.compile(r"minimal_operation|test_minimal")  # of the worked example
 POLICIES = "pace|row|key|cache|unmask"
@@ -131,6 +132,10 @@ def counts():
         "files of a new method, the worked example":
             len([f for f in under("tests/minimal_method/", (".cpp", ".md", ".h"))
                  if not OF_THE_OPERATION.search(f)]),
+        "files that compare a device's name":
+            sum(bool(COMPARES_DEVICE.search(text_of(f))) for f in under("harness/", CPP + (".py",)) + kernels),
+        "files of a new device, the worked example":
+            len([f for f in under("tests/minimal_device/", CPP) if "test_" not in f]),
         "files elsewhere that name the worked example":
             sum(bool(re.search(r"accept_leftmost|leftmost_unmask", text_of(f)))
                 for f in everything if f.endswith(CPP) and not f.startswith("tests/minimal_method/")),

@@ -12,6 +12,7 @@ from unmask.names import find_known
 from unmask.shapes import TEXT, fit
 
 # What a scale says of itself; everything else it lays over the shared part of its file.
+NEEDED_DEVICES = ("cuda", "cuda-emulated")  # that not every machine has; each is a need of its name
 SCALE_KEYS = ("takes", "note", "not_run", "needs", "labels", "set")
 # What analyses rely on; a scale may lay anything over it.
 TABLE = {"artifact?": {"paper?": TEXT, "id?": TEXT, "title?": TEXT, "published?": TEXT},
@@ -100,8 +101,8 @@ def stated_needs(path, scale):
     entry = read_experiment(path).get("scale", {}).get(scale, {})
     table, _ = at_scale(path, scale)
     needs = list(entry.get("needs", []))
-    if table.get("run", {}).get("device") == "cuda":
-        needs.append("cuda")
+    device = table.get("run", {}).get("device")
+    needs += [device] if device in NEEDED_DEVICES else []
     needs += [m["path"] for m in table.get("model", [])
               if str(m.get("path", "")).startswith("weights:")]
     for workload in table.get("workload", []):

@@ -6,7 +6,7 @@ import math
 
 from unmask import estimates, intervals, parallelism
 from unmask.crossover import cells_json, crossover_cells
-from unmask.rows import (RUN_KEYS, as_number, grouped, is_reportable, is_synthetic, row_name, setting, variation)
+from unmask.rows import (RUN_KEYS, as_number, grouped, is_card, is_reportable, is_synthetic, row_name, setting, variation)
 from unmask.tables import finite
 
 # Keys of a sweep that say how much was measured, not what: they never name a series.
@@ -47,7 +47,7 @@ def series_names(rows):
 
 def machine_of(row):
     gpus, cpu = row["environment"].get("gpus"), row["environment"].get("cpu_model")
-    if row["device"] != "cpu" and isinstance(gpus, list) and gpus:
+    if is_card(row) and isinstance(gpus, list) and gpus:
         return str(gpus[0].get("name", "GPU")) if isinstance(gpus[0], dict) else str(gpus[0])
     return cpu if isinstance(cpu, str) else "machine unknown"
 

@@ -22,6 +22,8 @@ SCHEMA_MAJOR = 1
 RUN_KEYS = {"batch_size": 1, "gen_length": 0, "seed": 0, "device": "auto", "format": "auto",
             "kv_type": "auto", "gemm": "auto", "graphs": "auto", "device_check": "auto",
             "impose": "none", "repeat_window": 0, "isa": "auto"}
+# What a device says of itself, where a row is older than its `device_facts`.
+IS_CARD = {"cuda": True}
 # Besides the keys of [run], params.NAME and serve.NAME.
 PLAIN_KEYS = ("label", "method", "preset", "model", "workload", "variation", "kind")
 REPORTABLE = ("PASS", "NOISY", "NOT_VERIFIED", "INACTIVE")
@@ -51,8 +53,14 @@ SHAPES = {"params": SCALARS, "serve": SCALARS, "answers_hash": TEXT, "measured_b
           "items": {"id": [TEXT], "seconds": [[MAYBE]], "output_tokens": [MAYBE], "exact": [FLAG],
                     "answer_hash": [TEXT], "score": [MAYBE]},
           "workload": {"benchmark?": (dict,)}, "model": {"caution?": TEXT, "checked?": TEXT},
+          "device_facts": {"is_card": FLAG, "times_mean_something": FLAG},
            "environment": {"build?": (dict,)}}
 ITEM_LISTS = ("id", "score", "exact", "output_tokens", "seconds", "answer_hash")
+
+
+def is_card(row):
+    """Whether the row was measured on a GPU."""
+    return row.get("device_facts", {}).get("is_card", IS_CARD.get(row["device"], False))
 
 
 def _is(value, kind):

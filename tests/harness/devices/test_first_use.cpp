@@ -3,6 +3,7 @@
 //
 // The first use of a GPU with checks that are wrong in a planted way; with wrong kernels on a GPU in
 // software: tests/softgpu/first_use_test.py.
+#include "harness/devices/device.h"
 #include "harness/devices/first_use.h"
 
 #include <gtest/gtest.h>
@@ -116,10 +117,10 @@ TEST_F(first_use, outcomes_are_kept_as_text) {
 TEST_F(first_use, only_a_gpu_is_checked_and_off_says_so) {
   run_keys run;
   run.device = "cpu";
-  EXPECT_EQ(use_device(run), "");
+  EXPECT_EQ(find_device("cpu").prepare(run, false), "");
   run.device = "cuda";
   run.device_check = "off";
-  EXPECT_EQ(use_device(run), not_checked);
+  EXPECT_EQ(find_device("cuda").prepare(run, false), not_checked);
   cuda::run_choices().clear();
 }
 

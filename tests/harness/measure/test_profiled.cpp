@@ -103,7 +103,7 @@ profile_settings with(profile_tool tool) {
   s.roofs = [](const std::string& device, const std::string& format) {
     EXPECT_EQ(device, "auto");  // as asked for: no executor of a test resolves it
     EXPECT_EQ(format, "f32");
-    return machine_roofs{1e9, 2e9, "made up"};
+    return device_roofs{1e9, 2e9, "made up"};
   };
   return s;
 }

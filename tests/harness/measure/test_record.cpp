@@ -137,6 +137,7 @@ TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
   row.workload.benchmark = {"h", "v", "c", "p", "s", "m", 1, 2, 3};
   row.score = score_record{0.5, 1, 2, 0.1, 0.9, 3, 0.6, {{"b", 0.5}}, 0.25, {{"l", "1"}}};
   row.samples.taken_up = 1;
+  row.device.emplace();
   row.items.id = row.items.answer_hash = {"a"};
   row.items.score = {1};
   row.items.exact = {true};

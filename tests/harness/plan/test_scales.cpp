@@ -19,6 +19,7 @@ machine_view small_machine() {
   m.memory_gb = 16;
   m.cores = 2;
   m.has_weights = m.has_benchmark = m.has_trace = [](const std::string&) { return false; };
+  m.lacks_device = [](const std::string&) { return "this program was built without CUDA"; };
   return m;
 }
 
@@ -59,8 +60,8 @@ TEST(scales, another_scale_and_its_needs) {
     EXPECT_TRUE(has(why, part)) << why;
   }
   machine_view large = small_machine();
-  large.cuda_kernels = true;
   large.gpus = 2;
+  large.lacks_device = [](const std::string&) { return ""; };
   large.memory_gb = 64;
   large.has_weights = large.has_benchmark = [](const std::string&) { return true; };
   EXPECT_EQ(cannot_run(spec, large), "");

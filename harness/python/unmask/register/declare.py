@@ -14,6 +14,7 @@ from unmask import estimates
 from unmask.errors import UserError
 from unmask.names import find_known
 from unmask.register.frame import settings_of
+from unmask.rows import is_card
 from unmask.verdicts import Region
 
 # What a claim is about, which fixes the scale of its effects: of speeds, counts and capacities they
@@ -108,7 +109,7 @@ class Regime:
         if self.metric == "parameters":
             return row["model"]["parameters"]
         if self.metric == "on_gpu":
-            return float(row["device"] == "cuda")
+            return float(is_card(row))
         found = estimates.value(row, self.metric)
         return None if found is None else found[0]
 
