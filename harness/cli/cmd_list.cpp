@@ -19,6 +19,7 @@
 #include "harness/model/config.h"
 #include "harness/plan/catalogue.h"
 #include "harness/plan/format.h"
+#include "harness/rows/row_schema.h"
 #include "harness/workload/benchmark_list.h"
 
 namespace unmask {
@@ -192,14 +193,18 @@ int command_list(const texts& arguments) {
 }
 
 int command_show(const texts& arguments) {
-  const command_line line("show METHOD|format", {}, {"method"}, arguments,
+  const command_line line("show METHOD|format|schema", {}, {"method"}, arguments,
                           "\nformat: every key of an experiment file and of a file of tasks, in "
-                          "Markdown\n");
+                          "Markdown; schema: the fields of a result row, as JSON Schema\n");
   const method_registry& methods = method_registry::instance();
   const std::string asked = line.place(
       "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));
   if (asked == "format") {
     print("{}", format_page());
+    return 0;
+  }
+  if (asked == "schema") {
+    print("{}", row_schema_text());
     return 0;
   }
   const method_info& m = methods.find(asked);

@@ -45,6 +45,7 @@ texts words_behind(const std::string& command) {
   if (command != "show") return {};
   texts all = method_registry::instance().names();
   all.emplace_back("format");
+  all.emplace_back("schema");
   return all;
 }
 

@@ -271,8 +271,9 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
     }
   }
   for (auto& [name, value] : s.beside) value = of[name] > 0 ? value / of[name] : 0;
-  s.trial_deviation =
-      trial_deviation(scores, static_cast<std::size_t>(row.workload.benchmark.trials));
+  if (const std::int64_t trials = row.workload.benchmark.trials; trials > 1) {
+    s.trial_deviation = trial_deviation(scores, static_cast<std::size_t>(trials));
+  }
   row.score = s;
 }
 

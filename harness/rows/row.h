@@ -101,7 +101,7 @@ struct score_record {
   // a number where there is one group only.
   double mean_of_groups = std::nan("");
   std::map<std::string, double> beside = {};  // what else the scorer measures, by name
-  double trial_deviation = 0;  // of the means of a benchmark's trials; 0 with one trial
+  double trial_deviation = std::nan("");      // of the means of several trials; else not a number
   // Name and version of the libraries that scored; empty: this program's own scorers.
   std::map<std::string, std::string> libraries = {};
 };

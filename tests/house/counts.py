@@ -141,6 +141,9 @@ def counts():
                 for f in everything if f.endswith(CPP) and not f.startswith("tests/minimal_method/")),
         "files a [run] key is in (kv_type)":
             sum(bool(re.search(r"\bkv_type\b", text_of(f))) for f in under("harness/", CPP)),
+        "files a field of a row is declared in (taken_up)":
+            sum(bool(re.search(r"\btaken_up\b", text_of(f)))
+                for f in under("harness/rows/", CPP) + under("harness/python/", ".py")),
         "claims that do not hold and have no control (results/tiny)":
             text_of("results/tiny/claims.json").count("; no control"),
         "lines of README.md": lines(["README.md"]),

@@ -26,9 +26,9 @@ import time
 from unmask import intervals
 from unmask.errors import UserError
 from unmask.estimates import NOISY_HALF_WIDTH
-from unmask.rows import RUN_KEYS, read_latest
+from unmask.rows import RUN_KEYS, SCHEMA as ROW_SCHEMA, read_latest
 
-SCHEMA = "1.5"
+SCHEMA = ROW_SCHEMA["title"].rsplit(" ", 1)[1]
 
 
 def _hash(value):

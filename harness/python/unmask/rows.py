@@ -6,6 +6,7 @@ what an older row lacks is filled in with the meaning that its absence had."""
 
 import gc
 import io
+import json
 import os
 import sys
 import tarfile
@@ -17,44 +18,58 @@ from unmask.shapes import FLAG, LARGEST_NUMBER, MAYBE, NUMBER, TEXT, misfit
 from unmask.text import json_value
 
 SCHEMA_MAJOR = 1
-# Keys of [run] and what they are where a row, being older, does not name them. The list is that of
-# harness/base/run_keys.h; a test holds the two together.
-RUN_KEYS = {"batch_size": 1, "gen_length": 0, "seed": 0, "device": "auto", "format": "auto",
-            "kv_type": "auto", "gemm": "auto", "graphs": "auto", "device_check": "auto",
-            "impose": "none", "repeat_window": 0, "isa": "auto"}
+# What a row may hold: made by `unmask show schema` of the lists that the program reads and writes rows by.
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "row.schema.json"), encoding="utf-8") as _file:
+    SCHEMA = json.load(_file)
+FIELDS = SCHEMA["properties"]
+# Keys of [run] and what they are where a row, being older, does not name them.
+RUN_KEYS = {name: of["default"] for name, of in FIELDS.items() if "default" in of}
 # What a device says of itself, where a row is older than its `device_facts`.
 IS_CARD = {"cuda": True}
 # Besides the keys of [run], params.NAME and serve.NAME.
 PLAIN_KEYS = ("label", "method", "preset", "model", "workload", "variation", "kind")
 REPORTABLE = ("PASS", "NOISY", "NOT_VERIFIED", "INACTIVE")
-VERDICTS = ("PASS", "NOISY", "INVALID", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED", "INACTIVE")
+VERDICTS = tuple(FIELDS["verdict"]["enum"])
 LARGEST_FILE = 4 << 30
 ARCHIVE = "rows.tar.xz"
 LARGEST_ARCHIVE = 1 << 30  # unpacked
 
-# What every row has: name, type. Of objects the members that readers rely on.
-NEEDED = {"run_id": str, "point_id": str, "title": str, "position": int, "model": dict,
-          "workload": dict, "method": str, "preset": str, "label": str, "variation": str,
-          "params": dict, "verdict": str, "reason": str, "metrics": dict, "provenance": dict,
-          "samples": dict, "environment": dict, "source_hash": str, "finished_at": str}
-NEEDED_BELOW = {"model": {"name": str, "hash": str, "parameters": int, "weights": str},
-                "workload": {"family": str, "hash": str, "items": int},
-                "samples": {"seconds": list, "warmup_seconds": list, "stop": str}}
-# Values that readers rely on where a row has them. row.schema.json says what they mean.
-SCALARS = {"*": (str, int, float, bool, type(None))}
+JSON_TYPES = {"string": TEXT, "boolean": FLAG, "integer": (int,), "number": NUMBER, "object": (dict,), "array": (list,),
+              "null": (type(None),)}
+
+
+def _types_of(schema):
+    """The types of a value, as a tuple."""
+    kinds = schema.get("type", "string")  # of an enum: its words
+    return sum((JSON_TYPES[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds)), ())
+
+
+def _shape_of(schema):
+    """A JSON Schema, as far as rows use it, as a shape."""
+    needed = schema.get("required", ())
+    if "properties" in schema:
+        return {name + ("" if name in needed else "?"): _shape_of(of) for name, of in schema["properties"].items()}
+    if "additionalProperties" in schema:
+        return {"*": _shape_of(schema["additionalProperties"])}
+    return [_shape_of(schema["items"])] if "items" in schema else _types_of(schema)
+
+
+def _needed_of(schema):
+    """{name: type} of what must be there and has one type."""
+    kinds = {name: _types_of(schema["properties"][name]) for name in schema.get("required", ())}
+    return {name: kind[0] for name, kind in kinds.items() if len(kind) == 1}
+
+
+NEEDED = _needed_of(SCHEMA)
+NEEDED_BELOW = {name: _needed_of(FIELDS[name]) for name in NEEDED if "properties" in FIELDS[name]}
+# Besides, what readers rely on in the objects that the schema leaves open.
 PHASE = {"phase": TEXT, "container": FLAG, "own_seconds": NUMBER, "flops": MAYBE, "bytes": MAYBE,
          "provenance": TEXT, "device_seconds?": MAYBE}
-SHAPES = {"params": SCALARS, "serve": SCALARS, "answers_hash": TEXT, "measured_by": TEXT,
-          "calibration": (dict,), "metric_samples": {"*": [MAYBE]},
-          "experiment": {"*": TEXT}, "provenance": {"*": TEXT},
-          "probes": {"phases?": {"phases?": [PHASE], "kernels?": [{"*": (str, int, float, bool, type(None))}]},
-                     "*": (dict,)},
-          "samples": {"half_width?": MAYBE, "seconds": [MAYBE], "warmup_seconds": [MAYBE]},
-          "items": {"id": [TEXT], "seconds": [[MAYBE]], "output_tokens": [MAYBE], "exact": [FLAG],
-                    "answer_hash": [TEXT], "score": [MAYBE]},
-          "workload": {"benchmark?": (dict,)}, "model": {"caution?": TEXT, "checked?": TEXT},
-          "device_facts": {"is_card": FLAG, "times_mean_something": FLAG},
-           "environment": {"build?": (dict,)}}
+SHAPES = {name: _shape_of(of) for name, of in FIELDS.items()
+          if name not in RUN_KEYS and name not in ("score", "metrics")} | {
+    "probes": {"phases?": {"phases?": [PHASE], "kernels?": [{"*": (str, int, float, bool, type(None))}]},
+               "*": (dict,)},
+    "environment": {"build?": (dict,)}}
 ITEM_LISTS = ("id", "score", "exact", "output_tokens", "seconds", "answer_hash")
 
 

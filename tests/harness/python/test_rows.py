@@ -95,10 +95,23 @@ class Vocabulary(unittest.TestCase):
                               file.read())
         self.assertEqual(rows.RUN_KEYS, {name: int(value) if kind == "int64_t" else value[1:-1]
                                          for kind, name, value in keys})
-        with open(os.path.join(ROOT, "harness/rows/row.cpp"), encoding="utf-8") as file:
-            text = file.read()
-        listed = re.search(r"verdict_names\[\] = \{(.*?)\}", text, re.S).group(1)
-        self.assertEqual(rows.VERDICTS, tuple(re.findall(r'"(\w+)"', listed)))
+        self.assertEqual(rows.VERDICTS, ("PASS", "NOISY", "INVALID", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED",
+                                         "INACTIVE"))
+
+    def test_what_is_checked_of_a_row_is_what_its_schema_says(self):
+        self.assertEqual(rows.NEEDED_BELOW["samples"], {"seconds": list, "warmup_seconds": list, "stop": str})
+        self.assertEqual(rows.NEEDED["position"], int)
+        self.assertNotIn("experiment", rows.NEEDED)
+        row = row_of("a", [1.0])
+        for change, found in (({"params": {"a": None}}, "`params.a` is of another type"),
+                              ({"items": {"id": [1]}}, "`items.answer_hash` is missing"),
+                              ({"device_facts": {"is_card": 1, "times_mean_something": True}},
+                               "`device_facts.is_card` is of another type"),
+                              ({"workload": row["workload"] | {"judge": 3}}, "`workload.judge` is of another type"),
+                              ({"samples": {k: v for k, v in row["samples"].items() if k != "half_width"}},
+                               "`samples.half_width` is missing")):
+            with self.assertRaisesRegex(ValueError, found):
+                rows.parse_row(json.dumps(row | change), "x")
 
     def test_numbers_are_written_as_the_program_writes_them(self):
         # What std::to_chars gives: the shortest text, plain where it is no longer.
