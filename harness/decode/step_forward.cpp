@@ -18,7 +18,7 @@ namespace unmask {
 void step_loop::impl::forward() {
   const auto [kind, active] = kind_of_forward();
   const phase_range forward_range(kind, active);
-  const stopwatch whole(seconds.forward);
+  const stopwatch whole(totals.step_seconds);
   const double before = graphs.counts().seconds;
   const bool evicts = choose_rows();
   note_entered();
@@ -34,13 +34,13 @@ void step_loop::impl::forward() {
     }
   }
   count_forward();
-  seconds.forward -= graphs.counts().seconds - before;
+  totals.step_seconds -= graphs.counts().seconds - before;
 }
 
 // True: the cache evicts in this forward.
 bool step_loop::impl::choose_rows() {
   const phase_range range(profile_phase::selection, -1);
-  const stopwatch clock(seconds.selection);
+  const stopwatch clock(totals.selection_seconds);
   rows.slots_differ = false;
   method.rows->select(state, plan, rows);
   backend.synchronize();
@@ -229,7 +229,7 @@ void step_loop::impl::decide_on_host(const layer_action& action) {
   switch (action.what) {
     case step_action::choose: {
       const phase_range range(profile_phase::selection, l);
-      const stopwatch clock(seconds.selection);
+      const stopwatch clock(totals.selection_seconds);
       std::ranges::fill(choice_flops, 0.0);
       method.keys->choose(rows_of_layer(l), cache.layer(l), choice_flops.data());
       break;
@@ -254,7 +254,7 @@ void step_loop::impl::decide_on_host(const layer_action& action) {
     }
     case step_action::keep: {
       const phase_range range(profile_phase::selection, l);
-      const stopwatch clock(seconds.selection);
+      const stopwatch clock(totals.selection_seconds);
       method.cache->after_attention(rows_of_layer(l), cache);
       break;
     }
@@ -299,7 +299,7 @@ layer_input step_loop::impl::staged_input(std::int32_t padded, bool gather) {
 
 void step_loop::impl::select_keys(std::int32_t layer) {
   const phase_range range(profile_phase::selection, layer);
-  const stopwatch clock(seconds.selection);
+  const stopwatch clock(totals.selection_seconds);
   layer_keys& keys = keys_of[static_cast<std::size_t>(layer)];
   if (most_views > 0) {
     keys = {};
@@ -382,7 +382,7 @@ void step_loop::impl::close_layer(std::int32_t layer, const layer_input& in) {
 // fewer. `kept` then lists those left, and the activations are still to be gathered.
 bool step_loop::impl::narrow(std::int32_t layer) {
   const phase_range range(profile_phase::selection, layer);
-  const stopwatch clock(seconds.selection);
+  const stopwatch clock(totals.selection_seconds);
   const layer_rows of = rows_of_layer(layer);
   if (!method.rows->narrow(state, plan, layer, of.q, of.k, rows, kept)) return false;
   if (rows.slots_differ) throw std::logic_error("step_loop: narrow() of rows with slots");

@@ -131,8 +131,16 @@ void step_loop::release(std::int32_t place) {
   impl_->state.clear(place);
 }
 
-const loop_seconds& step_loop::seconds() const {
-  return impl_->seconds;
+pass_totals step_loop::totals() const {
+  const impl& m = *impl_;
+  pass_totals t = m.totals;
+  t.peak_kv_bytes = m.cache.peak_bytes() + (m.features ? m.features->peak_bytes() : 0);
+  if (const auto& of_method = m.method.views.state_bytes) {
+    const tensor_view held = m.state.held();
+    t.state_bytes = of_method() + (held.data ? held.elements() * sizeof(std::int32_t) : 0);
+  }
+  t.recording_seconds = m.graphs.counts().seconds;
+  return t;
 }
 const graph_counts& step_loop::graphs() const {
   return impl_->graphs.counts();
@@ -142,9 +150,6 @@ const batch& step_loop::state() const {
 }
 const kv_cache& step_loop::cache() const {
   return impl_->cache;
-}
-double step_loop::recording_seconds() const {
-  return impl_->graphs.counts().seconds;
 }
 pace_policy& step_loop::pace() const {
   return *impl_->method.pace;
@@ -161,15 +166,6 @@ step_outcome step_loop::outcome(std::int32_t s) const {
 }
 std::int32_t step_loop::candidates(std::int32_t s) const {
   return impl_->found.begin.as<std::int32_t>()[s + 1] - impl_->found.begin.as<std::int32_t>()[s];
-}
-std::size_t step_loop::peak_cache_bytes() const {
-  return impl_->cache.peak_bytes() + (impl_->features ? impl_->features->peak_bytes() : 0);
-}
-std::optional<std::size_t> step_loop::state_bytes() const {
-  const auto& of_method = impl_->method.views.state_bytes;
-  if (!of_method) return std::nullopt;
-  const tensor_view held = impl_->state.held();
-  return of_method() + (held.data ? held.elements() * sizeof(std::int32_t) : 0);
 }
 void step_loop::observe(step_observer* observer) {
   impl_->observer = observer;
@@ -193,6 +189,7 @@ bool step_loop::step(const schedule_action* parts) {
   const phase_range range(profile_phase::step, impl_->step_index++);
   impl_->parts = parts;
   if (!impl_->make_plan()) return false;
+  ++impl_->totals.steps;
   impl_->forward();
   impl_->decide();
   return true;
@@ -207,7 +204,7 @@ void step_loop::impl::refuse_dry() const {
 
 bool step_loop::impl::make_plan() {
   const phase_range range(profile_phase::plan, step_index - 1);
-  const stopwatch clock(seconds.planning);
+  const stopwatch clock(totals.planning_seconds);
   bool any = false;
   std::int32_t most_keys = 0;
   backend.synchronize();
@@ -324,7 +321,7 @@ std::int32_t step_loop::impl::list_candidates(std::int32_t shift) {
 }
 
 void step_loop::impl::decide() {
-  const stopwatch clock(seconds.decisions);
+  const stopwatch clock(totals.step_seconds);
   const std::int32_t sequences = limits.sequences;
   std::int32_t outputs = 0;
   {
@@ -340,7 +337,7 @@ void step_loop::impl::decide() {
       method.unmask->judge(state, plan, final.view().first(outputs), model.head(), found);
     }
     const phase_range range(profile_phase::decide, found.count);
-    const stopwatch rule(seconds.rule);
+    const stopwatch rule(totals.rule_seconds);
     method.unmask->decide(state, plan, found);
   }
   if (observer) {

@@ -6,12 +6,12 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "harness/decode/batch.h"
 #include "harness/decode/captured_graphs.h"
 #include "harness/decode/kv_cache.h"
+#include "harness/decode/pass_totals.h"
 #include "harness/decode/policies.h"
 #include "harness/model/transformer.h"
 
@@ -67,17 +67,6 @@ struct loop_limits {
   bool dry = false;
 };
 
-// Where the steps' wall time went, recording_seconds() left out. Selection is what a method adds to
-// a plain forward: choosing rows and keys, scoring, evicting, copying (but not attention that also
-// sums its mass by key).
-struct loop_seconds {
-  double forward = 0;    // rows, layers, final norm; selection included
-  double selection = 0;  // of that
-  double decisions = 0;  // head, confidence, what is decided, commit
-  double rule = 0;       // of that: which candidates are decided
-  double planning = 0;   // what of each sequence enters a step; in neither of the others
-};
-
 class step_loop {
  public:
   // The model must have been made with max_rows >= sequences * max_length of the limits.
@@ -102,20 +91,16 @@ class step_loop {
 
   const batch& state() const;
   const kv_cache& cache() const;
-  const loop_seconds& seconds() const;  // since the loop was made
+  // Since the loop was made. What capturing took is in no other time: an engine does that when it
+  // starts.
+  pass_totals totals() const;
   // Segments of layers that the backend captured and replayed; all 0 where it captures nothing.
   const graph_counts& graphs() const;
-  // What capturing took: an engine does that when it starts, so no time of decoding counts it.
-  double recording_seconds() const;
   pace_policy& pace() const;
   const step_plan& plan() const;                    // of the last step
   std::int32_t rows_entered(std::int32_t s) const;  // by the last step, at layer 0
   step_outcome outcome(std::int32_t s) const;       // of the last step
   std::int32_t candidates(std::int32_t s) const;    // of the last step
-  // Most memory that K/V and stored layer outputs took together, in bytes.
-  std::size_t peak_cache_bytes() const;
-  // recipe_views::state_bytes; nothing where the method does not say.
-  std::optional<std::size_t> state_bytes() const;
   // Generated tokens of place s up to output_end.
   std::vector<std::int32_t> output(std::int32_t place) const;
   // Everything after the prompt, masks included.

@@ -83,7 +83,7 @@ struct step_loop::impl {
   const schedule_action* parts = nullptr;  // of the current step; null: all places step
   step_observer* observer = nullptr;
   std::int64_t step_index = 0;
-  loop_seconds seconds;
+  pass_totals totals;                   // so far, without what step_loop::totals() looks up
   std::optional<step_program> program;  // of the last forward
   bool program_evicts = false, program_shows = false;
   captured_graphs graphs;  // segments of the program

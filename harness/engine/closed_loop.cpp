@@ -87,14 +87,9 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
 
   const phase_range range(profile_phase::run, static_cast<std::int64_t>(requests.size()));
   // Recording is what an engine does when it starts: this clock stands still meanwhile.
-  engine_clock clock(0, [&] { return loop.recording_seconds(); });
-  const engine_totals totals = run_engine(runner, all_at_once, engine, clock, sink);
-  result.seconds = totals.seconds;
-  result.steps = totals.forwards;
-  result.recording_seconds = loop.recording_seconds();
-  result.peak_kv_bytes = loop.peak_cache_bytes();
-  result.state_bytes = loop.state_bytes();
-  result.spent = loop.seconds();
+  engine_clock clock(0, [&] { return loop.graphs().seconds; });
+  result.seconds = run_engine(runner, all_at_once, engine, clock, sink).seconds;
+  static_cast<pass_totals&>(result) = loop.totals();
   result.graphs = loop.graphs();
   result.learnt = loop.pace().learnt();
   return result;

@@ -23,16 +23,11 @@ struct decoded_answer {
   double first_block_seconds = 0;  // from admission until the first token was decided
 };
 
-struct closed_loop_result {
-  std::vector<decoded_answer> answers;     // in the order of the requests
-  double seconds = 0;                      // wall time of the whole run, the next one left out
-  double recording_seconds = 0;            // step_loop::recording_seconds()
-  std::int64_t steps = 0;                  // batched forwards
-  std::size_t peak_kv_bytes = 0;           // pages in use, all stored layers, and layer outputs
-  std::optional<std::size_t> state_bytes;  // step_loop::state_bytes()
-  loop_seconds spent;                      // where the steps' time went
-  graph_counts graphs;                     // segments of layers, captured and replayed
-  std::string learnt;                      // pace_policy::learnt()
+struct closed_loop_result : pass_totals {
+  std::vector<decoded_answer> answers;  // in the order of the requests
+  double seconds = 0;                   // wall time of the whole run, recording_seconds left out
+  graph_counts graphs;                  // segments of layers, captured and replayed
+  std::string learnt;                   // pace_policy::learnt()
 };
 
 // Decode all requests with `batch_size` places. The loop's buffers are made before the clock

@@ -208,19 +208,12 @@ class engine_point final : public loadable_point {
     pass.served = served_;
     pass.time = clock_origin();
     pass.seconds = last_.totals.seconds;
-    pass.steps = last_.totals.forwards;
-    pass.peak_kv_bytes = peak_kv_bytes_;
-    pass.state_bytes = state_bytes_;
+    static_cast<pass_totals&>(pass) = served_ ? counted_part(last_.loop) : last_.loop;
     if (served_) {
       pass.metrics.merge(
           serving_values(last_, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
     } else {
       decode_rate(last_.iterations, pass);
-      pass.recording_seconds = recording_seconds_;
-      pass.step_seconds = spent_.forward + spent_.decisions;
-      pass.selection_seconds = spent_.selection;
-      pass.rule_seconds = spent_.rule;
-      pass.planning_seconds = spent_.planning;
     }
     if (repeat_window_ > 0) {
       const auto stopped = std::ranges::count_if(
@@ -409,21 +402,18 @@ class engine_point final : public loadable_point {
     const phase_range range(profile_phase::run, static_cast<std::int64_t>(arrivals.size()));
     // Recording is what an engine does when it starts: the real clock stands still meanwhile.
     engine_clock clock = model ? engine_clock(model, overhead)
-                               : engine_clock(overhead, [&] { return loop.recording_seconds(); });
+                               : engine_clock(overhead, [&] { return loop.graphs().seconds; });
     run.totals = run_engine(runner, arrivals, settings, clock, sink);
     std::ranges::sort(run.requests, {}, &request_record::request);
     calibration_.keep(loop.pace().learnt());
-    peak_kv_bytes_ = loop.peak_cache_bytes();
-    state_bytes_ = loop.state_bytes();
-    recording_seconds_ = loop.recording_seconds();
-    spent_ = loop.seconds();
+    run.loop = loop.totals();
     // Without layers the loop keeps pages of one small layer: slots, not bytes, are the model's.
     if (const kv_cache& cache = loop.cache(); dry_ && cache.page_bytes() > 0) {
       const std::size_t pages = cache.peak_bytes() / cache.page_bytes();
       // A scratch is one layer for all.
       const auto layers =
           cache.uses_scratch(0) ? static_cast<std::size_t>(model_->record.layers) : 1;
-      peak_kv_bytes_ = pages * kv_page_size * model_->kv_bytes_per_slot / layers;
+      run.loop.peak_kv_bytes = pages * kv_page_size * model_->kv_bytes_per_slot / layers;
     }
     if (!record.empty()) recorder.save(record);
     return run;
@@ -499,11 +489,6 @@ class engine_point final : public loadable_point {
   std::shared_ptr<const table_cost> measured_;
   work_meter* meter_ = nullptr;
   served_run last_;
-  // Of the last run's loop.
-  std::size_t peak_kv_bytes_ = 0;
-  std::optional<std::size_t> state_bytes_;
-  double recording_seconds_ = 0;
-  loop_seconds spent_;
 };
 
 }  // namespace

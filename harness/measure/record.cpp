@@ -89,9 +89,6 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t,
   put("tokens_beyond_answer", t.beyond);
   put_spread("prompt_tokens", [](const answer_record& a) { return a.prompt_tokens; });
   put_spread("output_tokens", [&](const answer_record& a) { return output_tokens_of(a, rules); });
-  put("batched_forwards", pass.steps);
-  put("peak_kv_bytes", pass.peak_kv_bytes);
-  if (pass.state_bytes) put("state_bytes", *pass.state_bytes);
   for (const counter_spec& c : counter_list()) {
     row.metrics[c.metric] = {c.of(t.work), c.counted() ? origin::counted : origin::analytic};
   }
@@ -105,25 +102,25 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t,
     const auto over = row.value_of(r.over), under = row.value_of(r.under);
     if (over && under && *under > 0) put(r.name, *over / *under);
   }
-  if (pass.recording_seconds > 0) {
-    row.metrics["recording_seconds"] = {pass.recording_seconds, origin::measured};
-  }
 }
 
-// Where the time of steps went: shares of it, in each repetition and in the mean.
-void share_metrics(result_row& row, const std::vector<pass_record>& passes) {
-  const auto put = [&](const char* name, double pass_record::*part) {
-    std::vector<double> shares;
-    for (const pass_record& p : passes) {
-      if (p.step_seconds > 0) shares.push_back(p.*part / (p.step_seconds + p.planning_seconds));
+// What a pass adds up: its total, or a time's share of the steps in each repetition and in the mean.
+void total_metrics(result_row& row, const std::vector<pass_record>& passes) {
+  for (const total_spec& t : total_list()) {
+    const origin from = t.counted() ? origin::counted : origin::measured;
+    if (t.told == told_as::total) {
+      const std::optional<double> total = t.of(passes.front());
+      if (total && (t.counted() || *total > 0)) row.metrics[t.metric] = {*total, from};
+    } else if (t.told == told_as::share) {
+      std::vector<double> shares;
+      for (const pass_record& p : passes) {
+        if (p.all_seconds() > 0) shares.push_back(t.of(p).value_or(0) / p.all_seconds());
+      }
+      if (shares.size() != passes.size()) continue;
+      row.metrics[t.metric] = {mean_of(shares), from};
+      if (shares.size() > 1) row.metrics[t.metric].samples = shares;
     }
-    if (shares.size() != passes.size()) return;
-    row.metrics[name] = {mean_of(shares), origin::measured};
-    if (shares.size() > 1) row.metrics[name].samples = shares;
-  };
-  put("selection_share", &pass_record::selection_seconds);
-  put("rule_share", &pass_record::rule_seconds);
-  put("planning_share", &pass_record::planning_seconds);
+  }
 }
 
 // Each request's mean over the repetitions, so that n is the number of requests.
@@ -388,7 +385,7 @@ void measure_row(result_row& row, const measured_point& point) {
   }
   const totals t = sum_of(point.passes.front(), point.rules);
   count_metrics(row, point.passes.front(), t, point.rules);
-  share_metrics(row, point.passes);
+  total_metrics(row, point.passes);
   const double seconds = mean_of(row.samples.seconds);
   const origin time = point.passes.front().time;
   row.metrics["wall_seconds"] = {seconds, time};

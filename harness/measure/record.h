@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "harness/decode/counters.h"
+#include "harness/decode/pass_totals.h"
 #include "harness/rows/row.h"
 #include "harness/workload/scorer.h"
 
@@ -28,22 +30,14 @@ struct answer_record {
   double standard_error = 0;
 };
 
-struct pass_record {
+struct pass_record : pass_totals {
   double seconds = 0;
   origin time = origin::measured;  // analytic: a virtual clock
   bool served = false;             // requests arrived; closed-loop latency is not defined
   // On a real clock clients left: which requests are answered depends on the machine.
   bool clients_left = false;
   std::map<std::string, metric> metrics;  // of this pass alone; the row has their means
-  std::int64_t steps = 0;                 // batched forwards
-  std::size_t peak_kv_bytes = 0;
-  std::optional<std::size_t> state_bytes;  // what the method keeps beside K/V, where it says so
   std::vector<answer_record> answers;
-  double recording_seconds = 0;  // CUDA graphs recorded, in none of the other times
-  double step_seconds = 0;       // forwards and decisions
-  double selection_seconds = 0;  // of that: choosing rows and keys, evicting
-  double rule_seconds = 0;       // and: which candidates are decided, without the head
-  double planning_seconds = 0;   // beside it: what of each sequence enters a step
 };
 
 struct scored_answer : score {
@@ -65,9 +59,9 @@ std::int64_t output_tokens_of(const answer_record& answer, const token_rules& ru
 // Without the stop token.
 std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& rules);
 
-// Metrics that are made from a list rather than by hand: the counters (harness/decode/counters.h), and
-// these: `over` / `under`, both metrics of the same row; absent where one is, or `under` is 0.
-// results/README.md documents both.
+// Metrics that are made from a list rather than by hand: the counters (harness/decode/counters.h), the
+// totals of a pass (harness/decode/pass_totals.h), and these: `over` / `under`, both metrics of the
+// same row; absent where one is, or `under` is 0. results/README.md documents all.
 struct ratio_spec {
   const char *name, *over, *under, *unit, *meaning;
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/decode/parameters.h"
+#include "harness/decode/pass_totals.h"
 #include "harness/engine/serving.h"
 #include "harness/rows/row.h"
 
@@ -19,6 +20,7 @@ struct served_run {
   std::vector<request_record> requests;  // ordered by arrival
   std::vector<iteration_record> iterations;
   engine_totals totals;
+  pass_totals loop;  // of the loop that served it
 };
 
 struct serving_objective {

@@ -25,13 +25,9 @@ constexpr std::size_t largest_passes = std::size_t{4} << 30;
 template <class Visit>
 void each_number(pass_record& p, const Visit& visit) {
   visit("seconds", p.seconds);
-  visit("steps", p.steps);
-  visit("peak_kv_bytes", p.peak_kv_bytes);
-  visit("recording_seconds", p.recording_seconds);
-  visit("step_seconds", p.step_seconds);
-  visit("selection_seconds", p.selection_seconds);
-  visit("rule_seconds", p.rule_seconds);
-  visit("planning_seconds", p.planning_seconds);
+  for (const total_spec& t : total_list()) {
+    std::visit([&](const auto field) { visit(t.name, p.*field); }, t.field);
+  }
 }
 
 template <class Visit>
@@ -94,6 +90,24 @@ void from_json_value(const json& in, T& into) {
   }
 }
 
+// A number of a pass under its name; an optional one that is absent has no name there.
+template <class T>
+void put(json& out, const char* name, const T& value) {
+  out[name] = json_value_of(value);
+}
+template <class T>
+void put(json& out, const char* name, const std::optional<T>& value) {
+  if (value) put(out, name, *value);
+}
+template <class T>
+void take(const json& in, const char* name, T& into) {
+  from_json_value(in.at(name), into);
+}
+template <class T>
+void take(const json& in, const char* name, std::optional<T>& into) {
+  if (in.contains(name)) take(in, name, into.emplace());
+}
+
 origin origin_of(const json& in) {
   const int from = in.get<int>();
   for (const origin known :
@@ -122,8 +136,7 @@ std::string pass_line(const pass_record& pass, const pass_record* first) {
               {"clients_left", pass.clients_left},
               {"answers", pass.answers.size()}};
   each_number(const_cast<pass_record&>(pass),
-              [&](const char* name, const auto& value) { out[name] = json_value_of(value); });
-  if (pass.state_bytes) out["state_bytes"] = *pass.state_bytes;
+              [&](const char* name, const auto& value) { put(out, name, value); });
   for (const auto& [name, m] : pass.metrics) out["metrics"][name] = json_of_metric(m);
   each_column([&](const char* name, const auto& of) {
     json column = json::array(), before = json::array();
@@ -142,10 +155,7 @@ pass_record pass_of_line(const std::string& line, const pass_record* first) {
   pass.time = origin_of(in.at("time"));
   pass.served = in.at("served");
   pass.clients_left = in.at("clients_left");
-  each_number(pass, [&](const char* name, auto& value) { from_json_value(in.at(name), value); });
-  if (in.contains("state_bytes")) {
-    from_json_value(in.at("state_bytes"), pass.state_bytes.emplace());
-  }
+  each_number(pass, [&](const char* name, auto& value) { take(in, name, value); });
   if (in.contains("metrics")) {
     for (const auto& [name, value] : in.at("metrics").items()) {
       pass.metrics[name] = metric_of(value);

@@ -64,6 +64,7 @@ served serve(const transformer& model, recipe method, const std::vector<sequence
   const auto plans = at_times(rate > 0 ? poisson_arrivals(rate, requests.size(), 2)
                                        : std::vector<double>(requests.size(), 0));
   run_engine(runner, plans, settings, clock, result.seen);
+  EXPECT_EQ(runner.loop().totals().steps, static_cast<std::int64_t>(result.seen.iterations.size()));
   result.free_pages = runner.free_pages();
   result.pages = runner.pages();
   result.repeated = runner.loop().graphs().replayed;

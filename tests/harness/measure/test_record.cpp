@@ -101,6 +101,61 @@ TEST(record, every_counter_is_a_metric) {
   }
 }
 
+// Nor what a pass adds up: the number of the first pass, or a time's share of 10 s in each.
+TEST(record, every_total_is_a_metric_as_its_list_says) {
+  measured_point point = good_point();
+  point.passes.pop_back();
+  for (pass_record& pass : point.passes) {
+    pass.steps = 7;
+    pass.peak_kv_bytes = 2048;
+    pass.state_bytes = 17;
+    pass.recording_seconds = 0.25;
+    pass.step_seconds = 8;
+    pass.planning_seconds = 2;
+    pass.selection_seconds = 4;
+    pass.rule_seconds = 1;
+  }
+  pass_record& second = point.passes[1];
+  second.steps = 8;
+  second.peak_kv_bytes = 1024;
+  second.state_bytes = 18;
+  second.recording_seconds = 0.5;
+  second.selection_seconds = 2;
+  result_row row, bare;
+  measure_row(row, point);
+  const std::map<std::string, metric> want = {
+      {"batched_forwards", {7, origin::counted}},
+      {"peak_kv_bytes", {2048, origin::counted}},
+      {"state_bytes", {17, origin::counted}},
+      {"recording_seconds", {0.25, origin::measured}},
+      {"selection_share", {0.3, origin::measured, {0.4, 0.2}}},
+      {"rule_share", {0.1, origin::measured, {0.1, 0.1}}},
+      {"planning_share", {0.2, origin::measured, {0.2, 0.2}}}};
+  for (const auto& [name, m] : want) {
+    EXPECT_NEAR(row.value_of(name).value_or(-1), m.value, 1e-12) << name;
+    EXPECT_EQ(row.metrics[name].from, m.from) << name;
+    EXPECT_EQ(row.metrics[name].samples, m.samples) << name;
+  }
+  std::size_t told = 0;
+  for (const total_spec& t : total_list()) {
+    if (t.told == told_as::nothing) continue;
+    EXPECT_TRUE(want.contains(t.metric)) << t.metric;
+    ++told;
+  }
+  EXPECT_EQ(told, want.size());
+  // Of a pass without times and without a report of state, the counts alone are told.
+  for (pass_record& pass : point.passes) {
+    static_cast<pass_totals&>(pass) = {};
+    pass.steps = 7;
+  }
+  measure_row(bare, point);
+  for (const auto& [name, m] : want) {
+    EXPECT_EQ(bare.value_of(name).has_value(),
+              name == "batched_forwards" || name == "peak_kv_bytes")
+        << name;
+  }
+}
+
 TEST(record, results_are_documented_as_the_program_knows_them) {
   std::ifstream file(std::string(UNMASK_SOURCE_DIR) + "/results/README.md");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -108,6 +163,12 @@ TEST(record, results_are_documented_as_the_program_knows_them) {
   for (const counter_spec& c : counter_list()) {
     lines.push_back("| `" + std::string(c.metric) + "` | " + c.unit + " | " +
                     (c.counted() ? "counted" : "analytic") + " | " + c.meaning + " |");
+  }
+  for (const total_spec& t : total_list()) {
+    if (t.told == told_as::nothing) continue;
+    lines.push_back("| `" + std::string(t.metric) + "` | " +
+                    (t.told == told_as::share ? "–" : t.unit) + " | " +
+                    (t.counted() ? "counted" : "measured") + " | " + t.meaning + " |");
   }
   for (const ratio_spec& r : ratio_list()) {
     lines.push_back("| `" + std::string(r.name) + "` | " + r.unit + " | counted | `" + r.over +

@@ -258,6 +258,39 @@ TEST(resume, a_pass_comes_back_as_it_was) {
   EXPECT_EQ(back.metrics.at("a").samples[2], INFINITY);
 }
 
+// Lines of a program whose numbers of a pass had no list yet: they are read, and written as they were.
+TEST(resume, a_line_keeps_the_names_and_the_order_of_its_numbers) {
+  const std::string times =
+      R"("planning_seconds":0.5,"recording_seconds":0.25,"rule_seconds":0.0625,"seconds":2.0,)"
+      R"("selection_seconds":0.125,"served":false,)";
+  const std::string head = R"({"answers":0,"clients_left":false,"peak_kv_bytes":4096,)" + times;
+  const std::string tail = R"("step_seconds":1.5,"steps":3,"time":0})";
+  const std::string silent = head + tail, told = head + R"("state_bytes":0,)" + tail;
+  const pass_record pass = pass_of_line(silent, nullptr);
+  EXPECT_EQ(pass.seconds, 2);
+  EXPECT_EQ(pass.steps, 3);
+  EXPECT_EQ(pass.peak_kv_bytes, 4096U);
+  EXPECT_FALSE(pass.state_bytes);
+  EXPECT_EQ(pass.recording_seconds, 0.25);
+  EXPECT_EQ(pass.step_seconds, 1.5);
+  EXPECT_EQ(pass.selection_seconds, 0.125);
+  EXPECT_EQ(pass.rule_seconds, 0.0625);
+  EXPECT_EQ(pass.planning_seconds, 0.5);
+  EXPECT_EQ(pass_line(pass, &pass), silent);  // columns as in the first pass are left out
+  const pass_record other = pass_of_line(told, nullptr);
+  EXPECT_EQ(other.state_bytes, 0U);
+  EXPECT_EQ(pass_line(other, &other), told);
+  // A number that is missing is damage, and so is one below zero.
+  for (const char* name : {"\"steps\":3", "\"rule_seconds\":0.0625"}) {
+    std::string damaged = told;
+    damaged.replace(damaged.find(name), std::string(name).size(), "\"x\":1");
+    EXPECT_THROW(pass_of_line(damaged, nullptr), nlohmann::json::exception) << name;
+  }
+  std::string negative = told;
+  negative.replace(negative.find("bytes\":0"), 8, "bytes\":-1");
+  EXPECT_THROW(pass_of_line(negative, nullptr), std::out_of_range);
+}
+
 // The disk is full for a moment while a row is written; then there is room.
 TEST(resume, a_full_disk_costs_no_row_and_no_point_has_two) {
   for (const char* fault : {"write=3", "fsync=3"}) {
