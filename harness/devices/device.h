@@ -51,6 +51,8 @@ struct device {
 const std::vector<device>& device_list();
 // Usage error with the known names for an unknown one.
 const device& find_device(const std::string& name);
+// The same; null of "auto", where none is chosen: a stand-in for a point computes on no device.
+const device* device_if_chosen(const std::string& name);
 // One more, from then on. For tests, and for devices that are linked into a program.
 void register_device(device added);
 

@@ -126,6 +126,10 @@ const device& find_device(const std::string& name) {
                     "'; known: " + joined(names_in(all_devices(), &device::name), ", "));
 }
 
+const device* device_if_chosen(const std::string& name) {
+  return name == "auto" ? nullptr : &find_device(name);
+}
+
 void register_device(device added) {
   allow_word("device", added.name);
   all_devices().push_back(std::move(added));

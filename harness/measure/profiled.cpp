@@ -35,11 +35,12 @@ class profiler {
     phase_clock clock(wants_trace ? settings_.most_events : 0);
     std::vector<device_slice> slices;
     std::optional<power_sampler> sampler;
-    if (wants_trace) sampler.emplace(find_device(point.run.device).energy());
+    const device* on = device_if_chosen(point.run.device);
+    if (wants_trace) sampler.emplace(on ? on->energy() : energy_meter(""));
     if (settings_.tool == profile_tool::cupti) {
       slices = observe_kernels(here, clock, report);
     } else {
-      const bool counts = find_device(point.run.device).counts_traffic;
+      const bool counts = on && on->counts_traffic;
       if (counts) cuda::emulator::begin_counting();
       here.checked_pass(&clock);
       if (counts) report.traffic = cuda::emulator::end_counting();

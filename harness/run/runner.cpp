@@ -290,7 +290,8 @@ class experiment_run {
   }
 
   void add_pass(in_flight& f, std::int64_t round) {
-    const energy_meter meter = find_device(f.point->run.device).energy();
+    const device* on = device_if_chosen(f.point->run.device);
+    const energy_meter meter = on ? on->energy() : energy_meter("");
     const std::optional<double> before = meter.joules();
     {
       const phase_range range(profile_phase::measure,
