@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // What a served request felt like. All in seconds; NaN where it is not defined. Percentiles over
-// requests are formed by the experiment room, which knows how many samples they need.
+// requests are formed by harness/measure, which knows how many samples they need.
 #pragma once
 
 #include <string>
