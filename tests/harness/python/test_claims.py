@@ -715,26 +715,6 @@ class Shipped(unittest.TestCase):
             asked += 1
         self.assertGreaterEqual(asked, 90)
 
-    def test_focus_dllm_is_judged_where_a_prompt_has_sixteen_blocks(self):
-        """512 tokens are 8 blocks of 64 and 64 of 8, 1024 tokens 16 of 64. Methods without blocks say nothing."""
-        blocks = self.register.named("focus_dllm/faster_than_vanilla").preconditions[-1]
-        for tokens, size, number, enough in ((512, 64, 8, False), (1023, 64, 1023 / 64, False), (1024, 64, 16, True),
-                                             (512, 8, 64, True)):
-            row = {"params": {"prompt_block_size": size}, "metrics": {"prompt_tokens_mean": tokens}}
-            self.assertEqual((blocks.value(row), blocks.bound.region.holds(blocks.value(row))), (number, enough))
-        self.assertIsNone(blocks.value({"params": {}, "metrics": {"prompt_tokens_mean": 512}}))
-
-    def test_what_is_scored_beside_focus_dllm_has_sixteen_blocks_too(self):
-        sizes = {}
-        for place, rows in Evidence("results/tiny").places.items():
-            for row in rows if place.startswith("focus_dllm/") and place.endswith("/scores") else ():
-                size = row["params"].get("prompt_block_size")
-                if size:
-                    few = row["metrics"]["prompt_tokens"] < 16 * size * row["workload"]["items"]
-                    sizes.setdefault((place.split("/")[1], row["label"] == "Focus-dLLM, eight blocks"), set()).add(few)
-        self.assertEqual(sizes, {("figure_5", False): {False}, ("figure_5", True): {True},
-                                 ("table_2", False): {False}, ("table_5", False): {False}})
-
     def test_points_are_pooled_but_where_the_paper_says_each(self):
         for c in self.both:
             source = textwrap.dedent(inspect.getsource(c.function)).partition("\ndef ")[2]
