@@ -26,6 +26,22 @@ namespace {
 namespace fs = std::filesystem;
 using namespace test;
 
+// Plans here rest on declarations alone: data sets and prompts that happen to lie on this machine are not
+// looked at, whichever test asks first.
+class no_data_here final : public testing::Environment {
+ public:
+  void SetUp() override {
+    for (const char* variable : {"XDG_CACHE_HOME", "UNMASK_DATASETS", "UNMASK_TASKS"}) {
+      ::setenv(variable, nothing_.path().c_str(), 1);
+    }
+  }
+
+ private:
+  const scratch_folder nothing_;
+};
+const testing::Environment* const empty_machine =
+    testing::AddGlobalTestEnvironment(new no_data_here);
+
 const method_catalogue& methods() {
   static const std::unique_ptr<executor> all = make_executor();
   static const method_catalogue catalogue = all->methods();
@@ -154,13 +170,8 @@ TEST(artifact_files, every_full_scale_is_forecast) {
 
 // By hand. FOCUS, Table 6: 1319 + 500 + 164 + 257 + 541 items, each asked twice; blocks of 32, a commit
 // for each, 1024 tokens, of MBPP 512. Sparse-dLLM, Table 3: the 299 items of ARC-C's validation split
-// with four options, 256 tokens, one each step. Of declarations alone: data sets and prompts that happen
-// to lie on this machine are not looked at.
+// with four options, 256 tokens, one each step.
 TEST(artifact_files, forecasts_count_as_by_hand) {
-  const scratch_folder nothing;
-  ::setenv("XDG_CACHE_HOME", nothing.path().c_str(), 1);
-  ::setenv("UNMASK_DATASETS", nothing.path().c_str(), 1);
-  ::setenv("UNMASK_TASKS", nothing.path().c_str(), 1);
   const auto forecasts = [](const char* name) {
     const experiment_spec spec = read_spec(experiments() / name, "full");
     std::map<std::string, point_forecast> by_task;
