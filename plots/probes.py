@@ -127,7 +127,7 @@ def attention(rows, _):
             first, last = m.get("key_positions", (0, m["keys"] - 1))
             extent = (first, last + 1, m["row_positions"][1] + 1, m["row_positions"][0])
             cell.imshow(values ** 0.5, cmap="magma", aspect="auto", extent=extent,
-                        interpolation="nearest")
+                        interpolation="none")  # as many pixels as values: pages stay small
             for sink in m["sinks"]:
                 cell.axvline(sink + 0.5, ymin=0.97, color="#56B4E9", linewidth=1.2)
             cell.set_title(f"layer {m['layer']}, step {m['step']}", fontsize=common.TINY,
@@ -135,14 +135,16 @@ def attention(rows, _):
             cell.grid(visible=False)
             cell.tick_params(labelsize=common.TINY)
             cell.xaxis.set_major_locator(MaxNLocator(3, integer=True))
-            cell.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+            cell.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+            # Maps of the same positions as the first read its labels.
+            cell.tick_params(labelleft=m is maps[0] or m["row_positions"] != maps[0]["row_positions"])
         for cell in line[len(maps):-1]:
             cell.set_axis_off()
         side = len(found["layer_overlap"])
         image = line[-1].imshow([numbers(v) for v in found["layer_overlap"]], vmin=0, vmax=1,
-                                cmap="viridis", origin="lower")
+                                cmap="viridis", origin="lower", interpolation="none")
         line[-1].set_title("shared sinks", fontsize=common.TINY, fontweight="normal")
-        ticks = range(0, side, 1 + side // 6)
+        ticks = range(0, side, 1 + side // 4)
         line[-1].set_xticks(ticks)
         line[-1].set_yticks(ticks)
         line[-1].tick_params(labelsize=common.TINY)
@@ -329,7 +331,7 @@ def draw(rows, options=None):
     drawings = []
     for kind, make in KINDS.items():
         chosen = [r for r in rows if kind in r.get("probes", {})
-                  and SHOWN.get(kind, bool)(r["probes"][kind])]
+                  and "not_run" not in r["probes"][kind] and SHOWN.get(kind, bool)(r["probes"][kind])]
         groups = series_of(chosen, kind)
         if not groups or kind not in wanted:
             continue

@@ -17,7 +17,7 @@ result_row measured_on(const std::string& device) {
   options.output = out.path();
   options.progress = false;
   const experiment_spec spec = parse_spec(
-      "title = \"t\"\n[run]\nrepetitions = 1\nwarmup = 0\ngen_length = 16\ndevice = \"" + device +
+      "title = \"t\"\n[run]\nrepetitions = 1\nwarmup = 0\ngen_length = 32\ndevice = \"" + device +
           "\"\n[[model]]\npath = \"" + source + "/experiments/models/tiny-llada\"\n" +
           "[[workload]]\ntasks = [\"word_problem\"]\nlimit = 2\n[[method]]\nname = \"fast_dllm\"\n",
       source + "/experiments/x.toml");
