@@ -22,10 +22,10 @@ def numbers(values):
 
 
 def series_of(rows, probe):
-    """(label, results) of every method that has results of the probe, in the order of the rows."""
+    """(label, results) of every method that has the probe, in the order of the rows."""
     groups = {}
     for row in rows:
-        if "not_run" not in row.get("probes", {}).get(probe, {"not_run": ""}):
+        if probe in row.get("probes", {}):
             groups.setdefault(common.series_label(row, rows), []).append(row["probes"][probe])
     return list(groups.items())
 
@@ -321,8 +321,7 @@ KINDS = {"confidence": confidence, "attention": attention, "kv_change": kv_chang
 
 
 # What a row's results need beyond being there, so that it has a mark.
-SHOWN = {"attention": lambda p: p["maps"], "contradiction": lambda p: "canvas" in p,
-         "peak_oracle": lambda p: "oracle_steps" in p,
+SHOWN = {"attention": lambda p: p["maps"],
          "kv_change": lambda p: any(p[of][side] for of in ("steps", "layers") for side in ("k", "v"))}
 
 

@@ -15,12 +15,10 @@
 #include "harness/cli/training_tasks.h"
 #include "harness/cli/watch.h"
 #include "harness/devices/device.h"
-#include "harness/engine/closed_loop.h"
 #include "harness/engine/loop_runner.h"
 #include "harness/measure/execute_parts.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/tokenizer.h"
-#include "harness/model/weights.h"
 #include "harness/plan/needs.h"
 #include "harness/run/runner.h"
 

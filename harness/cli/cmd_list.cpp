@@ -13,7 +13,6 @@
 #include "harness/base/package.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/cli/terminal.h"
 #include "harness/decode/registry.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"

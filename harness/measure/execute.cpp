@@ -15,7 +15,6 @@
 #include "harness/devices/environment.h"
 #include "harness/devices/first_use.h"
 #include "harness/measure/execute_parts.h"
-#include "harness/measure/imposed_commits.h"
 #include "harness/model/checkpoint.h"
 #include "harness/plan/locate.h"
 #include "harness/plan/settings.h"

@@ -12,15 +12,13 @@
 #include "harness/base/output.h"
 #include "harness/decode/likelihood.h"
 #include "harness/devices/device.h"
-#include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
 #include "harness/measure/official_scores.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
 #include "harness/plan/published_decoding.h"
-#include "harness/plan/settings.h"
+#include "harness/plan/serve_settings.h"
 #include "harness/workload/scorer.h"
-#include "kernels/random.h"
 
 namespace unmask {
 namespace {
@@ -55,10 +53,6 @@ void loaded_model::make_room(std::int32_t rows) {
   packed.reset();  // never two copies of the weights at once
   packed = std::make_shared<const transformer>(config, weights, find_device(device).kernels(),
                                                weight_format_of(record.used), rows, kv_dtype);
-}
-
-bool runs_dry(const run_settings& run) {
-  return run.kind == "serve" && parameters(run.serve).text("commits") != "model";
 }
 
 std::string model_key(const model_entry& entry, const run_settings& run) {

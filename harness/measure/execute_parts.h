@@ -17,7 +17,6 @@
 #include "harness/model/tokenizer.h"
 #include "harness/model/weights.h"
 #include "harness/workload/task.h"
-#include "harness/workload/traces.h"
 
 namespace unmask {
 
@@ -46,9 +45,6 @@ struct loaded_workload {
   std::shared_ptr<loaded_model> rater;                   // workload_entry::rater
   std::vector<std::vector<std::int32_t>> rated_prompts;  // of each item, in the rater's tokens
 };
-
-// True when no layer of the model is computed: decisions come from elsewhere.
-bool runs_dry(const run_settings& run);
 
 // Several models in one process are kept apart by this key.
 std::string model_key(const model_entry& entry, const run_settings& run);

@@ -263,16 +263,11 @@ std::string device_of(const experiment_point& p) {
   return p.run.device == "auto" ? automatic : p.run.device;
 }
 
-// Whether a served point computes no layer.
-bool runs_without_layers(const run_settings& run) {
-  return run.kind == "serve" && parameters(run.serve).text("commits") != "model";
-}
-
 // What becomes of the hours: of a GPU, unless the point runs elsewhere or computes nothing.
 void expect_hours(const experiment_point& p, const pass_work& w, double seconds, bool configured,
                   point_forecast& f) {
   const std::string device = device_of(p);
-  if (runs_without_layers(p.run)) {
+  if (runs_dry(p.run)) {
     f.no_hours = "no layer is computed, so that no GPU is needed";
     return;
   }
@@ -335,7 +330,7 @@ std::string hours_cell(const point_forecast& f) {
 }
 
 std::string memory_cell(const point_forecast& f, const experiment_point& p) {
-  if (runs_without_layers(p.run)) return "–";
+  if (runs_dry(p.run)) return "–";
   if (!f.memory_known) return "unknown";
   return fmt::format("{}{:.2f} + {:.2f} + {:.2f}", f.memory_guessed ? "~" : "",
                      f.memory.weights / 1e9, f.memory.kept / 1e9, f.memory.activations / 1e9);
@@ -396,7 +391,7 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
         expected_seconds(*config, work_of(*config, method, parameters(p.params), run), device);
   }
   expect_hours(p, w, seconds, config.has_value(), f);
-  if (config && !runs_without_layers(p.run)) expect_memory(p, method, *config, w, f);
+  if (config && !runs_dry(p.run)) expect_memory(p, method, *config, w, f);
   return f;
 }
 

@@ -151,6 +151,10 @@ parameter_map serve_identity(parameter_map resolved) {
   return resolved;
 }
 
+bool runs_dry(const run_settings& run) {
+  return run.kind == "serve" && parameters(run.serve).text("commits") != "model";
+}
+
 std::vector<trace_request> request_lengths(const workload_entry& entry, const run_settings& run) {
   const parameters serve(run.serve);
   std::vector<trace_request> lengths;

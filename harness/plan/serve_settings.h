@@ -19,6 +19,8 @@ void check_serve(const parameter_map& resolved);
 // The keys that make a point's id: without those for cancelling at their defaults, which ids of
 // earlier rows do not know.
 parameter_map serve_identity(parameter_map resolved);
+// True when no layer of the model is computed: decisions come from elsewhere.
+bool runs_dry(const run_settings& run);
 // The requests of a workload that is a trace or published lengths, the latter drawn by the run's seed:
 // as many as it takes, cut to what [serve] and gen_length say.
 std::vector<trace_request> request_lengths(const workload_entry& entry, const run_settings& run);

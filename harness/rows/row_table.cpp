@@ -7,7 +7,6 @@
 
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
-#include "harness/base/output.h"
 #include "harness/base/toml_reader.h"
 #include "harness/rows/store.h"
 

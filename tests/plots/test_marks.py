@@ -329,13 +329,14 @@ class Probes(Drawn):
             if n == 1:
                 for of in ("steps", "layers"):
                     row["probes"]["kv_change"][of].update(k=[], v=[])
-            if n < 3:
-                del row["probes"]["contradiction"]["canvas"]
-            if n < 4:
-                del row["probes"]["peak_oracle"]["oracle_steps"]
+            # What the package says of a probe that it did not compute.
+            for probe, below in (("contradiction", 3), ("peak_oracle", 4), ("stagnation", 2)):
+                if n < below:
+                    row["probes"][probe] = {"requests": 2, "not_run": "the method replaced 3 tokens"}
             if n == 5:
                 row["probes"]["attention"]["maps"] = []
-        figures = self.kinds(change, {"kv_change": 7, "contradiction": 6, "peak_oracle": 5, "attention": 7})
+        figures = self.kinds(change, {"kv_change": 7, "contradiction": 6, "peak_oracle": 5, "attention": 7,
+                                       "stagnation": 7})
         self.assertEqual(list(figures), list(probes.KINDS))
         maps = [axes.images[0].get_array().flat[0] for axes in figures["attention"].axes
                 if axes.images and axes.get_title(loc="left").startswith("layer")]

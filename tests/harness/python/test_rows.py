@@ -13,7 +13,7 @@ import unittest
 
 from made import row_of
 
-from unmask import estimates, names, rows
+from unmask import estimates, experiments, names, rows
 from unmask.errors import EnvironmentFault, UserError
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
@@ -97,6 +97,11 @@ class Vocabulary(unittest.TestCase):
                                          for kind, name, value in keys})
         self.assertEqual(rows.VERDICTS, ("PASS", "NOISY", "INVALID", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED",
                                          "INACTIVE"))
+
+    def test_devices_that_are_needs_are_those_of_the_page(self):
+        with open(os.path.join(ROOT, "experiments/FORMAT.md"), encoding="utf-8") as file:
+            needs = file.read().split("## Needs")[1].split("\n## ")[0]
+        self.assertEqual(experiments.NEEDED_DEVICES, tuple(re.findall(r"^\| `([^`:]+)` \|", needs, re.M)))
 
     def test_what_is_checked_of_a_row_is_what_its_schema_says(self):
         self.assertEqual(rows.NEEDED_BELOW["samples"], {"seconds": list, "warmup_seconds": list, "stop": str})
