@@ -69,7 +69,7 @@ void check_kernels(const std::string& wanted) {
     print("check    NOT RUN: --check needs a GPU; this is device {}\n", run.device);
     return;
   }
-  print("check    {}\n", found.prepare(run, true));
+  print("check    {}\n", found.checked(run, true));
 }
 
 }  // namespace

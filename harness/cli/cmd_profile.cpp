@@ -216,10 +216,9 @@ int command_profile(const std::vector<std::string>& arguments) {
                                    : profile_tool::phases;
   settings.counters = !line.given("no-counters");
   if (!line.given("no-roofs")) {
-    settings.roofs = [](const std::string& on, const std::string& format) {
-      run_keys run;
+    settings.roofs = [](run_keys run, const std::string& format) {
       run.format = format;
-      return find_device(on).roofs(weight_format_of(run));
+      return find_device(run.device).roofs(run);
     };
   }
   settings.trace = line.text("trace");

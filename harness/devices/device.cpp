@@ -52,7 +52,9 @@ chosen_device choose_device(const std::string& wanted, const cuda::report& machi
 
 chosen_device choose_device(const std::string& wanted) {
   if (wanted != "auto" && !find_device(wanted).is_card) {
-    (void)find_device(wanted).kernels();  // throws where it cannot be used
+    run_keys run;
+    run.device = wanted;
+    (void)backend_of(run);  // throws where it cannot be used
     return {wanted, ""};
   }
   return choose_device(wanted, cuda::query(), this_build().cuda_architectures);
@@ -88,6 +90,10 @@ void check_run_device(const run_keys& run) {
     throw usage_error(std::string("`") + key.name + "` \"" + chosen->word + "\" needs device \"" +
                       chosen->device + "\"; on device \"" + run.device + "\" use " + others);
   }
+}
+
+const backend& backend_of(const run_keys& run) {
+  return find_device(run.device).kernels(run);
 }
 
 weight_format weight_format_of(const run_keys& run) {

@@ -35,16 +35,18 @@ struct device {
   bool halves_beside_halves = false;
   // Why it cannot be used here and now; empty: it can.
   std::string (*unusable)() = [] { return std::string(); };
-  // Environment error where it cannot be used.
-  const backend& (*kernels)() = nullptr;
-  // Tells the kernels what [run] says about them. Returns what the device check found, as rows say it
-  // (first_use.h); empty: the tests check these kernels. `again`: checks anew.
-  std::string (*prepare)(const run_keys& run, bool again) = [](const run_keys&, bool) {
+  // Those that a run asks for by isa, gemm and graphs, less what the device check found wrong, which runs
+  // where it has not yet. Environment error for what this machine or program lacks.
+  const backend& (*kernels)(const run_keys& run) = nullptr;
+  // What the device check found of them, as rows say it (first_use.h); empty: the tests check these
+  // kernels. `again`: checks anew.
+  std::string (*checked)(const run_keys& run, bool again) = [](const run_keys&, bool) {
     return std::string();
   };
   // Reads nothing where nobody counts.
   energy_meter (*energy)() = [] { return energy_meter(""); };
-  device_roofs (*roofs)(weight_format format) = [](weight_format) { return device_roofs(); };
+  // Of the format and the instructions of a run.
+  device_roofs (*roofs)(const run_keys& run) = [](const run_keys&) { return device_roofs(); };
 };
 
 // In the order in which messages name them.
@@ -82,6 +84,8 @@ std::string device_line(const std::vector<chosen_device>& devices);
 // Usage error for a word of [run] that the device cannot heed; when all keys are known, whatever their
 // order. "auto" is looked at again when the device is known.
 void check_run_device(const run_keys& run);
+// The kernels that a run asks for (device::kernels).
+const backend& backend_of(const run_keys& run);
 // What a run packs weights in; "auto" is f32.
 weight_format weight_format_of(const run_keys& run);
 // What it keeps keys and values in; usage error for a type that its device cannot hold.

@@ -10,24 +10,24 @@
 #include "harness/devices/device.h"
 #include "harness/devices/first_use.h"
 #include "kernels/bench/roofs.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/cuda/choices.h"
 #include "kernels/cuda/device/traffic.h"
 
 namespace unmask {
 namespace {
 
-std::string prepare_cpu(const run_keys& run, bool) {
-  cpu::set_active_isa(run.isa == "auto" ? cpu::supported_isas().front() : cpu::parse_isa(run.isa));
-  cpu::set_gemm_path(run.gemm == "library"   ? cpu::gemm_path::onednn
+const backend& kernels_of_cpu(const run_keys& run) {
+  return cpu_backend(run.isa == "auto" ? cpu::supported_isas().front() : cpu::parse_isa(run.isa),
+                     run.gemm == "library"   ? cpu::gemm_path::onednn
                      : run.gemm == "fastest" ? cpu::gemm_path::automatic
                                              : cpu::gemm_path::own);
-  return "";
 }
 
-device_roofs roofs_of_cpu(weight_format format) {
-  const bench::roofs& r = bench::measured_roofs();
-  const bool int8 = format == weight_format::int8;
+device_roofs roofs_of_cpu(const run_keys& run) {
+  const cpu::isa set = run.isa == "auto" ? cpu::supported_isas().front() : cpu::parse_isa(run.isa);
+  const bench::roofs& r = bench::measured_roofs(set);
+  const bool int8 = weight_format_of(run) == weight_format::int8;
   return {int8 ? r.int8_ops : r.f32_flops, r.triad_bytes,
           fmt::format("measured here: {} and triad, {} threads",
                       int8 ? "8-bit dot products" : "multiply-adds", r.threads)};
@@ -39,7 +39,7 @@ cuda::product_kind product_kind_of(weight_format format) {
 }
 
 // A roof that this machine cannot measure, for want of memory or of the library, costs no row.
-device_roofs roofs_of_gpu(weight_format format) {
+device_roofs roofs_of_gpu(const run_keys& run) {
   if (cuda::query().devices.empty()) return {};
   device_roofs roofs;
   std::string measured, missing;
@@ -52,7 +52,8 @@ device_roofs roofs_of_gpu(weight_format format) {
     }
   };
   attempt("arithmetic", [&] {
-    const cuda::product_roof product = cuda::measure_product_roof(0, product_kind_of(format));
+    const cuda::product_roof product =
+        cuda::measure_product_roof(0, product_kind_of(weight_format_of(run)));
     roofs.flops_per_second = product.operations_per_second;
     return product.what;
   });
@@ -77,32 +78,33 @@ energy_meter meter_of_gpu() {
 }
 
 std::vector<device> built_in() {
-  device cpu{.name = "cpu", .heeds = "cpu", .kernels = cpu_backend};
-  cpu.prepare = prepare_cpu;
+  device cpu{.name = "cpu", .heeds = "cpu", .kernels = kernels_of_cpu};
   cpu.roofs = roofs_of_cpu;
 
-  device reference{.name = "reference", .heeds = "reference", .kernels = reference_backend};
-  reference.prepare = prepare_cpu;  // of the model that rates free text
+  device reference{.name = "reference", .heeds = "reference"};
+  reference.kernels = [](const run_keys&) -> const backend& { return reference_backend(); };
 
-  device cuda{.name = "cuda", .heeds = "cuda", .is_card = true, .kernels = cuda_backend};
+  device cuda{.name = "cuda", .heeds = "cuda", .is_card = true};
+  cuda.kernels = [](const run_keys& run) -> const backend& {
+    return cuda_backend(checked_choices(run));
+  };
   cuda.need = "CUDA kernels in this program and a GPU to run them";
   cuda.has_graphs = cuda.halves_beside_halves = true;
   cuda.unusable = why_no_cuda;
-  cuda.prepare = use_gpu;
+  cuda.checked = check_gpu;
   cuda.energy = meter_of_gpu;
   cuda.roofs = roofs_of_gpu;
 
-  device emulated{.name = "cuda-emulated", .heeds = "cuda", .kernels = cuda_emulated_backend};
+  device emulated{.name = "cuda-emulated", .heeds = "cuda"};
+  emulated.kernels = [](const run_keys& run) -> const backend& {
+    return cuda_emulated_backend(checked_choices(run));
+  };
   emulated.need = "CUDA kernels that run on the CPU: a build with tests";
   emulated.times_mean_something = false;
   emulated.has_graphs = emulated.halves_beside_halves = emulated.counts_traffic = true;
   emulated.unusable = [] {
     return std::string(
         cuda::emulator::is_built() ? "" : "it belongs to builds with tests; ./dev build makes one");
-  };
-  emulated.prepare = [](const run_keys& run, bool) {
-    choose_ways(run);
-    return std::string();
   };
   return {cpu, reference, cuda, emulated};
 }

@@ -15,6 +15,7 @@
 #include "harness/base/digest.h"
 #include "harness/base/files.h"
 #include "harness/base/output.h"
+#include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/product_library.h"
@@ -52,11 +53,11 @@ tally run_once(const backend& device, const device_check& check) {
   return found;
 }
 
-// What these operations take now, of the ways that may be left out; none: CUDA cores.
-std::optional<multiplier> first_way(multiplied what, bool wgmma) {
+// What these operations take, of the ways that may be left out; none: CUDA cores.
+std::optional<multiplier> first_way(const cuda::choices& chosen, multiplied what, bool wgmma) {
   for (const multiplier how : {multiplier::library, multiplier::wgmma, multiplier::mma_sync}) {
     if (how == multiplier::wgmma && !wgmma) continue;
-    if (cuda::may_multiply(what, how)) return how;
+    if (chosen.may_multiply(what, how)) return how;
   }
   return std::nullopt;
 }
@@ -94,20 +95,23 @@ std::string hash_of_program() {
   });
 }
 
-std::string key_of(const cuda::report& machine, const cuda::device_properties& card) {
-  std::string text = fmt::format("{}\n{} {}.{} {} {}\n{} {} {}\n{}", hash_of_program(), card.name,
-                                 card.compute_major, card.compute_minor, card.multiprocessors,
-                                 card.memory_bytes, machine.driver_version, machine.runtime_version,
-                                 query_nvml({}).driver, cuda::product_library());
-  for (const char* variable :
-       {"UNMASK_CUDA_GEMM", "UNMASK_CUDA_GRAPHS", "UNMASK_CUDA_WGMMA", "CUDA_FORCE_PTX_JIT"}) {
-    const auto chosen = cuda::run_choices().find(variable);
-    const char* set = std::getenv(variable);
-    text += fmt::format("\n{}={}", variable,
-                        chosen != cuda::run_choices().end() ? chosen->second
-                        : set != nullptr                    ? set
-                                                            : "");
-  }
+// What [run] says, and an environment variable of what has no key there.
+cuda::choices asked_of_kernels(const run_keys& run) {
+  return {.own_products = run.gemm == "own",
+          .wgmma = cuda::wgmma_by_environment(),
+          .graphs = run.graphs != "off",
+          .left_out = {}};
+}
+
+std::string key_of(const cuda::report& machine, const cuda::device_properties& card,
+                   const cuda::choices& asked) {
+  const char* jit = std::getenv("CUDA_FORCE_PTX_JIT");
+  const std::string text =
+      fmt::format("{}\n{} {}.{} {} {}\n{} {} {}\n{}\n{} {} {} {}", hash_of_program(), card.name,
+                  card.compute_major, card.compute_minor, card.multiprocessors, card.memory_bytes,
+                  machine.driver_version, machine.runtime_version, query_nvml({}).driver,
+                  cuda::product_library(), asked.own_products, asked.graphs, asked.wgmma,
+                  jit == nullptr ? "" : jit);
   return sha256_hex(text).substr(0, 16);
 }
 
@@ -151,7 +155,8 @@ std::string device_check_outcome::text() const {
   return text;
 }
 
-device_check_outcome run_device_checks(const backend& device, const std::string& name,
+device_check_outcome run_device_checks(const kernels_with& device, cuda::choices chosen,
+                                       const std::string& name,
                                        const std::vector<device_check>& checks, bool wgmma) {
   device_check_outcome outcome;
   const auto begin = std::chrono::steady_clock::now();
@@ -160,13 +165,13 @@ device_check_outcome run_device_checks(const backend& device, const std::string&
   while (!left.empty()) {
     const device_check check = left.front();
     left.pop_front();
-    const tally found = run_once(device, check);
+    const tally found = run_once(device(chosen), check);
     cases[check.operations] = found.cases;
     if (!found.wrong) continue;
-    const auto way = check.by ? first_way(*check.by, wgmma) : std::nullopt;
+    const auto way = check.by ? first_way(chosen, *check.by, wgmma) : std::nullopt;
     if (!way) throw wrong_on(name, *found.wrong, check.by.has_value());
     outcome.left_out.push_back({*check.by, *way, sentence_of(*found.wrong)});
-    cuda::ways_left_out().insert({*check.by, *way});
+    chosen.left_out.insert({*check.by, *way});
     // All of this kind take another way from here on, those too that were right by the last one.
     std::erase_if(left, [&](const device_check& c) { return c.by == check.by; });
     std::ranges::copy_if(checks, std::back_inserter(left),
@@ -211,8 +216,8 @@ std::filesystem::path kept_checks_folder() {
 namespace {
 
 // The outcome for this card: kept from an earlier run, or of a check that runs now.
-device_check_outcome first_use(const cuda::device_properties& card, const std::string& key,
-                               bool again) {
+device_check_outcome first_use(const cuda::device_properties& card, const cuda::choices& asked,
+                               const std::string& key, bool again) {
   const std::filesystem::path folder = kept_checks_folder();
   const std::filesystem::path file =
       folder.empty() ? folder : folder / ("checked-" + key + ".json");
@@ -222,38 +227,44 @@ device_check_outcome first_use(const cuda::device_properties& card, const std::s
     tell("device check: {}{}\n", card.name, again ? "" : ", its first use by this program");
     const std::string by =
         tensor_products(this_build().cuda_architectures, card.compute_major, card.compute_minor);
-    outcome = run_device_checks(cuda_backend(), card.name,
-                                device_checks::registered_device_checks(), by == "wgmma");
+    outcome = run_device_checks(
+        [](const cuda::choices& chosen) -> const backend& { return cuda_backend(chosen); }, asked,
+        card.name, device_checks::registered_device_checks(), by == "wgmma");
     keep(file, *outcome);
   }
   announce(card.name, *outcome, recalled);
   return *outcome;
 }
 
-}  // namespace
-
-void choose_ways(const run_keys& run) {
-  cuda::choose("UNMASK_CUDA_GEMM", run.gemm == "own" ? "own" : "library");
-  cuda::choose("UNMASK_CUDA_GRAPHS", run.graphs == "off" ? "off" : "on");
-  cuda::ways_left_out().clear();  // what the check under other choices found
-}
-
-std::string use_gpu(const run_keys& run, bool again) {
-  choose_ways(run);
-  if (run.device_check == "off") {
-    tell("WARNING: run.device_check is off: rows are marked {}\n", not_checked);
-    return not_checked;
-  }
+// Of the kernels that a run on a GPU asks for.
+device_check_outcome outcome_for(const run_keys& run, bool again) {
   static std::map<std::string, device_check_outcome> known;  // of this program's run, by key
   const cuda::report machine = cuda::query();
   if (machine.devices.empty()) throw environment_error(machine.note);
   const cuda::device_properties& card = machine.devices.front();
-  const std::string key = key_of(machine, card);
-  if (!known.contains(key) || again) known[key] = first_use(card, key, again);
-  for (const left_out_way& way : known[key].left_out) {
-    cuda::ways_left_out().insert({way.what, way.how});
+  const cuda::choices asked = asked_of_kernels(run);
+  const std::string key = key_of(machine, card, asked);
+  if (!known.contains(key) || again) known[key] = first_use(card, asked, key, again);
+  return known[key];
+}
+
+}  // namespace
+
+cuda::choices checked_choices(const run_keys& run) {
+  cuda::choices chosen = asked_of_kernels(run);
+  if (!find_device(run.device).is_card || run.device_check == "off") return chosen;
+  for (const left_out_way& way : outcome_for(run, false).left_out) {
+    chosen.left_out.insert({way.what, way.how});
   }
-  return known[key].text();
+  return chosen;
+}
+
+std::string check_gpu(const run_keys& run, bool again) {
+  if (run.device_check == "off") {
+    tell("WARNING: run.device_check is off: rows are marked {}\n", not_checked);
+    return not_checked;
+  }
+  return outcome_for(run, again).text();
 }
 
 }  // namespace unmask

@@ -8,12 +8,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "harness/base/error.h"
 #include "harness/base/run_keys.h"
 #include "kernels/check/checker.h"
+#include "kernels/cuda/choices.h"
 
 namespace unmask {
 
@@ -36,10 +38,14 @@ struct device_check_outcome {
   std::string text() const;
 };
 
-// Runs these checks on the backend. Where one is wrong, the way to multiply that it took first is left
-// out for the rest of the program (cuda::may_multiply), and all checks of this kind run again. Throws
-// wrong_kernels, naming operation and case, where no other way is left. `wgmma`: the device has it.
-device_check_outcome run_device_checks(const backend& device, const std::string& name,
+// The backend of a device that takes these kernels.
+using kernels_with = std::function<const backend&(const cuda::choices&)>;
+
+// Runs these checks on a device's backend. Where one is wrong, the way to multiply that it took first is
+// left out from there on, and all checks of this kind run again. Throws wrong_kernels, naming operation
+// and case, where no other way is left. `wgmma`: the device has it.
+device_check_outcome run_device_checks(const kernels_with& device, cuda::choices chosen,
+                                       const std::string& name,
                                        const std::vector<device_checks::device_check>& checks,
                                        bool wgmma);
 
@@ -50,12 +56,12 @@ device_check_outcome outcome_of(const std::string& json);
 // Where outcomes are kept: $UNMASK_CACHE, or ~/.cache/unmask; empty: nowhere.
 std::filesystem::path kept_checks_folder();
 
-// Tells the CUDA backend what [run] says about kernels.
-void choose_ways(const run_keys& run);
-// The same, and returns what the check of those kernels found on the GPU, as rows say it: once per
-// program and key, recalled where it is kept, anew with `again`. Says on standard error what was
-// checked. not_checked where device_check is "off".
+// What the check of the kernels that [run] asks for found on the GPU, as rows say it: once per program
+// and key, recalled where it is kept, anew with `again`. Says on standard error what was checked.
+// not_checked where device_check is "off".
 inline constexpr const char* not_checked = "NOT VERIFIED";
-std::string use_gpu(const run_keys& run, bool again = false);
+std::string check_gpu(const run_keys& run, bool again = false);
+// What a run on a GPU or its emulation takes: what [run] asks for, less what that check found wrong.
+cuda::choices checked_choices(const run_keys& run);
 
 }  // namespace unmask

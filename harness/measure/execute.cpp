@@ -103,7 +103,7 @@ class real_executor final : public executor {
       model_ = load_model_of(first);
       model_key_ = key;
     } else {
-      model_->record.checked = find_device(first.run.device).prepare(first.run, false);
+      model_->record.checked = find_device(first.run.device).checked(first.run, false);
     }
     const auto workload = load_workload(first.workload, first.run, *model_);
     std::vector<preparation> all;
@@ -171,7 +171,8 @@ class real_executor final : public executor {
 }  // namespace
 
 std::shared_ptr<loaded_model> load_model_of(const experiment_point& point) {
-  const std::string checked = find_device(point.run.device).prepare(point.run, false);
+  const std::string checked = find_device(point.run.device).checked(point.run, false);
+  (void)backend_of(point.run);  // throws before anything is read
   if (!std::filesystem::exists(point.model.path / "config.json")) {
     throw environment_error("no model in " + point.model.path.string() +
                             " (no config.json there); " + looked_in(point.model.path));

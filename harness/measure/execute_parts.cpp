@@ -51,12 +51,11 @@ void rate_likelihood(const loaded_workload& w, std::size_t item, scored_answer& 
 void loaded_model::make_room(std::int32_t rows) {
   if (packed && packed->max_rows() >= rows) return;
   packed.reset();  // never two copies of the weights at once
-  packed = std::make_shared<const transformer>(config, weights, find_device(device).kernels(),
+  packed = std::make_shared<const transformer>(config, weights, backend_of(run),
                                                weight_format_of(record.used), rows, kv_dtype);
 }
 
 std::string model_key(const model_entry& entry, const run_settings& run) {
-  find_device(run.device).kernels();  // throws before anything is read
   return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
          std::to_string(entry.positions) + " " + std::to_string(entry.layers) + "\n" + run.device +
          "\n" + keys_as_used(run).format + "\n" + name_of(kv_type_of(run)) + "\n" + run.isa + "\n" +
@@ -72,7 +71,7 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
     tell("note: {} is {} ({}), whose own decoding is {}\n", m->config.name, m->config.release,
          m->config.told_by, describe(decoding_of(m->config)));
   }
-  m->device = run.device;
+  m->run = run;
   m->kv_dtype = kv_type_of(run);
   const bool random = entry.weights != "checkpoint";
   if (entry.layers > 0) {

@@ -28,7 +28,7 @@ struct loaded_model {
   std::optional<chat_template> chat;  // with the tokenizer
   model_weights weights;
   model_record record;
-  std::string device;
+  run_keys run;                       // whose kernels run (backend_of)
   dtype kv_dtype = dtype::f32;        // of keys and values
   std::size_t kv_bytes_per_slot = 0;  // of the checkpoint's own shape, in that type
   std::shared_ptr<const transformer> packed;
@@ -49,7 +49,7 @@ struct loaded_workload {
 // Several models in one process are kept apart by this key.
 std::string model_key(const model_entry& entry, const run_settings& run);
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run);
-// The same for a planned point, after the backends have been told what its [run] says about kernels.
+// The same for a planned point, after the device check of the kernels that its [run] asks for.
 // Environment error that names the places looked in where there is no such model.
 std::shared_ptr<loaded_model> load_model_of(const experiment_point& point);
 std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry,

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -27,7 +28,7 @@ class profiler {
                        const measured_point& timed) {
     look here{ready, timed.passes.front().answers};
     phase_report report;
-    report.roofs = roofs_of(point.run.device, ready.model().used.format);
+    report.roofs = roofs_of(point.run, ready.model().used.format);
     std::vector<double> seconds;
     for (const pass_record& pass : timed.passes) seconds.push_back(pass.seconds);
     report.untraced_seconds = mean_of(seconds);
@@ -78,11 +79,11 @@ class profiler {
     }
   };
 
-  device_roofs roofs_of(const std::string& device, const std::string& format) {
-    const auto key = std::pair(device, format);
+  device_roofs roofs_of(const run_keys& run, const std::string& format) {
+    const auto key = std::tuple(run.device, run.isa, format);
     const auto found = roofs_.find(key);
     if (found != roofs_.end()) return found->second;
-    return roofs_[key] = settings_.roofs ? settings_.roofs(device, format) : device_roofs{};
+    return roofs_[key] = settings_.roofs ? settings_.roofs(run, format) : device_roofs{};
   }
 
   std::vector<device_slice> observe_kernels(const look& here, phase_clock& clock,
@@ -142,7 +143,7 @@ class profiler {
 
   profile_settings settings_;
   std::size_t traces_ = 0;
-  std::map<std::pair<std::string, std::string>, device_roofs> roofs_;
+  std::map<std::tuple<std::string, std::string, std::string>, device_roofs> roofs_;
 };
 
 }  // namespace

@@ -33,8 +33,8 @@ struct profile_settings {
   std::size_t most_events = 1'000'000;
   std::size_t most_ranges = 20'000;  // that counters are read for
   bool counters = true;              // cupti: also a pass for each set of counters
-  // Asked once per device and format, outside every timed pass.
-  std::function<device_roofs(const std::string& device, const std::string& format)> roofs;
+  // Asked once per device, instruction set and format, outside every timed pass.
+  std::function<device_roofs(const run_keys& run, const std::string& format)> roofs;
 };
 
 // Where the trace of a point goes: FILE, then FILE stem-2, -3, ... for the points that follow.

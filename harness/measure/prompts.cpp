@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/devices/device.h"
 #include "harness/measure/execute_parts.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/workload/benchmark_list.h"
@@ -143,7 +144,7 @@ std::vector<conversation> questions_of(const std::vector<task_item>& items) {
 }
 
 // Before the prompts get the template of the model that answers.
-void load_rater(loaded_workload& w, const workload_entry& of) {
+void load_rater(loaded_workload& w, const workload_entry& of, const run_settings& run) {
   const std::filesystem::path& path = of.rater;
   model_entry entry;
   entry.path = path;
@@ -151,6 +152,10 @@ void load_rater(loaded_workload& w, const workload_entry& of) {
   entry.name = path.filename().string();
   run_settings rating;
   rating.device = "cpu";
+  if (find_device(run.device).heeds == find_device(rating.device).heeds) {
+    rating.isa = run.isa;
+    rating.gemm = run.gemm;
+  }
   w.rater = load_model(entry, rating);
   const loaded_model& rater = *w.rater;
   if (rater.config.attention != mask_kind::causal || !rater.tokens) {
@@ -173,7 +178,7 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
   w.items = located(entry.file.string(), [&] { return select(std::move(all), entry.items); });
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
   const std::vector<std::string> prompts = model.chat->render(questions_of(w.items));
-  if (!entry.rater.empty()) load_rater(w, entry);
+  if (!entry.rater.empty()) load_rater(w, entry, run);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
     task_item& item = w.items[i];
     sequence_request request;

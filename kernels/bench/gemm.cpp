@@ -60,7 +60,7 @@ void gemm(benchmark::State& state) {
   std::vector<std::vector<packed_handle>> packed;
   for (auto format : {weight_format::f32, weight_format::bf16, weight_format::int8}) {
     packed.emplace_back();
-    for (int i = 0; i < copies; ++i) packed.back().push_back(cpu::pack(w, format));
+    for (int i = 0; i < copies; ++i) packed.back().push_back(backend.pack(w, format));
   }
   library_product library(w, x, y, copies);
   std::size_t turn = 0;  // the same copy index for all contenders of a turn

@@ -73,7 +73,7 @@ int unmask_bench_main(int argc, char** argv) {
   }
   const auto& r = unmask::bench::measured_roofs();
   // Six digits of the value are enough; the JSON context takes text only.
-  benchmark::AddCustomContext("isa", unmask::cpu::name_of(unmask::cpu::active_isa()));
+  benchmark::AddCustomContext("isa", unmask::cpu::name_of(unmask::cpu::isa_of_environment()));
   benchmark::AddCustomContext("threads", std::to_string(r.threads));
   benchmark::AddCustomContext("roof_f32_gflops", std::to_string(r.f32_flops / 1e9));
   benchmark::AddCustomContext("roof_int8_gops", std::to_string(r.int8_ops / 1e9));

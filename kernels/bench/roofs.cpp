@@ -6,9 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
-
-#include "kernels/cpu/isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -75,10 +74,10 @@ double peak(double (*kernel)()) {
   return best;
 }
 
-roofs measure() {
+roofs measure(cpu::isa set) {
   roofs r;
   r.threads = omp_get_max_threads();
-  switch (cpu::active_isa()) {
+  switch (set) {
 #if defined(__x86_64__)
     case cpu::isa::avx512:
       r.f32_flops = peak(fma_avx512);
@@ -118,9 +117,11 @@ double triad_once() {
   return 12.0 * slice / seconds_since(start);
 }
 
-const roofs& measured_roofs() {
-  static const roofs measured = measure();
-  return measured;
+const roofs& measured_roofs(cpu::isa set) {
+  static std::map<cpu::isa, roofs> measured;
+  const auto [at, is_new] = measured.try_emplace(set);
+  if (is_new) at->second = measure(set);
+  return at->second;
 }
 
 }  // namespace unmask::bench

@@ -11,15 +11,9 @@
 
 #include "kernels/cpu/attention_kernel.h"
 #include "kernels/cpu/crowd.h"
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/scratch.h"
 
 namespace unmask::cpu {
-
-const attention_kernels& active_attention_kernels() {
-  return with_vector(
-      active_isa(), []<class V>() -> auto& { return attention_kernels_of<V>(); });
-}
 
 namespace {
 
@@ -300,7 +294,7 @@ void check(bool right, const char* what) {
 
 void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
                const key_set& keys, float scale, const tensor_view& out,
-               const tensor_view& key_mass) {
+               const tensor_view& key_mass, const attention_kernels& kernels) {
   check(q.rank == 3 && cache.keys.rank == 4, "q has rank 3 and the cache rank 4");
   const std::int64_t heads = q.shape[1], dim = q.shape[2], kv_heads = cache.keys.shape[2];
   check(kv_heads > 0 && heads % kv_heads == 0, "heads must be a multiple of the KV heads");
@@ -328,7 +322,7 @@ void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
               kv_heads,
               heads / kv_heads,
               dim,
-              active_attention_kernels(),
+              kernels,
               want_mass ? statistics.data() : nullptr,
               want_mass ? statistics.data() + vectors : nullptr};
 

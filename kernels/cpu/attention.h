@@ -8,6 +8,8 @@
 
 namespace unmask::cpu {
 
+struct attention_kernels;
+
 // q, out [R, heads, dim] f32 (any row_stride; may alias when there is no key_mass), cache [pages,
 // kv_page_size, kv_heads, dim] f32, dim >= 1. key_mass [total keys] f32 is added to, or has null
 // data. A row that no key is admitted to gets zeros. Keys are taken in list order, in blocks
@@ -16,6 +18,6 @@ namespace unmask::cpu {
 // blocks that this head keeps there, and no others.
 void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
                const key_set& keys, float scale, const tensor_view& out,
-               const tensor_view& key_mass);
+               const tensor_view& key_mass, const attention_kernels& kernels);
 
 }  // namespace unmask::cpu

@@ -88,7 +88,6 @@ inline std::int64_t segment_scratch(std::int64_t keys, std::int64_t size) {
   return (2 * runs + blocks) * max_lanes;
 }
 
-const attention_kernels& active_attention_kernels();
 template <class V>
 const attention_kernels& attention_kernels_of();
 

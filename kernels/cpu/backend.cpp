@@ -10,7 +10,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/attention_kernel.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/float16.h"
 #include "kernels/host_memory.h"
@@ -18,20 +18,32 @@
 
 namespace unmask {
 
+const cpu::backend& cpu_backend(cpu::isa set, cpu::gemm_path path) {
+  static std::mutex lock;
+  static std::map<std::pair<cpu::isa, cpu::gemm_path>, const cpu::backend> all;
+  const std::lock_guard guard(lock);
+  return all.try_emplace({set, path}, set, path).first->second;
+}
+
 const backend& cpu_backend() {
-  static const cpu::backend backend;
-  return backend;
+  static const backend& of_environment =
+      cpu_backend(cpu::isa_of_environment(), cpu::gemm_path_of_environment());
+  return of_environment;
 }
 
 namespace cpu {
 
-const row_kernels& active_row_kernels() {
-  return with_vector(
-      active_isa(), []<class V>() -> auto& { return row_kernels_of<V>(); });
-}
+backend::backend(isa set, gemm_path path)
+    : unmask::backend(target::cpu),
+      set_(require(set)),
+      path_(require(path)),
+      rows_(with_vector(
+          set, []<class V>() -> auto& { return row_kernels_of<V>(); })),
+      attention_(with_vector(
+          set, []<class V>() -> auto& { return attention_kernels_of<V>(); })) {}
 
 std::string backend::name() const {
-  return std::string("cpu-") + name_of(active_isa());
+  return std::string("cpu-") + name_of(set_);
 }
 
 tensor backend::allocate(dtype type, std::initializer_list<std::int64_t> shape, memory_use) const {
@@ -39,17 +51,18 @@ tensor backend::allocate(dtype type, std::initializer_list<std::int64_t> shape, 
 }
 
 packed_handle backend::pack(const tensor_view& weight, weight_format format) const {
-  return cpu::pack(weight, format);
+  return cpu::pack(weight, format, set_);
 }
 
 namespace {
 
-void packed_linear(const op::linear& args) {
-  cpu::linear(args.x, args.weight, args.bias, args.y, args.accumulate);
+void packed_linear(const backend& cpu, const op::linear& args) {
+  linear(args.x, args.weight, args.bias, args.y, args.accumulate, cpu.path());
 }
 
-void paged_attention(const op::attention& args) {
-  cpu::attention(args.rows, args.q, args.cache, args.keys, args.scale, args.out, args.key_mass);
+void paged_attention(const backend& cpu, const op::attention& args) {
+  attention(args.rows, args.q, args.cache, args.keys, args.scale, args.out, args.key_mass,
+            cpu.attention());
 }
 
 void embed(const op::embed& args) {
@@ -81,8 +94,8 @@ void embed(const op::embed& args) {
   }
 }
 
-void rms_norm(const op::rms_norm& args) {
-  const row_kernels& kernels = active_row_kernels();
+void rms_norm(const backend& cpu, const op::rms_norm& args) {
+  const row_kernels& kernels = cpu.rows();
   const std::int64_t rows = args.x.rows(), width = args.x.columns();
   const float* w = args.weight.as<float>();
 #pragma omp parallel for schedule(static) if (rows * width > parallel_elements)
@@ -124,8 +137,8 @@ std::shared_ptr<const rope_table> rope_table_for(const rope_params& rope, std::i
 
 namespace {
 
-void head_norm_rope(const op::head_norm_rope& args) {
-  const row_kernels& kernels = active_row_kernels();
+void head_norm_rope(const backend& cpu, const op::head_norm_rope& args) {
+  const row_kernels& kernels = cpu.rows();
   const std::int64_t rows = args.x.rows(), heads = args.x.shape[1], dim = args.x.shape[2];
   if (rows == 0) return;
   const float* norm = args.norm_weight.data != nullptr ? args.norm_weight.as<float>() : nullptr;
@@ -150,8 +163,8 @@ void kv_write(const op::kv_write& args) {
   write(args.v, args.cache.values);
 }
 
-void silu_mul(const op::silu_mul& args) {
-  const row_kernels& kernels = active_row_kernels();
+void silu_mul(const backend& cpu, const op::silu_mul& args) {
+  const row_kernels& kernels = cpu.rows();
   const std::int64_t rows = args.out.rows(), width = args.out.columns();
 #pragma omp parallel for schedule(static) if (rows * width > parallel_elements / 4)
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -9,17 +9,35 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/crowd.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/model_core.h"
 
 namespace unmask::cpu {
 
+struct attention_kernels;
+struct row_kernels;
+
+// Runs one instruction set and one way to multiply. Weights stay tied to the set they were packed for.
 class backend : public unmask::backend {
  public:
-  backend() : unmask::backend(target::cpu) {}
+  // environment_error for a set that the processor lacks or a library that the program lacks.
+  backend(isa set, gemm_path path);
   std::string name() const override;
   tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
                   memory_use use = memory_use::resident) const override;
   packed_handle pack(const tensor_view& weight, weight_format format) const override;
+
+  isa set() const { return set_; }
+  gemm_path path() const { return path_; }
+  const row_kernels& rows() const { return rows_; }
+  const attention_kernels& attention() const { return attention_; }
+
+ private:
+  isa set_;
+  gemm_path path_;
+  const row_kernels& rows_;
+  const attention_kernels& attention_;
 };
 
 // Elements of row work below which waking the other threads costs more than it saves.
@@ -72,3 +90,10 @@ inline const float* cached(const paged_kv& cache, std::int32_t s, std::int32_t s
 std::uint64_t rank_key(float score, std::uint32_t index);
 
 }  // namespace unmask::cpu
+
+namespace unmask {
+
+// One object for each pair, made when it is first asked for; cpu_backend() is the environment's.
+const cpu::backend& cpu_backend(cpu::isa set, cpu::gemm_path path = cpu::gemm_path::own);
+
+}  // namespace unmask

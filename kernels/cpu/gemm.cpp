@@ -8,7 +8,6 @@
 #endif
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -131,19 +130,6 @@ void quantize_row(const packed_cpu& w, const tensor_view& x, std::int64_t r, flo
                       reinterpret_cast<std::uint8_t*>(bytes + r * w.words), scale + r);
 }
 
-// ---- choice of path ---------------------------------------------------------------------------
-
-std::atomic<int> path{-1};
-
-gemm_path path_from_environment() {
-  const char* text = std::getenv("UNMASK_GEMM");
-  const std::string name = text == nullptr ? "" : text;
-  if (name.empty() || name == "own") return gemm_path::own;
-  if (name == "onednn") return gemm_path::onednn;
-  if (name == "auto") return gemm_path::automatic;
-  throw usage_error("UNMASK_GEMM: \"" + name + "\" is not one of own, onednn, auto");
-}
-
 void check(bool right, const char* what) {
   if (!right) throw std::logic_error(std::string("linear: ") + what);
 }
@@ -207,7 +193,7 @@ const packed_cpu& as_packed_cpu(const packed_matrix& w) {
   return *own;
 }
 
-packed_handle pack(const tensor_view& weight, weight_format format) {
+packed_handle pack(const tensor_view& weight, weight_format format, isa set) {
   check(weight.rank >= 2, "a weight has two dimensions [out, in]");
   check(weight.type == dtype::f32 || weight.type == dtype::bf16 || weight.type == dtype::f16,
         "a weight is f32, bf16 or f16");
@@ -215,7 +201,7 @@ packed_handle pack(const tensor_view& weight, weight_format format) {
   w->out_features = weight.rows();
   w->in_features = weight.columns();
   w->format = format;
-  w->set = active_isa();
+  w->set = set;
   w->kernels = &kernels_of(w->set);
   const std::int64_t width = w->kernels->panel_width;
   const std::int64_t per_word = format == weight_format::f32    ? 1
@@ -246,7 +232,7 @@ packed_handle pack(const tensor_view& weight, weight_format format) {
 }
 
 void linear(const tensor_view& x, const packed_matrix& weight, const tensor_view& bias,
-            const tensor_view& y, bool accumulate) {
+            const tensor_view& y, bool accumulate, gemm_path path) {
   const packed_cpu& w = as_packed_cpu(weight);
   check(x.columns() == w.in_features, "x has another width than the weight");
   check(y.columns() == w.out_features, "y has another width than the weight");
@@ -254,7 +240,7 @@ void linear(const tensor_view& x, const packed_matrix& weight, const tensor_view
   const float* b = bias.data == nullptr ? nullptr : bias.as<float>();
   check(b == nullptr || bias.elements() == w.out_features, "the bias has another length");
   if (x.rows() == 0 || w.out_features == 0) return;
-  if (active_gemm_path() != gemm_path::own && library_linear(x, w, bias, y, accumulate)) return;
+  if (path != gemm_path::own && library_linear(x, w, bias, y, accumulate, path)) return;
   own_linear(x, w, b, y, accumulate);
 }
 
@@ -314,16 +300,20 @@ isa packed_for(const packed_matrix& w) {
   return as_packed_cpu(w).set;
 }
 
-gemm_path active_gemm_path() {
-  if (path.load(std::memory_order_relaxed) < 0) set_gemm_path(path_from_environment());
-  return static_cast<gemm_path>(path.load(std::memory_order_relaxed));
-}
-
-void set_gemm_path(gemm_path value) {
-  if (value != gemm_path::own && library_linear == nullptr) {
+gemm_path require(gemm_path path) {
+  if (path != gemm_path::own && library_linear == nullptr) {
     throw environment_error("this program was linked without oneDNN: only own kernels multiply");
   }
-  path.store(static_cast<int>(value), std::memory_order_relaxed);
+  return path;
+}
+
+gemm_path gemm_path_of_environment() {
+  const char* text = std::getenv("UNMASK_GEMM");
+  const std::string name = text == nullptr ? "" : text;
+  if (name.empty() || name == "own") return gemm_path::own;
+  if (name == "onednn") return gemm_path::onednn;
+  if (name == "auto") return gemm_path::automatic;
+  throw usage_error("UNMASK_GEMM: \"" + name + "\" is not one of own, onednn, auto");
 }
 
 }  // namespace unmask::cpu

@@ -24,14 +24,21 @@
 
 namespace unmask::cpu {
 
-// Weight [N, K] in f32, bf16 or f16 into the layout of active_isa(). int8: scale_n =
+// Who multiplies. own: the kernels here, batch-invariant, always the default. onednn: the library
+// for f32 weights and M >= 128 (it keeps its own packed copy, made on first use). automatic: for
+// each (M, K, N) whichever was faster when first tried.
+enum class gemm_path { own, onednn, automatic };
+gemm_path require(gemm_path path);     // as it is; environment_error where there is no library
+gemm_path gemm_path_of_environment();  // UNMASK_GEMM=own|onednn|auto; own without it
+
+// Weight [N, K] in f32, bf16 or f16 into the layout of a set. int8: scale_n =
 // max_k |W[n, k]| / 127, nearest even. Throws environment_error when memory runs out.
-packed_handle pack(const tensor_view& weight, weight_format format);
+packed_handle pack(const tensor_view& weight, weight_format format, isa set);
 
 // y [M, N] = x [M, K] W^T (+ bias [N], data null for none), or y += the same. x and y are f32,
 // any row_stride, and do not overlap. Uses the OpenMP threads when the work is worth it.
 void linear(const tensor_view& x, const packed_matrix& w, const tensor_view& bias,
-            const tensor_view& y, bool accumulate);
+            const tensor_view& y, bool accumulate, gemm_path path = gemm_path::own);
 
 // Columns [n0, n1) of x W^T into y [M, >= n1 - n0], on the calling thread only: the tile of a
 // fused LM head. n0 is a multiple of panel_width(w); n1 is one too, or N. Same bits as linear.
@@ -64,12 +71,5 @@ void linear_columns(const prepared_rows& x, const packed_matrix& w, std::int64_t
 std::int64_t panel_width(const packed_matrix& w);
 // Instruction set w was packed for.
 isa packed_for(const packed_matrix& w);
-
-// Who multiplies. own: the kernels here, batch-invariant, always the default. onednn: the library
-// for f32 weights and M >= 128 (it keeps its own packed copy, made on first use). automatic: for
-// each (M, K, N) whichever was faster when first tried. UNMASK_GEMM=own|onednn|auto sets it.
-enum class gemm_path { own, onednn, automatic };
-gemm_path active_gemm_path();
-void set_gemm_path(gemm_path path);
 
 }  // namespace unmask::cpu

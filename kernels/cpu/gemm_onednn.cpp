@@ -121,7 +121,7 @@ class onednn_matrix : public library_matrix {
 }  // namespace
 
 bool library_linear(const tensor_view& x, const packed_cpu& w, const tensor_view& bias,
-                    const tensor_view& y, bool accumulate) {
+                    const tensor_view& y, bool accumulate, gemm_path path) {
   if (w.format != weight_format::f32 || x.rows() < library_rows) return false;
   const std::lock_guard<std::mutex> guard(w.library_lock);
   if (w.library == nullptr) {
@@ -133,7 +133,7 @@ bool library_linear(const tensor_view& x, const packed_cpu& w, const tensor_view
   }
   auto& library = static_cast<onednn_matrix&>(*w.library);
   auto& plan = library.plan_of(x, y, bias.data != nullptr, accumulate);
-  const bool trial = active_gemm_path() == gemm_path::automatic && plan.tried < 2 * trials;
+  const bool trial = path == gemm_path::automatic && plan.tried < 2 * trials;
   if (trial) {
     const bool own = plan.tried++ % 2 == 0;
     const auto start = clock::now();
@@ -148,7 +148,7 @@ bool library_linear(const tensor_view& x, const packed_cpu& w, const tensor_view
     return true;
   }
   const bool slower = plan.library_seconds >= plan.own_seconds;
-  if (active_gemm_path() == gemm_path::automatic && slower) return false;
+  if (path == gemm_path::automatic && slower) return false;
   library.multiply(plan, x, bias, y);
   return true;
 }

@@ -49,11 +49,12 @@ const packed_cpu& as_packed_cpu(const packed_matrix& w);
 // The kernels here; bias [N] or null.
 void own_linear(const tensor_view& x, const packed_cpu& w, const float* bias, const tensor_view& y,
                 bool accumulate);
-// The library, or whichever active_gemm_path() says; false when it does not apply (other formats
-// than f32, fewer than library_rows rows, a layout the library refuses). Null in a program that is
-// linked without oneDNN (kernels/CMakeLists.txt).
+// The library, or with gemm_path::automatic whoever is faster; false when it does not apply (other
+// formats than f32, fewer than library_rows rows, a layout the library refuses). Null in a program
+// that is linked without oneDNN (kernels/CMakeLists.txt).
 [[gnu::weak]] bool library_linear(const tensor_view& x, const packed_cpu& w,
-                                  const tensor_view& bias, const tensor_view& y, bool accumulate);
+                                  const tensor_view& bias, const tensor_view& y, bool accumulate,
+                                  gemm_path path);
 inline constexpr std::int64_t library_rows = 128;
 
 // Whether a call of this size is worth waking the other threads for: `flops` of work on `bytes`

@@ -215,7 +215,7 @@ void confidence(const op::confidence& args) {
   }
 }
 
-void logits(const op::logits& args) {
+void logits(const backend& cpu, const op::logits& args) {
   thread_local scratch row_memory;
   const std::int64_t rows = args.out.rows(), width = args.head.in_features;
   float* gathered = row_memory.get<float>(rows * width);
@@ -223,8 +223,8 @@ void logits(const op::logits& args) {
     std::memcpy(gathered + i * width, args.x.row<float>(args.row[i]),
                 static_cast<std::size_t>(width) * sizeof(float));
   }
-  cpu::linear(make_view(gathered, dtype::f32, {rows, width}), args.head, tensor_view{}, args.out,
-              false);
+  linear(make_view(gathered, dtype::f32, {rows, width}), args.head, tensor_view{}, args.out, false,
+         cpu.path());
 }
 
 }  // namespace

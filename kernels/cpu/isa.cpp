@@ -3,7 +3,6 @@
 #include "kernels/cpu/isa.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 
 #include "harness/base/error.h"
@@ -31,22 +30,6 @@ bool has_avx512() {
 #endif
 }
 
-void require(isa set) {
-  const auto all = supported_isas();
-  if (std::find(all.begin(), all.end(), set) != all.end()) return;
-  throw environment_error(std::string("UNMASK_CPU_ISA: this processor does not support ") +
-                          name_of(set) + "; unset it or choose " + name_of(all.front()));
-}
-
-isa detect() {
-  const char* wanted = std::getenv("UNMASK_CPU_ISA");
-  if (wanted != nullptr && *wanted != '\0') return parse_isa(wanted);
-  return supported_isas().front();
-}
-
-// -1 until first asked. Two threads asking at once detect the same answer.
-std::atomic<int> chosen{-1};
-
 }  // namespace
 
 const char* name_of(isa set) {
@@ -69,28 +52,24 @@ std::vector<isa> supported_isas() {
   return all;
 }
 
+isa require(isa set) {
+  const auto all = supported_isas();
+  if (std::find(all.begin(), all.end(), set) != all.end()) return set;
+  throw environment_error(std::string("UNMASK_CPU_ISA: this processor does not support ") +
+                          name_of(set) + "; unset it or choose " + name_of(all.front()));
+}
+
 isa parse_isa(const std::string& name) {
   for (isa set : {isa::avx512, isa::avx2, isa::portable}) {
-    if (name == name_of(set)) {
-      require(set);
-      return set;
-    }
+    if (name == name_of(set)) return require(set);
   }
   throw usage_error("UNMASK_CPU_ISA: \"" + name + "\" is not one of avx512, avx2, portable");
 }
 
-isa active_isa() {
-  int set = chosen.load(std::memory_order_relaxed);
-  if (set < 0) {
-    set = static_cast<int>(detect());
-    chosen.store(set, std::memory_order_relaxed);
-  }
-  return static_cast<isa>(set);
-}
-
-void set_active_isa(isa set) {
-  require(set);
-  chosen.store(static_cast<int>(set), std::memory_order_relaxed);
+isa isa_of_environment() {
+  const char* wanted = std::getenv("UNMASK_CPU_ISA");
+  if (wanted != nullptr && *wanted != '\0') return parse_isa(wanted);
+  return supported_isas().front();
 }
 
 }  // namespace unmask::cpu

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Which instruction set the CPU backend runs. One source per kernel (compiled/) is compiled three
-// times; the choice is made once, at the first use, and may be overridden by UNMASK_CPU_ISA.
+// Instruction sets of the CPU backend. One source per kernel (compiled/) is compiled three times; each
+// backend object runs one of them (backend.h).
 #pragma once
 
 #include <string>
@@ -18,17 +18,14 @@ const char* name_of(isa set);  // "avx512", "avx2", "portable"
 //   avx512: F, BW, DQ, VL and VNNI (and FMA, F16C); avx2: AVX2, FMA and F16C.
 std::vector<isa> supported_isas();
 
-// The set in use: UNMASK_CPU_ISA when given, else the best this processor has. Throws
-// usage_error for an unknown name and environment_error for a set the processor lacks.
-isa active_isa();
-
-// Changes the set for everything packed or called from now on (tests and benchmarks); throws
-// environment_error when the processor lacks it. Not thread-safe against running operations.
-// Weights stay tied to the set they were packed for.
-void set_active_isa(isa set);
-
-// Reads a name as UNMASK_CPU_ISA spells it and checks it against this processor.
+// Reads a name as UNMASK_CPU_ISA spells it and checks it against this processor. Throws usage_error
+// for an unknown name and environment_error for a set the processor lacks.
 isa parse_isa(const std::string& name);
+isa require(isa set);  // as it is; the second check alone
+
+// UNMASK_CPU_ISA when given, else the best this processor has; for tests and benchmarks of single
+// kernels.
+isa isa_of_environment();
 
 // The vector types of vec.h, which only the sources of their set see whole.
 struct vec_avx512;

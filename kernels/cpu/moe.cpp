@@ -93,8 +93,8 @@ void softmax(float* x, std::int32_t n) {
   for (std::int32_t i = 0; i < n; ++i) x[i] = static_cast<float>(x[i] / total);
 }
 
-void moe_route(const op::moe_route& args) {
-  const row_kernels& kernels = active_row_kernels();
+void moe_route(const backend& cpu, const op::moe_route& args) {
+  const row_kernels& kernels = cpu.rows();
   const std::int64_t rows = args.x.rows(), width = args.x.columns();
   const std::int64_t experts = args.router.experts;
   constexpr std::int64_t task = 8;  // rows per task
@@ -128,8 +128,8 @@ void moe_route(const op::moe_route& args) {
 // Every (row, expert) pair has a place in one long matrix, ordered by expert. Three stages over
 // it: gate and up, SwiGLU, down; the first and last are tasks of (expert, range of features).
 // Last, each row adds its pairs in the order of its own list.
-void moe_feed_forward(const op::moe_feed_forward& args) {
-  const row_kernels& kernels = active_row_kernels();
+void moe_feed_forward(const backend& cpu, const op::moe_feed_forward& args) {
+  const row_kernels& kernels = cpu.rows();
   const std::int64_t rows = args.x.rows(), width = args.x.columns(), hidden = args.experts.hidden;
   const std::int64_t per_row = args.expert.columns(), pairs = rows * per_row;
   const auto count = static_cast<std::int64_t>(args.experts.gate_up.size());

@@ -39,7 +39,6 @@ struct row_kernels {
 };
 template <class V>
 const row_kernels& row_kernels_of();
-const row_kernels& active_row_kernels();
 
 #if defined(UNMASK_VEC_AVX512) || defined(UNMASK_VEC_AVX2) || defined(UNMASK_VEC_PORTABLE)
 

@@ -28,9 +28,9 @@ std::int32_t find_candidates(const op::find_candidates& args) {
   return total;
 }
 
-void mean_rows(const op::mean_rows& args) {
+void mean_rows(const backend& cpu, const op::mean_rows& args) {
   thread_local scratch memory;
-  const row_kernels& kernels = active_row_kernels();
+  const row_kernels& kernels = cpu.rows();
   const std::int64_t width = args.x.columns();
   double* sum = memory.get<double>(width);
   for (std::int32_t s = 0; s < args.rows.sequences; ++s) {

@@ -35,9 +35,9 @@ void top_indices(const op::top_indices& args) {
 
 // mean_h q_h . k_{h / group} = (sum over kv heads) (mean of the group's queries) . k: one dot
 // product along the whole key row.
-void key_scores(const op::key_scores& args) {
+void key_scores(const backend& cpu, const op::key_scores& args) {
   thread_local scratch memory;
-  const row_kernels& kernels = active_row_kernels();
+  const row_kernels& kernels = cpu.rows();
   const std::int64_t heads = args.q.shape[1], dim = args.q.shape[2],
                      kv_heads = args.cache.keys.shape[2];
   const std::int64_t group = heads / kv_heads, width = kv_heads * dim;
@@ -64,8 +64,8 @@ void key_scores(const op::key_scores& args) {
 }
 
 // Heads are the outer loop, because those of a group share the keys that are copied side by side once.
-void importance(const op::importance& args) {
-  const row_kernels& kernels = active_row_kernels();
+void importance(const backend& cpu, const op::importance& args) {
+  const row_kernels& kernels = cpu.rows();
   const std::int64_t heads = args.q.shape[1], dim = args.q.shape[2], kv_heads = args.k.shape[1];
   const std::int64_t group = heads / kv_heads;
   std::int64_t work = 0;

@@ -4,6 +4,7 @@
 // The answers of a build without CUDA; compiled instead of everything else in this folder.
 #include "harness/base/error.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/choices.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/product_library.h"
 
@@ -41,6 +42,9 @@ product_roof measure_product_roof(int, product_kind) {
 
 namespace unmask {
 
+const backend& cuda_backend(const cuda::choices&) {
+  return cuda_backend();
+}
 const backend& cuda_backend() {
   throw environment_error(cuda::query().note);
 }

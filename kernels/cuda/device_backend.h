@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/choices.h"
 #include "kernels/cuda/library_gemm.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/model_core.h"
@@ -49,19 +50,39 @@ struct int8_rows {
 // What only a kernel can find wrong with its input.
 enum class device_fault : std::uint8_t { find_rows, top_indices, count };
 
-// UNMASK_CUDA_GEMM=own: bfloat16 and int8 weights take the own products too (ops/gemm.cu).
-bool own_products_only();
+// What all backends of a device share, whatever each chose: where kernels run, and what was made there.
+struct shared_device {
+  queue work;
+  tensor faults;  // [device_fault::count] int32, host_visible
+  struct rope_table {
+    rope_params rope;
+    std::shared_ptr<void> memory;  // [rotary_dim / 2] float
+  };
+  std::vector<rope_table> rope_tables;
+  // The experts' matrices as the kernels want them: an array of pointers in device memory, made
+  // once per layer and kept while its matrices live.
+  struct expert_table {
+    std::vector<std::weak_ptr<const packed_matrix>> matrices;  // gate_up of all, then down
+    std::shared_ptr<void> memory;                              // [2 experts] const void*
+  };
+  std::vector<expert_table> expert_tables;
+#if defined(__CUDACC__)
+  std::unique_ptr<library_gemm> library;
+#endif
+
+  static shared_device& of_backends();
+};
 
 class device_backend : public backend {
  public:
-  device_backend() : backend(this_target) {}
+  explicit device_backend(choices chosen) : backend(this_target), choices_(std::move(chosen)) {}
   std::string name() const override { return backend_name; }
   tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
                   memory_use use = memory_use::resident) const override;
   // bfloat16 where products take it: it would be rounded to it anyway, and rows cost half the
   // bytes.
   dtype activation_type(weight_format format) const override {
-    return format == weight_format::bf16 && !own_products_only() ? dtype::bf16 : dtype::f32;
+    return format == weight_format::bf16 && library_multiplies() ? dtype::bf16 : dtype::f32;
   }
   bool holds_kv(dtype type) const override { return type == dtype::f32 || type == dtype::bf16; }
   packed_handle pack(const tensor_view& weight, weight_format format) const override;
@@ -83,6 +104,13 @@ class device_backend : public backend {
   void replay(const captured_graph& work) const override;
 
   queue& work() const { return queue_; }
+  bool may_multiply(multiplied what, multiplier how) const {
+    return choices_.may_multiply(what, how);
+  }
+  // Products of bfloat16 weights.
+  bool library_multiplies() const {
+    return may_multiply(multiplied::products, multiplier::library);
+  }
 
   // Operands where kernels find them (staging.h); what they change goes through out().
   template <class T>
@@ -167,28 +195,14 @@ class device_backend : public backend {
   std::int32_t* fault_word(device_fault kind) const;
   void check_faults() const;
 
-  struct rope_table {
-    rope_params rope;
-    std::shared_ptr<void> memory;  // [rotary_dim / 2] float
-  };
   const float* frequencies_of(const rope_params& rope) const;
 
-  // The experts' matrices as the kernels want them: an array of pointers in device memory, made
-  // once per layer and kept while its matrices live.
-  struct expert_table {
-    std::vector<std::weak_ptr<const packed_matrix>> matrices;  // gate_up of all, then down
-    std::shared_ptr<void> memory;                              // [2 experts] const void*
-  };
   const void* const* expert_pointers(const moe_experts& experts) const;  // ops/moe.cu
 
  private:
-  mutable queue queue_;
-  mutable tensor faults_;  // [device_fault::count] int32, host_visible
-  mutable std::vector<rope_table> rope_tables_;
-  mutable std::vector<expert_table> expert_tables_;
-#if defined(__CUDACC__)
-  mutable std::unique_ptr<library_gemm> library_;
-#endif
+  const choices choices_;
+  shared_device& shared_ = shared_device::of_backends();
+  queue& queue_ = shared_.work;
 };
 
 }  // namespace unmask::cuda::UNMASK_TARGET

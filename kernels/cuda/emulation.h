@@ -18,8 +18,6 @@ struct emulation {
   // A launch whose arguments point to memory that the backend did not allocate is refused: the GPU
   // could not read it.
   bool own_memory_only = false;
-  bool records = false;       // backend::graph_bucket() says yes, as the GPU's does
-  bool own_products = false;  // as UNMASK_CUDA_GEMM=own
   // Device memory that is allocated now is closed to the host: touching it ends the program.
   bool hides_memory = false;
 };

@@ -4,10 +4,14 @@
 // The answers of a build without tests, which has no emulator of the CUDA kernels.
 #include "harness/base/error.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/choices.h"
 #include "kernels/cuda/device/traffic.h"
 
 namespace unmask {
 
+const backend& cuda_emulated_backend(const cuda::choices&) {
+  return cuda_emulated_backend();
+}
 const backend& cuda_emulated_backend() {
   throw environment_error(
       "no emulated GPU: this program was built without tests (UNMASK_BUILD_TESTS=OFF), and the "

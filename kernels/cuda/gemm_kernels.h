@@ -12,7 +12,6 @@
 namespace unmask::cuda::UNMASK_TARGET {
 
 // Whether a test wants the emulator to use no stand-in for the library (emulation.h).
-bool emulates_own_products();  // ops/gemm.cu
 
 // Where sums go: y = or += sum + bias.
 struct gemm_result {

@@ -12,7 +12,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/cuda/choice.h"
 #include "kernels/cuda/device/portable.h"
 #include "kernels/cuda/emulation.h"
 #include "kernels/cuda/staging.h"
@@ -145,10 +144,6 @@ class queue {
   }  // that a block may have, alone
      // on its multiprocessor
 
-  // UNMASK_CUDA_WGMMA=off: mma.sync multiplies where wgmma could, so that they can be compared.
-  static bool wgmma_wanted() {
-    return chosen_by_environment("UNMASK_CUDA_WGMMA", "on", "off", true);
-  }
   // Whether what runs of a kernel is made of sm_90a's PTX, which alone has wgmma; the emulator does.
   // The compute capability does not say: cards above 9.0 run compute_80's, as does one of 9.0 where
   // the driver is told to compile PTX (CUDA_FORCE_PTX_JIT).

@@ -17,7 +17,8 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/cuda/choices.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/emulation.h"
 #include "kernels/sanitized.h"
@@ -110,14 +111,11 @@ inline bool same_bits(const float* a, const float* b, std::int64_t n) {
 }
 
 // Runs the body for every instruction set of this processor, the best first.
-inline void for_each_isa(const std::function<void(const std::string&)>& body) {
-  const cpu::isa before = cpu::active_isa();
+inline void for_each_isa(const std::function<void(const backend&)>& body) {
   for (const cpu::isa set : cpu::supported_isas()) {
-    cpu::set_active_isa(set);
     SCOPED_TRACE(cpu::name_of(set));
-    body(cpu::name_of(set));
+    body(cpu_backend(set));
   }
-  cpu::set_active_isa(before);
 }
 
 // Every backend that runs on the host. Not the emulator under the thread sanitizer, which follows
@@ -158,6 +156,11 @@ inline void for_each_device(const std::function<void(const backend&)>& body,
     SCOPED_TRACE("cuda");
     body(*gpu);
   }
+}
+
+// The backend of the same device that takes these kernels.
+inline const backend& with(const cuda::choices& choices, const backend& device) {
+  return device.where() == target::cuda ? cuda_backend(choices) : cuda_emulated_backend(choices);
 }
 
 // Rows of a ragged batch: lengths[s] rows of sequence s at random ascending positions.

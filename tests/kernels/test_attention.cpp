@@ -8,7 +8,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/cuda/choice.h"
 #include "kernels/cuda/device/traffic.h"
 #include "kernels/float16.h"
 
@@ -164,7 +163,7 @@ TEST(attention, rows_without_a_key_are_zero_and_nan_stays_visible) {
     EXPECT_TRUE(std::isnan(out.at(3, 0)) && std::isfinite(out.at(3, 16)));
   };
   check(reference_backend());
-  for_each_isa([&](const std::string&) { check(cpu_backend()); });
+  for_each_isa(check);
   for_each_device(check);
 }
 
@@ -194,9 +193,9 @@ TEST(attention, single_rows_of_views_see_their_own_keys) {
         std::vector<double> mass(c.list.size(), 0.0);
         const float scale = 1.0F / std::sqrt(static_cast<float>(s.dim));
         definition(c, scale, want, mass);
-        for_each_isa([&](const std::string& isa) {
-          cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, got, {}});
-          expect_close(got, want, 5e-6, isa.c_str());
+        for_each_isa([&](const backend& on) {
+          on.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, got, {}});
+          expect_close(got, want, 5e-6, on.name());
         });
       }
     }
@@ -251,11 +250,12 @@ void round_queries(attention_case& c) {
   }
 }
 
-// Whether products that wgmma or mma.sync can make are made by wgmma.
-struct by_wgmma {
-  explicit by_wgmma(const char* word) { cuda::choose("UNMASK_CUDA_WGMMA", word); }
-  ~by_wgmma() { cuda::choose("UNMASK_CUDA_WGMMA", "on"); }
-};
+// The device whose products that wgmma or mma.sync can make are made by wgmma, or are not.
+const backend& by_wgmma(bool wgmma, const backend& device) {
+  cuda::choices choices = cuda::choices_of_environment();
+  choices.wgmma = wgmma;
+  return with(choices, device);
+}
 
 TEST(attention, tensor_cores_match_the_reference) {
   struct tensor_case {
@@ -292,9 +292,9 @@ TEST(attention, tensor_cores_match_the_reference) {
       grid want({c.rows.set.rows, t.of.heads, t.of.dim});
       grid got({c.rows.set.rows, t.of.heads, t.of.dim}, 4);
       reference_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want, {}});
-      for (const char* wgmma : {"off", "on"}) {
-        const by_wgmma chosen(wgmma);
-        device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, {}});
+      for (const bool wgmma : {false, true}) {
+        by_wgmma(wgmma, device)
+            .run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, {}});
         device.synchronize();
         EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1 << wgmma;
       }
@@ -337,15 +337,15 @@ TEST(attention, blocks_take_several_items) {
 // 128 packed rows share what is read from shared memory: a fragment of keys or values serves two
 // products of rows, and queries are read for half a tile of 128 dimensions at a time.
 TEST(attention, wide_items_read_fragments_for_two_products) {
-  const by_wgmma chosen("off");
+  const backend& device = by_wgmma(false, cuda_emulated_backend());
   if (!cuda::emulator::sees_accesses()) GTEST_SKIP() << "accesses are not seen in this build";
   for (const auto& [dim, most] : {std::pair{64, 40.0 / 128}, std::pair{128, 96.0 / 256}}) {
     attention_case c({4, 1, dim}, {40}, 4, mask_kind::full, false, 3);
     half_cache half(c);
     grid got({c.rows.set.rows, 4, dim});
     cuda::emulator::begin_counting();
-    cuda_emulated_backend().run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
-    cuda_emulated_backend().synchronize();
+    device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
+    device.synchronize();
     const auto work = cuda::emulator::end_counting();
     const auto& k = work.kernels.at("attention_tensor");
     EXPECT_LE(static_cast<double>(k.matrix_loads), most * static_cast<double>(k.products)) << dim;
@@ -407,7 +407,7 @@ std::uint64_t best_parts(const std::vector<std::int32_t>& lengths) {
 // two. Of nine the second wave has a single item: cutting all would save five of twenty tiles a place, and
 // the parts cost nine.
 TEST(attention, keys_are_cut_where_it_pays) {
-  const by_wgmma chosen("off");
+  const backend& device = by_wgmma(false, cuda_emulated_backend());
   if (!cuda::emulator::sees_accesses()) GTEST_SKIP() << "accesses are not seen in this build";
   const auto same = [](std::size_t n, std::int32_t keys) {
     return std::vector<std::int32_t>(n, keys);
@@ -426,8 +426,8 @@ TEST(attention, keys_are_cut_where_it_pays) {
     const auto rows = c.rows.set.rows;
     grid want({rows, 4, 128}), got({rows, 4, 128});
     cuda::emulator::begin_counting();
-    cuda_emulated_backend().run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
-    cuda_emulated_backend().synchronize();
+    device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
+    device.synchronize();
     const auto work = cuda::emulator::end_counting();
     // The output lies in memory of the test, which is not counted: parts are all that is written.
     EXPECT_EQ(work.kernels.at("attention_tensor").written.bytes,

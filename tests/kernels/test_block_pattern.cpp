@@ -88,7 +88,7 @@ TEST(block_mask, reference_equals_attention_over_the_kept_keys) {
 
 // Keys outside the kept blocks are not read: not-a-number there changes nothing.
 TEST(block_mask, other_keys_are_never_read) {
-  test::for_each_isa([&](const std::string&) {
+  test::for_each_isa([&](const backend& on) {
     masked_case c(2, 1, 16, 16, {128}, {1}, 9);
     for (std::int64_t h = 0; h < 2; ++h) {
       for (std::int64_t i = 0; i < c.blocks; ++i) {
@@ -96,7 +96,7 @@ TEST(block_mask, other_keys_are_never_read) {
       }
     }
     grid clean({128, 2, 16}), poisoned({128, 2, 16});
-    cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, clean, {}});
+    on.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, clean, {}});
     for (std::int32_t slot = 0; slot < c.length[0]; ++slot) {
       if (slot / 16 % 3 == 1) continue;
       const std::int32_t page = c.cache.table[static_cast<std::size_t>(slot / kv_page_size)];
@@ -105,7 +105,7 @@ TEST(block_mask, other_keys_are_never_read) {
         c.cache.values.at(page, slot % kv_page_size * 16 + d) = test::nan;
       }
     }
-    cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, poisoned, {}});
+    on.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, poisoned, {}});
     for (std::int32_t r = 0; r < 128; ++r) {
       ASSERT_TRUE(test::same_bits(clean.row(r), poisoned.row(r), 32)) << r;
     }
@@ -113,14 +113,14 @@ TEST(block_mask, other_keys_are_never_read) {
 }
 
 TEST(block_mask, keeping_every_block_gives_the_bits_of_dense_attention) {
-  test::for_each_isa([&](const std::string&) {
+  test::for_each_isa([&](const backend& on) {
     for (const std::int32_t size : {7, 32, 128}) {
       masked_case c(6, 2, 24, size, {70, 5}, {1, 1}, 11);
       std::fill(c.keep.begin(), c.keep.end(), std::uint8_t{1});
       grid dense({75, 6, 24}), all({75, 6, 24});
-      cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {}});
+      on.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {}});
       c.keys.tiles = {};
-      cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, dense, {}});
+      on.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, dense, {}});
       for (std::int32_t r = 0; r < 75; ++r) {
         ASSERT_TRUE(test::same_bits(dense.row(r), all.row(r), 6 * 24)) << size << " row " << r;
       }
@@ -188,7 +188,7 @@ TEST(block_mass, by_hand) {
 // The masses of the fast backend lead to the same pattern, for tiles that end inside a page, span
 // several or are narrower than a vector, and for peaked and flat attention.
 TEST(block_mass, the_pattern_is_that_of_the_reference) {
-  test::for_each_isa([&](const std::string&) {
+  test::for_each_isa([&](const backend& on) {
     unsigned seed = 41;
     for (const std::int32_t size : {3, 24, 32, 100, 128}) {
       for (const float scale : {0.05F, 0.4F, 1.0F}) {
@@ -208,7 +208,7 @@ TEST(block_mass, the_pattern_is_that_of_the_reference) {
                                           flags_view(keep, {3, 6, c.blocks, c.blocks})});
           return keep;
         };
-        EXPECT_EQ(pattern(cpu_backend()), pattern(reference_backend())) << size << " " << scale;
+        EXPECT_EQ(pattern(on), pattern(reference_backend())) << size << " " << scale;
       }
     }
   });

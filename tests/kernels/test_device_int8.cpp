@@ -6,7 +6,6 @@
 // kernel that scales its sums, and with the own tile.
 #include <array>
 
-#include "kernels/cuda/choice.h"
 #include "kernels/cuda/emulation.h"
 #include "kernels/float16.h"
 #include "kernels/head.h"
@@ -26,12 +25,9 @@ void for_each_path(const std::function<void(const backend&)>& body) {
   test::for_each_device([&](const backend& device) {
     for (const bool own : {false, true}) {
       SCOPED_TRACE(own ? "own products" : "library");
-      cuda::emulation choice = cuda::current_emulation();
-      choice.own_products = own;
-      cuda::set_emulation(choice);
-      cuda::choose("UNMASK_CUDA_GEMM", own ? "own" : "library");  // of a GPU
-      body(device);
-      cuda::run_choices().erase("UNMASK_CUDA_GEMM");
+      cuda::choices choices = cuda::choices_of_environment();
+      choices.own_products = own;
+      body(test::with(choices, device));
     }
   });
 }
@@ -323,10 +319,10 @@ TEST(device_int8, routed_experts_are_the_dense_products_of_their_rows) {
 // Quantised rows, sums and scales lie in scratch memory: a recording must use them as a launch
 // does.
 TEST(device_int8, recorded_products_read_what_is_there_when_they_are_repeated) {
-  const backend& device = cuda_emulated_backend();
   const cuda::emulation saved = cuda::current_emulation();
+  cuda::set_emulation({{}, true, true});
   for (const bool own : {false, true}) {
-    cuda::set_emulation({{}, true, true, true, own});
+    const backend& device = cuda_emulated_backend({.own_products = own});
     std::mt19937 rng(6);
     grid w({33, 40}), other({33, 40}), want({6, 33});
     w.randomize(rng);
@@ -351,8 +347,8 @@ TEST(device_int8, recorded_products_read_what_is_there_when_they_are_repeated) {
     draw();
     device.replay(*work);
     expect();
+    device.synchronize();
   }
-  device.synchronize();
   cuda::set_emulation(saved);
 }
 

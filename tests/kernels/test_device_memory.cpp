@@ -107,7 +107,7 @@ TEST(device_memory, neighbours_share_a_copy_whatever_lay_there_before) {
 // Recorded operations take what the arrays hold when they are repeated.
 TEST(device_memory, repeated_operations_read_the_arrays_anew) {
   const cuda::emulation before = cuda::current_emulation();
-  cuda::set_emulation({{}, true, true, true});
+  cuda::set_emulation({{}, true, true});
   const backend& device = cuda_emulated_backend();
   const tensor x = device.allocate(dtype::f32, {8}, memory_use::host_visible);
   const auto body = [&] {
@@ -127,7 +127,7 @@ TEST(device_memory, repeated_operations_read_the_arrays_anew) {
 // Memory that only operations use ends the program that touches it, where the tests ask for that.
 TEST(device_memory, resident_memory_can_be_closed_to_the_host) {
   const cuda::emulation before = cuda::current_emulation();
-  cuda::set_emulation({{}, true, true, false, false, true});
+  cuda::set_emulation({{}, true, true, true});
   const backend& device = cuda_emulated_backend();
   const tensor x = device.allocate(dtype::f32, {4});
   std::vector<float> ones(4, 1.0F), twos(4);

@@ -3,6 +3,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cuda/library_gemm.h"
 #include "kernels/float16.h"
+#include "kernels/model_core.h"
 #include "tests/kernels/support.h"
 
 namespace unmask::test {
@@ -58,14 +59,14 @@ INSTANTIATE_TEST_SUITE_P(formats, gemm, ::testing::ValuesIn(formats), [](const a
 
 TEST_P(gemm, matches_double_on_every_isa) {
   const weight_format format = GetParam();
-  for_each_isa([&](const std::string&) {
+  for_each_isa([&](const backend& on) {
     for (const problem& p : problems) {
       std::mt19937 rng(7);
       grid x({p.rows, p.depth}, 3), w({p.features, p.depth}, 1), y({p.rows, p.features}, 2);
       x.randomize(rng);
       w.randomize(rng);
       std::vector<float> bias = random_vector(rng, p.features);
-      const packed_handle packed = cpu::pack(w, format);
+      const packed_handle packed = on.pack(w, format);
       cpu::linear(x, *packed, view_of(bias), y, false);
       for (std::int64_t r = 0; r < p.rows; ++r) {
         for (std::int64_t n = 0; n < p.features; ++n) {
@@ -85,14 +86,14 @@ TEST_P(gemm, matches_double_on_every_isa) {
 }
 
 TEST_P(gemm, accumulate_adds_the_same_product) {
-  for_each_isa([&](const std::string&) {
+  for_each_isa([&](const backend& on) {
     std::mt19937 rng(8);
     grid x({21, 77}), w({103, 77}), fresh({21, 103}), sum({21, 103}), before({21, 103});
     x.randomize(rng);
     w.randomize(rng);
     before.randomize(rng);
     sum.copy(before);
-    const packed_handle packed = cpu::pack(w, GetParam());
+    const packed_handle packed = on.pack(w, GetParam());
     cpu::linear(x, *packed, {}, fresh, false);
     cpu::linear(x, *packed, {}, sum, true);
     for (std::int64_t r = 0; r < 21; ++r) {
@@ -104,13 +105,13 @@ TEST_P(gemm, accumulate_adds_the_same_product) {
 }
 
 TEST_P(gemm, rows_have_the_same_bits_in_any_batch) {
-  for_each_isa([&](const std::string&) {
+  for_each_isa([&](const backend& on) {
     std::mt19937 rng(9);
     const std::int64_t rows = 201, depth = 771, features = 1001;
     grid x({rows, depth}), w({features, depth}), all({rows, features});
     x.randomize(rng);
     w.randomize(rng);
-    const packed_handle packed = cpu::pack(w, GetParam());
+    const packed_handle packed = on.pack(w, GetParam());
     cpu::linear(x, *packed, {}, all, false);
     for (const std::int64_t batch : {1, 2, 3, 5, 7, 8, 11, 16, 24, 31, 64, 65, 129}) {
       const std::int64_t first = (batch * 13) % (rows - batch);
@@ -125,13 +126,13 @@ TEST_P(gemm, rows_have_the_same_bits_in_any_batch) {
 }
 
 TEST_P(gemm, columns_have_the_bits_of_the_whole) {
-  for_each_isa([&](const std::string&) {
+  for_each_isa([&](const backend& on) {
     std::mt19937 rng(10);
     const std::int64_t rows = 19, depth = 301, features = 331;
     grid x({rows, depth}, 5), w({features, depth}), all({rows, features});
     x.randomize(rng);
     w.randomize(rng);
-    const packed_handle packed = cpu::pack(w, GetParam());
+    const packed_handle packed = on.pack(w, GetParam());
     cpu::linear(x, *packed, {}, all, false);
     const std::int64_t width = cpu::panel_width(*packed);
     cpu::prepared_rows prepared;
@@ -152,14 +153,14 @@ TEST_P(gemm, columns_have_the_bits_of_the_whole) {
 }
 
 TEST_P(gemm, a_nan_stays_in_its_row_and_is_not_lost) {
-  for_each_isa([&](const std::string&) {
+  for_each_isa([&](const backend& on) {
     std::mt19937 rng(11);
     grid x({10, 67}), w({50, 67}), y({10, 50});
     x.randomize(rng);
     w.randomize(rng);
     x.at(4, 66) = nan;
     x.at(6, 1) = infinity;
-    cpu::linear(x, *cpu::pack(w, GetParam()), {}, y, false);
+    cpu::linear(x, *on.pack(w, GetParam()), {}, y, false);
     for (std::int64_t r = 0; r < 10; ++r) {
       for (std::int64_t n = 0; n < 50; ++n) {
         ASSERT_EQ(std::isfinite(y.at(r, n)), r != 4 && r != 6) << r << ", " << n;
@@ -170,7 +171,7 @@ TEST_P(gemm, a_nan_stays_in_its_row_and_is_not_lost) {
 
 TEST(gemm_int8, sums_are_the_same_integers_on_every_isa) {
   // Products of integers that quantise to themselves: 127 in every row fixes the scale to 1.
-  for_each_isa([&](const std::string&) {
+  for_each_isa([&](const backend& on) {
     std::mt19937 rng(12);
     std::uniform_int_distribution<int> byte(-127, 127);
     grid x({5, 203}), w({61, 203}), y({5, 61});
@@ -183,7 +184,7 @@ TEST(gemm_int8, sums_are_the_same_integers_on_every_isa) {
     // The extreme bytes side by side: a 16-bit pair sum would saturate.
     for (std::int64_t c = 0; c < 203; ++c) x.at(2, c) = w.at(7, c) = 127.0F;
     for (std::int64_t c = 0; c < 203; ++c) x.at(3, c) = -127.0F;
-    cpu::linear(x, *cpu::pack(w, weight_format::int8), {}, y, false);
+    cpu::linear(x, *on.pack(w, weight_format::int8), {}, y, false);
     for (std::int64_t r = 0; r < 5; ++r) {
       for (std::int64_t n = 0; n < 61; ++n) {
         ASSERT_EQ(y.at(r, n), product(x, w, r, n, weight_format::f32));
@@ -211,10 +212,11 @@ TEST(gemm_pack, reads_half_precision_weights_exactly) {
       half.push_back(static_cast<std::uint16_t>(bits | (exact.at(n, k) < 0 ? 0x8000 : 0)));
     }
   }
+  const backend& on = cpu_backend();
   for (const weight_format format : formats) {
-    cpu::linear(x, *cpu::pack(exact, format), {}, want, false);
+    cpu::linear(x, *on.pack(exact, format), {}, want, false);
     for (const auto& [values, type] : {std::pair{&brain, dtype::bf16}, {&half, dtype::f16}}) {
-      cpu::linear(x, *cpu::pack(make_view(values->data(), type, {20, 33}), format), {}, got, false);
+      cpu::linear(x, *on.pack(make_view(values->data(), type, {20, 33}), format), {}, got, false);
       for (std::int64_t r = 0; r < 4; ++r) ASSERT_TRUE(same_bits(got.row(r), want.row(r), 20));
     }
   }
@@ -226,18 +228,17 @@ TEST(gemm_path, the_library_agrees_when_asked_for) {
   x.randomize(rng);
   w.randomize(rng);
   std::vector<float> bias = random_vector(rng, 300);
-  const packed_handle packed = cpu::pack(w, weight_format::f32);
-  ASSERT_EQ(cpu::active_gemm_path(), cpu::gemm_path::own);
+  const cpu::isa set = cpu::supported_isas().front();
+  const cpu::backend& kernels = cpu_backend(set);
+  ASSERT_EQ(kernels.path(), cpu::gemm_path::own);
+  const packed_handle packed = kernels.pack(w, weight_format::f32);
   for (const auto path : {cpu::gemm_path::onednn, cpu::gemm_path::automatic}) {
     for (int call = 0; call < 8; ++call) {
       for (const bool accumulate : {false, true}) {
         own.randomize(rng);
         library.copy(own);
-        cpu::set_gemm_path(cpu::gemm_path::own);
-        cpu::linear(x, *packed, view_of(bias), own, accumulate);
-        cpu::set_gemm_path(path);
-        cpu::linear(x, *packed, view_of(bias), library, accumulate);
-        cpu::set_gemm_path(cpu::gemm_path::own);
+        kernels.run(op::linear{x, *packed, view_of(bias), own, accumulate});
+        cpu_backend(set, path).run(op::linear{x, *packed, view_of(bias), library, accumulate});
         expect_close(library, own, 2e-5, "library");
       }
     }
@@ -271,7 +272,7 @@ TEST(gemm_error, sums_that_are_cut_pass_and_sums_that_lack_a_step_do_not) {
 
 TEST(gemm_errors, shapes_and_names_are_checked) {
   grid x({2, 8}), w({4, 8}), y({2, 4}), wrong({2, 5});
-  const packed_handle packed = cpu::pack(w, weight_format::f32);
+  const packed_handle packed = cpu_backend().pack(w, weight_format::f32);
   EXPECT_THROW(cpu::linear(x, *packed, {}, wrong, false), std::logic_error);
   EXPECT_THROW(cpu::linear(wrong, *packed, {}, y, false), std::logic_error);
   EXPECT_THROW(cpu::parse_isa("sse9"), error);

@@ -84,7 +84,7 @@ TEST(head, confidence_by_hand) {
     EXPECT_THROW(backend.run(op::confidence{x, *head, c.set(), params, t.out()}), std::logic_error);
   };
   check(reference_backend());
-  test::for_each_isa([&](const std::string&) { check(cpu_backend()); });
+  test::for_each_isa(check);
 }
 
 // Ties go to the lowest token. Where float32 probabilities round to 1, the residual still says which
@@ -133,7 +133,7 @@ TEST(head, confidence_finds_the_two_largest_anywhere) {
   c.add({0});
   grid x({1, 1});
   x.at(0, 0) = 1;
-  test::for_each_isa([&](const std::string&) {
+  test::for_each_isa([&](const backend& on) {
     for (const std::int32_t first : {0, 47, 700, 31000, vocabulary - 1}) {
       for (const std::int32_t distance : {1, 16, 385, 500, 800, 1300, 20000}) {
         const std::int32_t other =
@@ -142,20 +142,20 @@ TEST(head, confidence_finds_the_two_largest_anywhere) {
           std::vector<float> w = noise;
           w[static_cast<std::size_t>(swap ? other : first)] = 5;
           w[static_cast<std::size_t>(swap ? first : other)] = 4;
-          const auto head = cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, 1}),
-                                               weight_format::f32);
+          const auto head =
+              on.pack(make_view(w.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
           told t(1);
-          cpu_backend().run(op::confidence{x, *head, c.set(), {}, t.out()});
+          on.run(op::confidence{x, *head, c.set(), {}, t.out()});
           ASSERT_EQ(t.token[0], swap ? other : first);
           ASSERT_EQ(t.gap[0], 1.0F) << first << " and " << other;
           ASSERT_TRUE(test::close(t.margin[0] / t.probability[0], 1 - std::exp(-1.0), 1e-5));
         }
         std::vector<float> tie = noise;
         tie[static_cast<std::size_t>(first)] = tie[static_cast<std::size_t>(other)] = 5;
-        const auto head = cpu_backend().pack(make_view(tie.data(), dtype::f32, {vocabulary, 1}),
-                                             weight_format::f32);
+        const auto head =
+            on.pack(make_view(tie.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
         told t(1);
-        cpu_backend().run(op::confidence{x, *head, c.set(), {}, t.out()});
+        on.run(op::confidence{x, *head, c.set(), {}, t.out()});
         ASSERT_EQ(t.token[0], std::min(first, other));
         ASSERT_EQ(t.gap[0], 0.0F);
       }
@@ -166,11 +166,11 @@ TEST(head, confidence_finds_the_two_largest_anywhere) {
 // With more rows than one tile and any number of threads, each row as if it were alone.
 TEST(head, confidence_is_batch_invariant) {
   std::mt19937 rng(23);
-  test::for_each_isa([&](const std::string&) {
+  test::for_each_isa([&](const backend& on) {
     const std::int64_t vocabulary = 2500, width = 61;
     std::vector<float> w = test::random_vector(rng, vocabulary * width, 0.5F);
-    const auto head = cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, width}),
-                                         weight_format::f32);
+    const auto head =
+        on.pack(make_view(w.data(), dtype::f32, {vocabulary, width}), weight_format::f32);
     grid x({150, width});
     x.randomize(rng);
     std::vector<std::uint64_t> seed{5, 6};
@@ -186,10 +186,10 @@ TEST(head, confidence_is_batch_invariant) {
       c.add(first);
       c.add(second);
       told all(150), again(150);
-      cpu_backend().run(op::confidence{x, *head, c.set(), params, all.out()});
+      on.run(op::confidence{x, *head, c.set(), params, all.out()});
       const int threads = omp_get_max_threads();
       omp_set_num_threads(3);
-      cpu_backend().run(op::confidence{x, *head, c.set(), params, again.out()});
+      on.run(op::confidence{x, *head, c.set(), params, again.out()});
       omp_set_num_threads(threads);
       for (std::size_t i = 0; i < 150; i += 7) {
         ASSERT_TRUE(again.same(i, all, i)) << i;
@@ -198,7 +198,7 @@ TEST(head, confidence_is_batch_invariant) {
         alone.add({c.position[i]});
         alone.row = {static_cast<std::int32_t>(i)};
         told one(1);
-        cpu_backend().run(op::confidence{x, *head, alone.set(), params, one.out()});
+        on.run(op::confidence{x, *head, alone.set(), params, one.out()});
         ASSERT_TRUE(one.same(0, all, i)) << i;
       }
     }
@@ -210,19 +210,19 @@ TEST(head, confidence_is_batch_invariant) {
 TEST(head, gumbel_noise_is_the_definition) {
   std::mt19937 rng(24);
   const std::vector<std::uint64_t> seed{0x123456789abcdefULL};
-  test::for_each_isa([&](const std::string&) {
+  test::for_each_isa([&](const backend& on) {
     for (const std::int64_t vocabulary : {5, 47, 3001, 60011}) {
       const std::int64_t width = vocabulary > 10000 ? 5 : 17;
       std::vector<float> w = test::random_vector(rng, vocabulary * width, 0.5F);
-      const auto head = cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, width}),
-                                           weight_format::f32);
+      const auto head =
+          on.pack(make_view(w.data(), dtype::f32, {vocabulary, width}), weight_format::f32);
       grid x({40, width}), logits({40, vocabulary});
       x.randomize(rng);
       test::candidates_fixture c;
       std::vector<std::int32_t> positions;
       for (std::int32_t p = 0; p < 40; ++p) positions.push_back(p + 100);
       c.add(positions);
-      cpu_backend().run(op::logits{x, *head, c.row.data(), logits});
+      on.run(op::logits{x, *head, c.row.data(), logits});
       for (const float t : {0.01F, 1.0F, 3.0F}) {
         const std::int32_t step = 9;
         const std::int32_t banned = 2;
@@ -232,7 +232,7 @@ TEST(head, gumbel_noise_is_the_definition) {
         params.banned = &banned;
         params.banned_count = 1;
         told got(40);
-        cpu_backend().run(op::confidence{x, *head, c.set(), params, got.out()});
+        on.run(op::confidence{x, *head, c.set(), params, got.out()});
         for (std::int32_t i = 0; i < 40; ++i) {
           const std::uint64_t key = noise_key(c.set(), params.noise, 0, i);
           std::int32_t best = -1;
@@ -300,7 +300,7 @@ TEST(head, nan_never_wins_and_always_shows) {
     EXPECT_EQ(u.token[0], 2);
     EXPECT_TRUE(std::isnan(t.probability[0]) && std::isnan(u.probability[0]));
   };
-  test::for_each_isa([&](const std::string&) { check(cpu_backend()); });
+  test::for_each_isa(check);
   test::for_each_device(check);
 }
 

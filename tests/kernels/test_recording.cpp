@@ -15,12 +15,12 @@ namespace {
 
 using indices = std::vector<std::int32_t>;
 
-// Launches wait, foreign memory is refused, and the backend records.
+// Launches wait and foreign memory is refused.
 class recording : public ::testing::Test {
  protected:
   void SetUp() override {
     before_ = cuda::current_emulation();
-    cuda::set_emulation({{}, true, true, true});
+    cuda::set_emulation({{}, true, true});
   }
   void TearDown() override {
     device.synchronize();
@@ -72,7 +72,7 @@ class recording : public ::testing::Test {
     device.run(op::attention{a.rows, a.q, a.cache, a.keys, 0.5F, a.out, {}});
   }
 
-  const backend& device = cuda_emulated_backend();
+  const backend& device = cuda_emulated_backend({.graphs = true});
 
  private:
   cuda::emulation before_;
@@ -141,8 +141,7 @@ TEST_F(recording, buckets_hold_the_rows_and_waste_less_than_a_tile) {
     ASSERT_EQ(device.graph_bucket(padded), padded);
   }
   EXPECT_EQ(device.graph_bucket(2049), 0);
-  cuda::set_emulation({});
-  EXPECT_EQ(device.graph_bucket(5), 0);
+  EXPECT_EQ(cuda_emulated_backend({.graphs = false}).graph_bucket(5), 0);
 }
 
 TEST(staged_rows, are_the_lists_and_nobody_behind_them) {

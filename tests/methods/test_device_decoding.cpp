@@ -14,6 +14,7 @@
 
 #include "harness/decode/plain_forward.h"
 #include "harness/model/tokenizer.h"
+#include "kernels/cuda/choices.h"
 #include "kernels/cuda/device/traffic.h"
 #include "kernels/cuda/emulation.h"
 #include "methods/settings.h"
@@ -34,14 +35,14 @@ struct both_results {
   closed_loop_result want, got;
   std::uint64_t waits = 0;  // of the host for the device
 };
-both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
+both_results decode_on_both(const setting& s, const cuda::emulation& how, bool graphs) {
   both_results both;
   const auto requests = tiny_requests(2, 16);
   both.want = decode_closed(*tiny_model(s.family, cpu_backend(), 256), s.method, s.given, requests,
                             2, s.preset);
   const cuda::emulation before = cuda::current_emulation();
-  const backend& device = cuda_emulated_backend();
-  cuda::set_emulation(choice);
+  const backend& device = cuda_emulated_backend({.graphs = graphs});
+  cuda::set_emulation(how);
   try {
     const auto model = tiny_model(s.family, device, 256);
     // The first decoding of a process makes the device's staging memory grow, which waits.
@@ -71,7 +72,7 @@ void expect_same_work(const both_results& both) {
 
 TEST_P(device_decoding, gives_the_tokens_of_the_cpu_backend) {
   const both_results both =
-      decode_on_both(GetParam(), {{.backwards = true}, true, true, false, false, true});
+      decode_on_both(GetParam(), {{.backwards = true}, true, true, true}, false);
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.graphs.replayed, 0);
   expect_same_work(both);
@@ -84,7 +85,7 @@ TEST_P(device_decoding, gives_the_tokens_of_the_cpu_backend) {
 // repeated stretch is made anew, so an argument that had to change shows as a wrong token.
 TEST_P(device_decoding, gives_them_with_recorded_layers_too) {
   const setting& s = GetParam();
-  const both_results both = decode_on_both(s, {{}, true, true, true, false, true});
+  const both_results both = decode_on_both(s, {{}, true, true, true}, true);
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.graphs.direct > 0, s.recording != layer_recording::never);
   const bool repeats = s.recording == layer_recording::repeated;
@@ -111,9 +112,9 @@ TEST(device_steps, that_decide_nothing_any_more_say_so) {
   for (const std::string method : {"delayed_cache", "focus"}) {
     const std::string want = failure_of(cpu_backend(), method);
     EXPECT_NE(want.find("decides nothing any more"), std::string::npos) << want;
-    cuda::set_emulation({{.backwards = true}, true, true, true});
+    cuda::set_emulation({{.backwards = true}, true, true});
     const auto launched = cuda::emulated_launches();
-    EXPECT_EQ(failure_of(cuda_emulated_backend(), method), want);
+    EXPECT_EQ(failure_of(cuda_emulated_backend({.graphs = true}), method), want);
     EXPECT_GT(cuda::emulated_launches(), launched);
     cuda_emulated_backend().synchronize();
     cuda::set_emulation(before);
@@ -155,8 +156,8 @@ TEST(device_bf16_weights, logits_follow_the_cpu_backend_and_recording_changes_no
     const parameter_map given = full ? parameter_map{{"block_length", 8}} : parameter_map{};
     const auto requests = tiny_requests(2, 16);
     const auto launched = outputs(decode_closed(*model, method, given, requests, 2));
-    cuda::set_emulation({{}, true, true, true});
-    const closed_loop_result recorded = decode_closed(*model, method, given, requests, 2);
+    const closed_loop_result recorded = decode_closed(
+        *make(cuda_emulated_backend({.graphs = true}), dtype::bf16), method, given, requests, 2);
     EXPECT_EQ(outputs(recorded), launched);
     EXPECT_GT(recorded.graphs.replayed, 0);
   }
@@ -216,17 +217,18 @@ TEST(device_int8_weights, give_the_tokens_of_the_cpu_backend) {
     const auto requests = tiny_requests(2, 16);
     const auto want = outputs(decode_closed(*make(cpu_backend()), method, given, requests, 2));
     struct way {
-      bool records, own_products;
+      bool graphs, own_products;
     };
     for (const way& w : {way{false, false}, {true, false}, {true, true}}) {
-      SCOPED_TRACE(std::string(w.records ? "recorded" : "launched") +
+      SCOPED_TRACE(std::string(w.graphs ? "recorded" : "launched") +
                    (w.own_products ? ", own products" : ""));
-      cuda::set_emulation({{.backwards = true}, true, true, w.records, w.own_products});
-      const auto model = make(cuda_emulated_backend());
+      cuda::set_emulation({{.backwards = true}, true, true});
+      const auto model =
+          make(cuda_emulated_backend({.own_products = w.own_products, .graphs = w.graphs}));
       const closed_loop_result got = decode_closed(*model, method, given, requests, 2);
       cuda_emulated_backend().synchronize();
       EXPECT_EQ(outputs(got), want) << "family " << static_cast<int>(family);
-      EXPECT_EQ(got.graphs.replayed > 0, w.records);
+      EXPECT_EQ(got.graphs.replayed > 0, w.graphs);
     }
   }
   cuda::set_emulation(before);

@@ -39,7 +39,8 @@ tensor_view rounded(const tensor_view& x, std::vector<float>& to) {
 // widths are stored layer outputs, which stay float32.
 class rounding_cpu final : public cpu::backend {
  public:
-  explicit rounding_cpu(std::int64_t head_dim) : head_dim_(head_dim) {
+  explicit rounding_cpu(std::int64_t head_dim)
+      : cpu::backend(cpu::isa_of_environment(), cpu::gemm_path::own), head_dim_(head_dim) {
     static detail::bodies<op::kv_write>::body original = nullptr;
     if (original != nullptr) return;
     original = replace_body<op::kv_write>(
@@ -61,7 +62,7 @@ class rounding_cpu final : public cpu::backend {
 // its projections have the very bits of the backend under test, so nothing rounds the other way.
 class rounding_device final : public cuda::emulated::device_backend {
  public:
-  rounding_device() {
+  rounding_device() : device_backend({.graphs = false}) {
     wrap<op::kv_write>();
     wrap<op::rotate_and_store>();
   }

@@ -137,8 +137,8 @@ void mark_top(const op::mark_top& args) {
   }
 }
 
-void row_distance(const op::row_distance& args) {
-  const row_kernels& kernels = active_row_kernels();
+void row_distance(const backend& cpu, const op::row_distance& args) {
+  const row_kernels& kernels = cpu.rows();
   const std::int64_t rows = args.a.rows(), width = args.a.columns();
 #pragma omp parallel for schedule(static) if (rows * width > parallel_elements)
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -5,7 +5,6 @@
 #include "kernels/attention.h"
 #include "kernels/cuda/attention_kernels.h"
 #include "kernels/cuda/device_backend.h"
-#include "kernels/cuda/ways.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 namespace {
@@ -115,7 +114,7 @@ void attention(const device_backend& device, const op::attention& args) {
   const std::int64_t packed = std::int64_t{args.rows.rows} * (p.heads / p.kv_heads);
   const std::int32_t pages = cache.most_pages > 0 ? cache.most_pages : cache.table_stride;
   const std::int64_t most_keys = std::int64_t{pages} * kv_page_size;
-  if (can_use_tensor_cores(p) && may_multiply(multiplied::attention, multiplier::mma_sync)) {
+  if (can_use_tensor_cores(p) && device.may_multiply(multiplied::attention, multiplier::mma_sync)) {
     launch_tensor_attention(device, p, packed, most_keys);
   } else {
     launch_exact_attention(device, p, packed, most_keys);

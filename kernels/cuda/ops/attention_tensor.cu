@@ -5,7 +5,6 @@
 #include "kernels/cuda/attention_tensor_kernels.h"
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/score_tile.h"
-#include "kernels/cuda/ways.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -35,7 +34,8 @@ void launch_rows(queue& q, const attention_params& p, unsigned blocks) {
 }
 
 template <int dim>
-void launch_dim(queue& q, const attention_params& p, unsigned blocks) {
+void launch_dim(const device_backend& device, const attention_params& p, unsigned blocks) {
+  queue& q = device.work();
   if (p.tiles.keep != nullptr) {
     q.launch("attention_tensor: sparse",
              {blocks, sparse_rows / 16 * warp_size,
@@ -50,8 +50,8 @@ void launch_dim(queue& q, const attention_params& p, unsigned blocks) {
   if constexpr (dim == 128) {
     static const bool has_wgmma =
         queue::has_wgmma(attention_tensor_kernel<dim, 8, tensor_stages, 1, false, true>);
-    if (has_wgmma && p.key_begin == nullptr && queue::wgmma_wanted() &&
-        may_multiply(multiplied::attention, multiplier::wgmma))
+    if (has_wgmma && p.key_begin == nullptr &&
+        device.may_multiply(multiplied::attention, multiplier::wgmma))
       return launch_rows<dim, 8, 1, true>(q, p, blocks);
   }
   launch_rows<dim, 4, 2>(q, p, blocks);
@@ -103,7 +103,7 @@ void launch_tensor_attention(const device_backend& device, attention_params p,
     q.launch("attention_plan", {1, plan_threads, tensor_plan_shared_bytes}, tensor_plan_kernel, p);
   }
   const auto blocks = static_cast<unsigned>(std::min(tiles + p.most_parts, 2 * p.even_share));
-  p.dim == 64 ? launch_dim<64>(q, p, blocks) : launch_dim<128>(q, p, blocks);
+  p.dim == 64 ? launch_dim<64>(device, p, blocks) : launch_dim<128>(device, p, blocks);
   const std::int64_t rows = packed_rows / (p.heads / p.kv_heads);
   const grid_shape merge{static_cast<unsigned>(std::min<std::int64_t>(
                              blocks_for(rows * p.heads, plan_threads / warp_size),

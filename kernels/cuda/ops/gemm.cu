@@ -15,25 +15,9 @@
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/library_gemm.h"
-#include "kernels/cuda/ways.h"
 #include "kernels/model_core.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
-
-bool emulates_own_products() {
-#if defined(__CUDACC__)
-  return false;
-#else
-  return current_emulation().own_products;
-#endif
-}
-
-bool own_products_only() {  // of bfloat16 weights
-  return !may_multiply(multiplied::products, multiplier::library) || emulates_own_products();
-}
-static bool own_int8_products_only() {
-  return !may_multiply(multiplied::int8_products, multiplier::library) || emulates_own_products();
-}
 
 namespace {
 
@@ -119,7 +103,7 @@ int8_rows device_backend::as_int8(const void* x, dtype type, std::int64_t stride
   const std::int64_t pitch = int8_padded(width), levels = rows * pitch,
                      scales = int8_padded(rows * std::int64_t{sizeof(float)});
   const std::int64_t sums =
-      columns > 0 && !own_int8_products_only()
+      columns > 0 && may_multiply(multiplied::int8_products, multiplier::library)
           ? std::min(rows, int8_rows_at_once(int8_padded(columns))) * int8_padded(columns)
           : 0;
   auto* level = queue_.scratch<std::int8_t>(
@@ -133,11 +117,11 @@ int8_rows device_backend::as_int8(const void* x, dtype type, std::int64_t stride
 
 bool device_backend::library_multiply(const library_product& p) const {
 #if defined(__CUDACC__)
-  if (!library_) {
-    library_ = std::make_unique<library_gemm>(
+  if (!shared_.library) {
+    shared_.library = std::make_unique<library_gemm>(
         queue_.scratch(scratch_slot::library, library_gemm::workspace_bytes));
   }
-  return library_->multiply(p, queue_.stream());
+  return shared_.library->multiply(p, queue_.stream());
 #else
   queue_.host_work(stand_in, std::make_shared<library_product>(p));
   return true;
@@ -152,7 +136,7 @@ void device_backend::multiply_int8(const product& p) const {
   const int8_rows x = p.quantized.level != nullptr ? p.quantized
                                                    : as_int8(p.x, p.x_type, p.x_stride, p.index,
                                                              p.rows, w.in_features, p.count);
-  const bool own = own_int8_products_only();
+  const bool own = !may_multiply(multiplied::int8_products, multiplier::library);
   const std::int64_t step = own ? p.rows : int8_rows_at_once(columns);
   for (std::int64_t first = 0; first < p.rows; first += step) {
     const std::int64_t rows = std::min(step, p.rows - first);
@@ -186,7 +170,7 @@ void device_backend::multiply(const product& p) const {
   if (p.rows == 0 || p.count == 0) return;
   const device_matrix& w = *p.weight;
   const std::int64_t depth = w.in_features;
-  const bool library = w.format == weight_format::bf16 && !own_products_only();
+  const bool library = w.format == weight_format::bf16 && library_multiplies();
   const bool int8 = w.format == weight_format::int8;
   if (!library && ((!int8 && p.x_type != dtype::f32) || p.y_type != dtype::f32)) {
     throw std::logic_error("linear: these products take and give float32 activations only");

@@ -64,7 +64,7 @@ void confidence(const device_backend& device, const op::confidence& args) {
   const device_matrix& w = as_device(args.head);
   const std::int64_t count = args.candidates.count, vocabulary = w.out_features;
   if (count == 0) return;
-  const bool library = w.format == weight_format::bf16 && !own_products_only();
+  const bool library = w.format == weight_format::bf16 && device.library_multiplies();
   const std::int64_t slices = blocks_for(vocabulary, head_slice);
   const auto chunk_from = [&](std::int64_t row) {
     return head_chunk_of(count - row, vocabulary, library, device.work().multiprocessors());

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,17 +19,42 @@
 
 namespace unmask {
 
+namespace cuda::UNMASK_TARGET {
+
+shared_device& shared_device::of_backends() {
+  static shared_device one;
+  return one;
+}
+
+static const backend& backend_with(const choices& chosen) {
+  static std::mutex lock;
+  static std::map<choices, const device_backend> all;
+  const std::lock_guard guard(lock);
+  return all.try_emplace(chosen, chosen).first->second;
+}
+
+}  // namespace cuda::UNMASK_TARGET
+
 #if defined(__CUDACC__)
+const backend& cuda_backend(const cuda::choices& choices) {
+  const cuda::report machine = cuda::query();
+  if (machine.devices.empty()) throw environment_error(machine.note);
+  return cuda::native::backend_with(choices);
+}
 const backend& cuda_backend() {
   const cuda::report machine = cuda::query();
   if (machine.devices.empty()) throw environment_error(machine.note);
-  static const cuda::native::device_backend backend;
-  return backend;
+  static const backend& of_environment = cuda::native::backend_with(cuda::choices_of_environment());
+  return of_environment;
 }
 #else
+const backend& cuda_emulated_backend(const cuda::choices& choices) {
+  return cuda::emulated::backend_with(choices);
+}
 const backend& cuda_emulated_backend() {
-  static const cuda::emulated::device_backend backend;
-  return backend;
+  static const backend& of_environment =
+      cuda::emulated::backend_with(cuda::choices_of_environment(/*graphs=*/false));
+  return of_environment;
 }
 #endif
 
@@ -181,14 +208,14 @@ void rms_norm(const device_backend& device, const op::rms_norm& args) {
 
 // Frequencies go to the device once per model.
 const float* device_backend::frequencies_of(const rope_params& rope) const {
-  for (const rope_table& known : rope_tables_) {
+  for (const shared_device::rope_table& known : shared_.rope_tables) {
     if (known.rope == rope) return static_cast<const float*>(known.memory.get());
   }
   const std::vector<float> frequency = rope_frequencies(rope);
   const std::size_t bytes = frequency.size() * sizeof(float);
-  rope_tables_.push_back({rope, queue_.allocate(bytes, memory_kind::device)});
-  queue_.copy_to_device(rope_tables_.back().memory.get(), frequency.data(), bytes);
-  return static_cast<const float*>(rope_tables_.back().memory.get());
+  shared_.rope_tables.push_back({rope, queue_.allocate(bytes, memory_kind::device)});
+  queue_.copy_to_device(shared_.rope_tables.back().memory.get(), frequency.data(), bytes);
+  return static_cast<const float*>(shared_.rope_tables.back().memory.get());
 }
 
 namespace {

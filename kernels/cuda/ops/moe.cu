@@ -5,7 +5,6 @@
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/moe_tensor_kernels.h"
-#include "kernels/cuda/ways.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
 
@@ -41,7 +40,7 @@ void moe_route(const device_backend& device, const op::moe_route& args) {
   const std::size_t room = 2 * padded(args.router.experts) + padded(args.router.groups);
   // Rows that were rounded to bfloat16 for tensor cores are multiplied there, with both parts of the
   // router at once: one block per row would read the whole matrix for every row.
-  if (args.x.type == dtype::bf16 && args.router.parts && !own_products_only()) {
+  if (args.x.type == dtype::bf16 && args.router.parts && device.library_multiplies()) {
     const device_matrix& parts = as_device(*args.router.parts);
     const std::int64_t rows = args.x.rows(), columns = parts.out_features;
     auto* logit = device.work().scratch<float>(scratch_slot::routed_output, rows * columns);
@@ -63,30 +62,33 @@ void moe_route(const device_backend& device, const op::moe_route& args) {
 const void* const* device_backend::expert_pointers(const moe_experts& experts) const {
   std::vector<packed_handle> all = experts.gate_up;
   all.insert(all.end(), experts.down.begin(), experts.down.end());
-  const auto same = [&](const expert_table& t) {
+  const auto same = [&](const shared_device::expert_table& t) {
     return t.matrices.size() == all.size() &&
            std::equal(all.begin(), all.end(), t.matrices.begin(),
                       [](const packed_handle& a, const std::weak_ptr<const packed_matrix>& b) {
                         return !a.owner_before(b) && !b.owner_before(a);
                       });
   };
-  for (const expert_table& t : expert_tables_) {
+  for (const shared_device::expert_table& t : shared_.expert_tables) {
     if (same(t)) return static_cast<const void* const*>(t.memory.get());
   }
-  std::erase_if(expert_tables_, [](const expert_table& t) { return t.matrices[0].expired(); });
+  std::erase_if(shared_.expert_tables,
+                [](const shared_device::expert_table& t) { return t.matrices[0].expired(); });
   std::vector<const void*> pointer;
   for (const packed_handle& m : all) pointer.push_back(as_device(*m).memory.get());
-  expert_table t{{all.begin(), all.end()},
-                 queue_.allocate(pointer.size() * sizeof(void*), memory_kind::device)};
+  shared_device::expert_table t{
+      {all.begin(), all.end()},
+      queue_.allocate(pointer.size() * sizeof(void*), memory_kind::device)};
   queue_.copy_to_device(t.memory.get(), pointer.data(), pointer.size() * sizeof(void*));
-  expert_tables_.push_back(std::move(t));
-  return static_cast<const void* const*>(expert_tables_.back().memory.get());
+  shared_.expert_tables.push_back(std::move(t));
+  return static_cast<const void* const*>(shared_.expert_tables.back().memory.get());
 }
 
 namespace {
 
 // One call of the experts: whose a row is, in which order, and where what lies between products goes.
 struct routed_call {
+  const device_backend& device;
   const op::moe_feed_forward& args;
   int rows, per_token, count, hidden, width;
   std::int64_t all;  // assignments
@@ -100,7 +102,7 @@ struct routed_call {
   // where rows come in whole pieces of 16 bytes.
   bool on_tensor_cores() const {
     return format == weight_format::bf16 && width % 8 == 0 && hidden % 8 == 0 &&
-           may_multiply(multiplied::experts, multiplier::mma_sync) && !emulates_own_products();
+           device.may_multiply(multiplied::experts, multiplier::mma_sync);
   }
   // Of what products make and read.
   dtype between() const { return on_tensor_cores() ? dtype::bf16 : dtype::f32; }
@@ -189,7 +191,8 @@ void feed_on_tensor_cores(const device_backend& device, const routed_call& c,
 void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& args) {
   const auto rows = static_cast<int>(args.x.rows());
   if (rows == 0) return;
-  routed_call c{args,
+  routed_call c{device,
+                args,
                 rows,
                 static_cast<int>(args.expert.columns()),
                 static_cast<int>(args.experts.gate_up.size()),
@@ -205,8 +208,8 @@ void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& 
   const std::int64_t all = c.all;
   const bool tensor = c.on_tensor_cores();
   static const bool has_wgmma = queue::has_wgmma(grouped_wide_kernel<wide_stages - 3, true>);
-  const bool wide = tensor && has_wgmma && queue::wgmma_wanted() &&
-                    may_multiply(multiplied::experts, multiplier::wgmma) &&
+  const bool wide = tensor && has_wgmma &&
+                    device.may_multiply(multiplied::experts, multiplier::wgmma) &&
                     takes_wide_tiles(all, c.count);
   const int tile_rows = wide ? wide_rows : routed_rows;
   c.expert = device.in(args.expert).as<std::int32_t>();

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "harness/base/error.h"
-#include "kernels/cuda/choice.h"
 #include "kernels/shared_vector.h"
 
 #if !defined(__CUDACC__)

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/cuda/choice.h"
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/recording_kernels.h"
 #include "kernels/cuda/row_buckets.h"
@@ -17,29 +16,20 @@ namespace {
 
 class recorded_queue final : public captured_graph {
  public:
-  explicit recorded_queue(std::shared_ptr<const recorded_launches> work) : work_(std::move(work)) {}
+  recorded_queue(const device_backend& by, std::shared_ptr<const recorded_launches> work)
+      : by_(by), work_(std::move(work)) {}
+  const device_backend& by() const { return by_; }
   const recorded_launches& work() const { return *work_; }
 
  private:
+  const device_backend& by_;
   std::shared_ptr<const recorded_launches> work_;
 };
-
-// UNMASK_CUDA_GRAPHS. off: the host launches every kernel; on: the host plans each step and repeats
-// recorded layers. The emulator, which gains nothing from recording, records when asked.
-bool graphs_wanted() {
-#if defined(__CUDACC__)
-  constexpr bool otherwise = true;
-#else
-  if (current_emulation().records) return true;
-  constexpr bool otherwise = false;
-#endif
-  return chosen_by_environment("UNMASK_CUDA_GRAPHS", "on", "off", otherwise);
-}
 
 }  // namespace
 
 std::int32_t device_backend::graph_bucket(std::int32_t rows) const {
-  if (!graphs_wanted() || rows > max_graph_rows) return 0;
+  if (!choices_.graphs || rows > max_graph_rows) return 0;
   return static_cast<std::int32_t>(row_bucket(rows));
 }
 
@@ -51,12 +41,12 @@ std::unique_ptr<captured_graph> device_backend::capture(const std::function<void
     queue_.drop_recording();
     throw;
   }
-  return std::make_unique<recorded_queue>(queue_.end_recording());
+  return std::make_unique<recorded_queue>(*this, queue_.end_recording());
 }
 
 void device_backend::replay(const captured_graph& work) const {
   const auto* own = dynamic_cast<const recorded_queue*>(&work);
-  if (own == nullptr) {
+  if (own == nullptr || &own->by() != this) {
     throw std::logic_error(std::string(backend_name) + ": work recorded by another backend");
   }
   queue_.repeat(own->work());

@@ -56,17 +56,17 @@ void scatter_rows(const device_backend& device, const op::scatter_rows& args) {
 }  // namespace
 
 std::int32_t* device_backend::fault_word(device_fault kind) const {
-  if (!faults_) {
-    faults_ = allocate(dtype::i32, {static_cast<std::int64_t>(device_fault::count)},
-                       memory_use::host_visible);
+  if (!shared_.faults) {
+    shared_.faults = allocate(dtype::i32, {static_cast<std::int64_t>(device_fault::count)},
+                              memory_use::host_visible);
   }
-  return out(faults_.as<std::int32_t>() + static_cast<std::size_t>(kind));
+  return out(shared_.faults.as<std::int32_t>() + static_cast<std::size_t>(kind));
 }
 
 void device_backend::check_faults() const {
-  if (!faults_) return;
+  if (!shared_.faults) return;
   const auto raised = [&](device_fault kind) {
-    return std::exchange(faults_.as<std::int32_t>()[static_cast<std::size_t>(kind)], 0) != 0;
+    return std::exchange(shared_.faults.as<std::int32_t>()[static_cast<std::size_t>(kind)], 0) != 0;
   };
   if (raised(device_fault::find_rows)) throw std::logic_error("find_rows: a row is not there");
   if (raised(device_fault::top_indices)) {

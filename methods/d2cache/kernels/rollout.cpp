@@ -95,10 +95,9 @@ namespace cpu {
 namespace {
 
 // Rows [first, first + count) of sequence s, a lane each.
-void mean_attention_of(const op::mean_attention& args, std::int32_t s, std::int64_t first,
-                       std::int64_t count) {
+void mean_attention_of(const attention_kernels& kernels, const op::mean_attention& args,
+                       std::int32_t s, std::int64_t first, std::int64_t count) {
   thread_local scratch tile_memory, weight_memory;
-  const attention_kernels& kernels = active_attention_kernels();
   const std::int64_t heads = args.q.shape[1], dim = args.q.shape[2];
   const std::int64_t kv_heads = args.cache.keys.shape[2], keys = args.kv_length[s];
   attention_tile t;
@@ -126,16 +125,16 @@ void mean_attention_of(const op::mean_attention& args, std::int32_t s, std::int6
   }
 }
 
-void mean_attention(const op::mean_attention& args) {
+void mean_attention(const backend& cpu, const op::mean_attention& args) {
   const std::int64_t width = args.q.shape[1] * args.q.shape[2];
-  const std::int64_t together = active_attention_kernels().lanes / 2;  // one vector
+  const std::int64_t together = cpu.attention().lanes / 2;  // one vector
   for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
     const std::int64_t first = args.rows.row_begin[s], last = args.rows.row_begin[s + 1];
     const std::int64_t pairs = (last - first) * args.kv_length[s];
     if (pairs == 0) continue;
 #pragma omp parallel for schedule(dynamic) if (pairs * width > parallel_elements)
     for (std::int64_t r = first; r < last; r += together) {
-      mean_attention_of(args, s, r, std::min(together, last - r));
+      mean_attention_of(cpu.attention(), args, s, r, std::min(together, last - r));
     }
   }
 }

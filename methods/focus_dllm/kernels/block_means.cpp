@@ -57,8 +57,8 @@ const register_operations<block_mean_keys, mark_context> registered(target::refe
 namespace cpu {
 namespace {
 
-void block_mean_keys(const op::block_mean_keys& args) {
-  const row_kernels& kernels = active_row_kernels();
+void block_mean_keys(const backend& cpu, const op::block_mean_keys& args) {
+  const row_kernels& kernels = cpu.rows();
   const std::int64_t width = args.out.columns();
   for (std::int32_t s = 0; s < args.sequences; ++s) {
     const std::int32_t blocks = args.block_begin[s + 1] - args.block_begin[s];

@@ -88,7 +88,9 @@ golden_options options_of(const po::variables_map& values) {
   const std::string wanted = values["device"].as<std::string>();
   find_known("device", wanted, find_run_key("device")->choices());
   const chosen_device device = choose_device(wanted);
-  o.backend = &find_device(device.name).kernels();
+  run_keys run;
+  run.device = device.name;
+  o.backend = &backend_of(run);
   tell("{}\n", device_line({device}));
   return o;
 }

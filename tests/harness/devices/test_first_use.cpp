@@ -23,9 +23,6 @@ using device_checks::device_check;
 
 class first_use : public ::testing::Test {
  protected:
-  void SetUp() override { cuda::ways_left_out().clear(); }
-  void TearDown() override { cuda::ways_left_out().clear(); }
-
   // Two cases, of which the second is wrong while one of these ways may be taken.
   device_check check(const std::string& name, std::optional<multiplied> by,
                      std::vector<multiplier> wrong) {
@@ -35,14 +32,18 @@ class first_use : public ::testing::Test {
               c.report(name.c_str(), "first", 0.5);
               bool right = true;
               for (const multiplier how : wrong) {
-                right = right && !cuda::may_multiply(by.value_or(multiplied::attention), how);
+                right = right && !taken_.may_multiply(by.value_or(multiplied::attention), how);
               }
               c.report(name.c_str(), "second", right ? 0.5 : 7);
             },
             by};
   }
   device_check_outcome run(const std::vector<device_check>& checks, bool wgmma = true) {
-    return run_device_checks(cpu_backend(), "GPU X", checks, wgmma);
+    const auto device = [this](const cuda::choices& taken) -> const backend& {
+      taken_ = taken;
+      return cpu_backend();
+    };
+    return run_device_checks(device, {}, "GPU X", checks, wgmma);
   }
   std::string refusal(const std::vector<device_check>& checks) {
     try {
@@ -54,12 +55,13 @@ class first_use : public ::testing::Test {
     }
   }
   std::vector<std::string> ran_;
+  cuda::choices taken_;  // by the last check
 };
 
 TEST_F(first_use, right_kernels_leave_nothing_out) {
   const auto outcome = run({check("a", multiplied::attention, {}), check("b", std::nullopt, {})});
   EXPECT_EQ(outcome.text(), "4 cases right");
-  EXPECT_TRUE(cuda::ways_left_out().empty());
+  EXPECT_TRUE(taken_.left_out.empty());
 }
 
 TEST_F(first_use, the_next_way_that_passes_is_taken_and_all_of_its_kind_run_again) {
@@ -69,9 +71,9 @@ TEST_F(first_use, the_next_way_that_passes_is_taken_and_all_of_its_kind_run_agai
   EXPECT_EQ(ran_, (std::vector<std::string>{"a", "b", "c", "a", "b"}));
   EXPECT_EQ(outcome.text(),
             "6 cases right; not used: attention by wgmma (b, second: off by 7 tolerances)");
-  EXPECT_FALSE(cuda::may_multiply(multiplied::attention, multiplier::wgmma));
-  EXPECT_TRUE(cuda::may_multiply(multiplied::attention, multiplier::mma_sync));
-  EXPECT_TRUE(cuda::may_multiply(multiplied::experts, multiplier::wgmma));
+  EXPECT_FALSE(taken_.may_multiply(multiplied::attention, multiplier::wgmma));
+  EXPECT_TRUE(taken_.may_multiply(multiplied::attention, multiplier::mma_sync));
+  EXPECT_TRUE(taken_.may_multiply(multiplied::experts, multiplier::wgmma));
 }
 
 TEST_F(first_use, cuda_cores_are_the_last_way) {
@@ -117,11 +119,27 @@ TEST_F(first_use, outcomes_are_kept_as_text) {
 TEST_F(first_use, only_a_gpu_is_checked_and_off_says_so) {
   run_keys run;
   run.device = "cpu";
-  EXPECT_EQ(find_device("cpu").prepare(run, false), "");
+  EXPECT_EQ(find_device("cpu").checked(run, false), "");
   run.device = "cuda";
   run.device_check = "off";
-  EXPECT_EQ(find_device("cuda").prepare(run, false), not_checked);
-  cuda::run_choices().clear();
+  EXPECT_EQ(find_device("cuda").checked(run, false), not_checked);
+}
+
+// Nothing is remembered between runs: each gives the choices of its own keys.
+TEST_F(first_use, a_run_takes_what_its_keys_ask_for) {
+  run_keys run;
+  run.device = "cuda-emulated";
+  EXPECT_FALSE(checked_choices(run).own_products);
+  EXPECT_TRUE(checked_choices(run).graphs);
+  run.gemm = "own";
+  run.graphs = "off";
+  EXPECT_TRUE(checked_choices(run).own_products);
+  EXPECT_FALSE(checked_choices(run).graphs);
+  EXPECT_TRUE(checked_choices(run).left_out.empty());
+  EXPECT_FALSE(checked_choices(run).may_multiply(multiplied::experts, multiplier::mma_sync));
+  EXPECT_TRUE(checked_choices(run).may_multiply(multiplied::attention, multiplier::mma_sync));
+  run.gemm = "library";
+  EXPECT_TRUE(checked_choices(run).may_multiply(multiplied::products, multiplier::library));
 }
 
 TEST_F(first_use, checks_of_every_kind_of_product_are_registered) {

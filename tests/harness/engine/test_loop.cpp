@@ -12,6 +12,7 @@
 #include "harness/engine/latency.h"
 #include "harness/engine/loop_runner.h"
 #include "harness/engine/trajectory.h"
+#include "kernels/cuda/choices.h"
 #include "kernels/cuda/emulation.h"
 #include "kernels/sanitized.h"
 #include "tests/harness/engine/support.h"
@@ -189,13 +190,13 @@ TEST(loop, a_device_serves_the_same_tokens) {
     const auto requests = tiny_requests(3, sanitized ? 8 : 16);
     const tokens alone = testing::outputs(testing::decode_closed(
         *tiny_model(c.family, cpu_backend()), c.method, c.given, requests, 1));
-    const auto model = tiny_model(c.family, cuda_emulated_backend(), 256);
+    const auto model = tiny_model(c.family, cuda_emulated_backend({.graphs = true}), 256);
     for (const std::size_t turn : {i, i + 2}) {
       const std::string& policy = policies[turn % policies.size()];
       engine_settings s;
       s.policy = parse_batching(policy);
       s.prefill_tokens = 40;
-      cuda::set_emulation({{.backwards = true}, true, true, true});
+      cuda::set_emulation({{.backwards = true}, true, true});
       const served r =
           serve(*model, recipe_of(*model, c.method, c.given), requests, s, 2, 0, 0, 0.1);
       EXPECT_EQ(r.outputs(requests.size()), alone) << c.label << " " << policy;

@@ -100,8 +100,8 @@ std::vector<method_entry> method(const std::string& name) {
 profile_settings with(profile_tool tool) {
   profile_settings s;
   s.tool = tool;
-  s.roofs = [](const std::string& device, const std::string& format) {
-    EXPECT_EQ(device, "auto");  // as asked for: no executor of a test resolves it
+  s.roofs = [](const run_keys& run, const std::string& format) {
+    EXPECT_EQ(run.device, "auto");  // as asked for: no executor of a test resolves it
     EXPECT_EQ(format, "f32");
     return device_roofs{1e9, 2e9, "made up"};
   };

@@ -122,8 +122,8 @@ void page_runs(std::int32_t first, std::int32_t last, std::vector<key_run>& runs
 // One pass over the keys for a query block: sums of exponentials by tile, weighted when the softmax
 // statistics of the rows are known. A query block of a head is one thread's, rows and keys in
 // ascending order.
-void block_mass(const op::block_mass& args) {
-  const attention_kernels& kernels = active_attention_kernels();
+void block_mass(const backend& cpu, const op::block_mass& args) {
+  const attention_kernels& kernels = cpu.attention();
   const std::int64_t heads = args.q.shape[1], dim = args.q.shape[2], blocks = args.out.shape[3];
   const std::int64_t kv_heads = args.cache.keys.shape[2], group = heads / kv_heads;
   for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
