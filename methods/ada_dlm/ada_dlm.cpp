@@ -4,7 +4,7 @@
 // Ada-DLM (ACL 2026) as a recipe: its parameters, what it refuses, and how they become settings.
 // Every question that the paper leaves open is a parameter; README.md lists them.
 #include "methods/ada_dlm/policies.h"
-#include "methods/baselines/specs.h"
+#include "methods/parts/specs.h"
 
 namespace unmask::ada_dlm {
 namespace {

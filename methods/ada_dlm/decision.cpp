@@ -4,7 +4,7 @@
 // The freeze rule's own parameters, for every recipe that decides by it.
 #include "methods/ada_dlm/kernels/freeze.h"
 #include "methods/ada_dlm/policies.h"
-#include "methods/baselines/specs.h"
+#include "methods/parts/specs.h"
 
 namespace unmask::ada_dlm {
 namespace {

@@ -11,7 +11,7 @@
 #include "harness/decode/registry.h"
 #include "kernels/shared_vector.h"
 #include "methods/ada_dlm/kernels/freeze.h"
-#include "methods/baselines/common.h"
+#include "methods/parts/common.h"
 
 namespace unmask::ada_dlm {
 

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include "kernels/decisions.h"
 #include "kernels/bench/bench.h"
-#include "methods/baselines/vanilla/kernels/acceptance.h"
+#include "methods/parts/kernels/acceptance.h"
 
 namespace unmask::bench {
 namespace {

@@ -8,7 +8,7 @@
 #include "kernels/bench/bench.h"
 #include "kernels/selection.h"
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
-#include "methods/focus_dllm/kernels/block_means.h"
+#include "methods/parts/kernels/block_means.h"
 
 namespace unmask::bench {
 namespace {

@@ -4,9 +4,9 @@
 // CreditDecoding (2025): a token that was the favourite of earlier forwards has credit, which raises
 // its logit, so that it passes the threshold sooner.
 #include "kernels/head.h"
-#include "methods/baselines/specs.h"
 #include "methods/credit_decoding/kernels/credit.h"
 #include "methods/hierarchical/whole_window.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

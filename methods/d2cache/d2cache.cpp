@@ -10,12 +10,12 @@
 
 #include "kernels/decisions.h"
 #include "kernels/head.h"
-#include "methods/baselines/common.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
-#include "methods/baselines/vanilla/schedules.h"
 #include "methods/d2cache/kernels/rollout.h"
 #include "methods/d2cache/row_choice.h"
+#include "methods/parts/common.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/schedules.h"
+#include "methods/parts/specs.h"
 
 namespace unmask::d2 {
 namespace {

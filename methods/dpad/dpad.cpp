@@ -5,11 +5,11 @@
 // Each block keeps a random subset that thins out with the distance; the others do not exist for it.
 #include <algorithm>
 
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
-#include "methods/baselines/vanilla/ranked_unmask.h"
-#include "methods/baselines/vanilla/schedules.h"
-#include "methods/dpad/dropping_pace.h"
+#include "methods/parts/dropping_pace.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/ranked_unmask.h"
+#include "methods/parts/schedules.h"
+#include "methods/parts/specs.h"
 
 namespace unmask::dpad {
 namespace {

@@ -6,11 +6,11 @@
 // left of the window too.
 #include <algorithm>
 
-#include "methods/baselines/common.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
-#include "methods/baselines/vanilla/ranked_unmask.h"
-#include "methods/baselines/vanilla/schedules.h"
+#include "methods/parts/common.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/ranked_unmask.h"
+#include "methods/parts/schedules.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

@@ -5,11 +5,11 @@
 // entropies, without the largest of them, sum to at most gamma.
 #include "kernels/decisions.h"
 #include "kernels/head.h"
-#include "methods/baselines/common.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
-#include "methods/baselines/vanilla/schedules.h"
-#include "methods/eb_sampler/kernels/entropy_bound.h"
+#include "methods/parts/common.h"
+#include "methods/parts/kernels/entropy_bound.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/schedules.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

@@ -5,8 +5,8 @@
 // sub-block by sub-block; K/V of the rest of a block may be reused while a sub-block is refined.
 #include <algorithm>
 
-#include "methods/baselines/block_diffusion/block_parameters.h"
-#include "methods/baselines/specs.h"
+#include "methods/parts/block_parameters.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

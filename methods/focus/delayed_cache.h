@@ -9,7 +9,7 @@
 #pragma once
 
 #include "kernels/shared_vector.h"
-#include "methods/baselines/block_diffusion/block_parameters.h"
+#include "methods/parts/block_parameters.h"
 
 namespace unmask {
 

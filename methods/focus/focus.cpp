@@ -2,9 +2,9 @@
 // Copyright The Unmask Authors
 //
 // The FOCUS recipe, its parameters and the presets of its published implementations.
-#include "methods/baselines/block_diffusion/block_parameters.h"
-#include "methods/baselines/specs.h"
 #include "methods/focus/focus_rows.h"
+#include "methods/parts/block_parameters.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

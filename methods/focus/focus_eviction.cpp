@@ -8,8 +8,8 @@
 #include "kernels/decisions.h"
 #include "kernels/rows.h"
 #include "kernels/selection.h"
-#include "methods/baselines/specs.h"
 #include "methods/focus/kernels/eviction.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

@@ -13,8 +13,8 @@
 #include "harness/decode/parameters.h"
 #include "harness/decode/policies.h"
 #include "kernels/shared_vector.h"
-#include "methods/baselines/common.h"
 #include "methods/focus/focus_budget.h"
+#include "methods/parts/common.h"
 
 namespace unmask {
 

@@ -4,7 +4,7 @@
 #include "kernels/decisions.h"
 #include "kernels/rows.h"
 #include "kernels/selection.h"
-#include "methods/focus_dllm/kernels/block_means.h"
+#include "methods/parts/kernels/block_means.h"
 
 #include <algorithm>
 #include <cmath>

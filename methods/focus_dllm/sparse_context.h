@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/shared_vector.h"
-#include "methods/baselines/common.h"
+#include "methods/parts/common.h"
 
 namespace unmask {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/decode/policies.h"
-#include "methods/baselines/common.h"
+#include "methods/parts/common.h"
 
 namespace unmask::freedave {
 

@@ -5,10 +5,10 @@
 // the canvas as it would be after 1, 2, .. d of them, and the longest chain in which each is what its
 // predecessor decides is accepted: the tokens of one step a forward, in fewer forwards.
 #include "kernels/head.h"
-#include "methods/baselines/block_diffusion/block_parameters.h"
-#include "methods/baselines/specs.h"
 #include "methods/freedave/draft_pace.h"
 #include "methods/freedave/kernels/drafts.h"
+#include "methods/parts/block_parameters.h"
+#include "methods/parts/specs.h"
 
 namespace unmask::freedave {
 namespace {

@@ -5,9 +5,9 @@
 // takes the best of each run of adjacent masks, which the decided token then splits.
 #include "kernels/decisions.h"
 #include "kernels/head.h"
-#include "methods/baselines/specs.h"
 #include "methods/hierarchical/kernels/runs.h"
 #include "methods/hierarchical/whole_window.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

@@ -2,10 +2,10 @@
 // Copyright The Unmask Authors
 #include "methods/hierarchical/whole_window.h"
 
-#include "methods/baselines/block_diffusion/block_parameters.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
-#include "methods/baselines/vanilla/schedules.h"
+#include "methods/parts/block_parameters.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/schedules.h"
+#include "methods/parts/specs.h"
 
 namespace unmask::dinfer {
 

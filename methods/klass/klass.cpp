@@ -2,11 +2,11 @@
 // Copyright The Unmask Authors
 //
 // KLASS (NeurIPS 2025) with the loops of its authors, without a cache.
-#include "methods/baselines/common.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
-#include "methods/baselines/vanilla/schedules.h"
-#include "methods/klass/settled_unmask.h"
+#include "methods/parts/common.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/schedules.h"
+#include "methods/parts/settled_unmask.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

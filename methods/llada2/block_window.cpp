@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "methods/baselines/block_diffusion/block_parameters.h"
-#include "methods/baselines/specs.h"
+#include "methods/parts/block_parameters.h"
+#include "methods/parts/specs.h"
 
 namespace unmask::llada2 {
 

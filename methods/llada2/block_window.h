@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/decode/registry.h"
-#include "methods/baselines/common.h"
+#include "methods/parts/common.h"
 
 namespace unmask::llada2 {
 

@@ -3,9 +3,9 @@
 //
 // LLaDA2.0 as its published code decodes it: a strict threshold, and where too few masks pass it the
 // best ones of the schedule.
-#include "methods/baselines/block_diffusion/block_unmask.h"
-#include "methods/baselines/specs.h"
 #include "methods/llada2/block_window.h"
+#include "methods/parts/block_unmask.h"
+#include "methods/parts/specs.h"
 
 namespace unmask::llada2 {
 namespace {

@@ -4,10 +4,10 @@
 // LLaDA2.1: while a block is in work its decided tokens are replaced when the model has come to prefer
 // others. A block ends with a forward that changes nothing.
 #include "kernels/decisions.h"
-#include "methods/baselines/block_diffusion/block_unmask.h"
-#include "methods/baselines/specs.h"
 #include "methods/llada2/block_window.h"
 #include "methods/llada21/kernels/edits.h"
+#include "methods/parts/block_unmask.h"
+#include "methods/parts/specs.h"
 
 namespace unmask::llada21 {
 namespace {

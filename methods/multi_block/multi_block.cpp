@@ -7,10 +7,10 @@
 #include <algorithm>
 
 #include "kernels/head.h"
-#include "methods/baselines/block_diffusion/block_parameters.h"
-#include "methods/baselines/specs.h"
 #include "methods/multi_block/kernels/accept_blocks.h"
 #include "methods/multi_block/open_blocks.h"
+#include "methods/parts/block_parameters.h"
+#include "methods/parts/specs.h"
 
 namespace unmask::multi_block {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "methods/baselines/specs.h"
 #include "methods/optimus/optimus_recipe.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

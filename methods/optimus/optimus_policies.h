@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "kernels/shared_vector.h"
-#include "methods/baselines/block_diffusion/block_parameters.h"
 #include "methods/optimus/chunk_builder.h"
 #include "methods/optimus/elastic_scheduler.h"
+#include "methods/parts/block_parameters.h"
 
 namespace unmask {
 

@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "kernels/shared_vector.h"
-#include "methods/baselines/common.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
-#include "methods/baselines/vanilla/schedules.h"
-#include "methods/dpad/dropping_pace.h"
+#include "methods/parts/common.h"
+#include "methods/parts/dropping_pace.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/schedules.h"
+#include "methods/parts/specs.h"
 #include "methods/sparse_dllm/kernels/eviction.h"
 #include "methods/sparse_dllm/slot_ranking.h"
 

@@ -7,10 +7,10 @@
 
 #include "kernels/decisions.h"
 #include "kernels/head.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
-#include "methods/baselines/vanilla/schedules.h"
-#include "methods/dpad/active_suffix.h"
+#include "methods/parts/active_suffix.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/schedules.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

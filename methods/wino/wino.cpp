@@ -7,9 +7,9 @@
 #include <algorithm>
 
 #include "kernels/head.h"
-#include "methods/baselines/common.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
+#include "methods/parts/common.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/specs.h"
 #include "methods/wino/kernels/revoke.h"
 #include "methods/wino/shadow_block.h"
 

@@ -10,7 +10,7 @@
 #include "kernels/selection.h"
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
 #include "methods/d2cache/kernels/rollout.h"
-#include "methods/focus_dllm/kernels/block_means.h"
+#include "methods/parts/kernels/block_means.h"
 #include "methods/sparse_dllm/kernels/eviction.h"
 #include "tests/kernels/scenes.h"
 

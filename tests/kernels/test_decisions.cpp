@@ -7,9 +7,9 @@
 
 #include "kernels/decisions.h"
 #include "kernels/noise.h"
-#include "methods/baselines/block_diffusion/kernels/acceptance.h"
-#include "methods/baselines/vanilla/kernels/acceptance.h"
 #include "methods/llada21/kernels/edits.h"
+#include "methods/parts/kernels/acceptance.h"
+#include "methods/parts/kernels/block_acceptance.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {

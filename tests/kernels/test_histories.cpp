@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "methods/credit_decoding/kernels/credit.h"
-#include "methods/eb_sampler/kernels/entropy_bound.h"
 #include "methods/hierarchical/kernels/runs.h"
-#include "methods/klass/kernels/history.h"
+#include "methods/parts/kernels/entropy_bound.h"
+#include "methods/parts/kernels/history.h"
 #include "methods/pc_sampler/kernels/surprise.h"
 #include "tests/kernels/support.h"
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "kernels/selection.h"
-#include "methods/focus_dllm/kernels/block_means.h"
+#include "methods/parts/kernels/block_means.h"
 #include "methods/sparse_dllm/kernels/eviction.h"
 #include "tests/kernels/support.h"
 

@@ -7,7 +7,7 @@
 #include "harness/decode/step_loop.h"
 #include "harness/engine/trajectory.h"
 #include "kernels/decisions.h"
-#include "methods/baselines/common.h"
+#include "methods/parts/common.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask::testing {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "methods/dpad/suffix_choice.h"
+#include "methods/parts/suffix_choice.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask::testing {

@@ -3,8 +3,8 @@
 //
 // A minimal method: what one looks like. It decodes as vanilla does, but takes the leftmost masks
 // instead of the most confident: one slot of the recipe is replaced.
-#include "methods/baselines/vanilla/canvas_recipe.h"
-#include "methods/baselines/vanilla/ranked_unmask.h"
+#include "methods/parts/canvas_recipe.h"
+#include "methods/parts/ranked_unmask.h"
 #include "tests/minimal_method/minimal_operation.h"
 
 namespace unmask {

@@ -6,8 +6,8 @@
 #include "harness/decode/registry.h"
 #include "kernels/decisions.h"
 #include "kernels/head.h"
-#include "methods/baselines/common.h"
-#include "methods/baselines/specs.h"
+#include "methods/parts/common.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

@@ -3,7 +3,7 @@
 //
 // Block diffusion as LMDeploy serves it and as SDAR's own loop runs it: all positions of a block
 // are recomputed each step over the exact cache of earlier blocks.
-#include "methods/baselines/block_diffusion/block_parameters.h"
+#include "methods/parts/block_parameters.h"
 
 namespace unmask {
 

@@ -9,10 +9,10 @@
 
 #include "kernels/head.h"
 #include "kernels/random.h"
-#include "methods/baselines/common.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
-#include "methods/baselines/vanilla/schedules.h"
+#include "methods/parts/common.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/schedules.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

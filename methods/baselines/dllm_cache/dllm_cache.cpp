@@ -4,9 +4,9 @@
 // dLLM-Cache (Liu et al., 2025): whole-canvas decoding that keeps K, V and the outputs of every
 // layer, refreshes prompt and response at long intervals, and in between computes only the response
 // rows whose V has moved most.
-#include "methods/baselines/common.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/canvas_recipe.h"
+#include "methods/parts/canvas_recipe.h"
+#include "methods/parts/common.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

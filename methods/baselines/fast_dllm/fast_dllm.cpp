@@ -4,10 +4,10 @@
 // Fast-dLLM (Wu et al., 2025): K/V of everything outside the current block (dual) or before it
 // (prefix) is computed once per block and reused; tokens are decided by the schedule, by a
 // confidence threshold or by the factor rule.
-#include "methods/baselines/common.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
-#include "methods/baselines/vanilla/schedules.h"
+#include "methods/parts/common.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/schedules.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "kernels/rows.h"
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
-#include "methods/baselines/vanilla/canvas_recipe.h"
+#include "methods/parts/canvas_recipe.h"
 
 namespace unmask {
 

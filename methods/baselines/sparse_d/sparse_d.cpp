@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "methods/baselines/sparse_d/pattern_keys.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/canvas_recipe.h"
+#include "methods/parts/canvas_recipe.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

@@ -4,8 +4,8 @@
 // Whole-canvas decoding without a cache: LLaDA's semi-autoregressive schedule and Dream's time
 // schedule, each with its ways of choosing tokens. The baseline every speed-up is measured from.
 #include "harness/decode/registry.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/canvas_recipe.h"
+#include "methods/parts/canvas_recipe.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

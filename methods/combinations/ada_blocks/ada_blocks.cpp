@@ -5,7 +5,7 @@
 // block_diffusion, and a token of the block is decided when the history of its confidence lies
 // nearer to the best token's than to that of rank K + 1. Nobody has published this.
 #include "methods/ada_dlm/policies.h"
-#include "methods/baselines/block_diffusion/block_parameters.h"
+#include "methods/parts/block_parameters.h"
 
 namespace unmask {
 namespace {

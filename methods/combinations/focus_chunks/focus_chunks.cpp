@@ -5,9 +5,9 @@
 // the masked rows of the chunk that will most likely not be decided now are dropped. Nobody has
 // published this.
 #include "kernels/rows.h"
-#include "methods/baselines/specs.h"
 #include "methods/focus/focus_eviction.h"
 #include "methods/optimus/optimus_recipe.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 namespace {

@@ -8,9 +8,9 @@
 #include <algorithm>
 
 #include "kernels/shared_vector.h"
-#include "methods/baselines/block_diffusion/block_parameters.h"
-#include "methods/baselines/specs.h"
-#include "methods/baselines/vanilla/loop_parameters.h"
+#include "methods/parts/block_parameters.h"
+#include "methods/parts/loop_parameters.h"
+#include "methods/parts/specs.h"
 #include "methods/sparse_dllm/slot_ranking.h"
 
 namespace unmask {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/decode/step_program.h"
-#include "methods/baselines/common.h"
+#include "methods/parts/common.h"
 
 namespace unmask {
 namespace {

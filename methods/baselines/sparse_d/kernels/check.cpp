@@ -4,7 +4,7 @@
 // The device check's cases of SparseD's blocks, and of Focus-dLLM's mean keys of the same blocks.
 #include "kernels/check/checker.h"
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
-#include "methods/focus_dllm/kernels/block_means.h"
+#include "methods/parts/kernels/block_means.h"
 
 namespace unmask::device_checks {
 namespace {
