@@ -73,11 +73,32 @@ bool inside(const std::string& path, const std::string& folder) {
          path[folder.size()] == '/';
 }
 
+// The cases of a method and of its operations lie in its folder and are linked by tests only.
+bool is_case(const std::string& path) {
+  return inside(path, "methods") &&
+         (path.ends_with("/cases.cpp") || path.find("/cases/") != std::string::npos);
+}
+
 const room* room_of(const std::string& path) {
+  if (is_case(path)) return &rooms().back();
   for (const room& candidate : rooms()) {
     if (inside(path, candidate.folder)) return &candidate;
   }
   return nullptr;
+}
+
+// The folder of the method that a file is of: methods/klass, methods/baselines/vanilla. Empty: of none,
+// as methods/parts, the benchmarks and the files beside the folders.
+std::string method_of(const std::string& path) {
+  if (!inside(path, "methods")) return {};
+  std::string folder = "methods";
+  for (const char* group : {"methods/baselines", "methods/combinations"}) {
+    if (inside(path, group)) folder = group;
+  }
+  const std::size_t end = path.find('/', folder.size() + 1);
+  if (end == std::string::npos) return {};
+  std::string method = path.substr(0, end);
+  return method == "methods/parts" || method == "methods/bench" ? std::string() : method;
 }
 
 bool one_of(const std::string& word, std::initializer_list<const char*> list) {
@@ -268,6 +289,25 @@ class inspector {
         report(file, static_cast<int>(i) + 1, "include",
                std::string(home->folder) + " may not include " + target->folder);
       }
+      check_method(file, static_cast<int>(i) + 1, found->target);
+    }
+  }
+
+  // A method is made of parts, of itself and of at most the one that it extends; a combination of
+  // any number. Parts include no method, and nobody includes a combination.
+  void check_method(const std::string& file, int line, const std::string& target) {
+    const std::string of = method_of(file), other = method_of(target);
+    if (other.empty() || other == of || is_case(file)) return;
+    if (inside(file, "methods/parts")) {
+      report(file, line, "method", "methods/parts may not include " + other);
+    } else if (!of.empty() && inside(other, "methods/combinations")) {
+      report(file, line, "method", of + " may not include a combination");
+    } else if (!of.empty() && !inside(of, "methods/combinations")) {
+      const std::string& extended = extends_.emplace(of, other).first->second;
+      if (extended != other) {
+        report(file, line, "method",
+               of + " extends " + extended + " and may not include " + other + " too");
+      }
     }
   }
 
@@ -292,7 +332,8 @@ class inspector {
   fs::path root_;
   std::vector<violation> found_;
   std::map<std::string, std::set<std::string>> includes_;
-  std::map<std::string, std::string> types_;  // name to the header that defines it
+  std::map<std::string, std::string> types_;    // name to the header that defines it
+  std::map<std::string, std::string> extends_;  // a method to the other one that it includes
   std::set<std::string> done_;
   std::vector<std::string> way_;
 };

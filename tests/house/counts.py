@@ -82,6 +82,26 @@ def kilobytes(names):
     return sum(os.path.getsize(os.path.join(ROOT, n)) for n in names) // 1024
 
 
+def method_of(name):
+    """The folder of the method that a file is of; "" where it is of none: parts, benchmarks, files beside them."""
+    found = re.match(r"methods/(?:(?:baselines|combinations)/)?(?!parts/|bench/)\w+(?=/)", name)
+    return found.group() if found else ""
+
+
+def pairs_of_methods(names):
+    """Of methods that are no combination, each with another one that it includes. Cases are tests."""
+    pairs = set()
+    for name in names:
+        of = method_of(name)
+        if not of or "/combinations/" in of or re.search(r"/cases(\.cpp$|/)", name):
+            continue
+        for target in re.findall(r'^\s*#\s*include\s*["<](methods/[^">]+)', text_of(name), re.MULTILINE):
+            other = method_of(target)
+            if other and other != of:
+                pairs.add((of, other))
+    return len(pairs)
+
+
 def long_functions(text, most=80):
     """Functions of more lines than that, from the first line of what is declared to the brace that closes it:
     files are formatted, so it stands as far right as the declaration."""
@@ -110,6 +130,7 @@ def counts():
         "files in the largest folder of the harness": largest_folder(under("harness/", CPP)),
         "modules side by side in the package":
             len({f.split("/")[3] for f in under("harness/python/unmask/", ".py")}),
+        "pairs of methods that include one another": pairs_of_methods(under("methods/", CPP)),
         "lines in kernels/ that name a method":
             sum(bool(METHOD.search(line)) for f in kernels for line in text_of(f).split("\n")),
         "files of the harness that ctags sees empty":

@@ -112,6 +112,51 @@ TEST_F(planted, each_forbidden_arrow_is_found) {
   }
 }
 
+TEST_F(planted, parts_include_no_method_and_nobody_includes_a_combination) {
+  write("methods/parts/pace.h", "");
+  write("methods/parts/kernels/accept.h", include("methods/parts/pace.h"));
+  EXPECT_TRUE(check(root_).empty());
+  const std::vector<std::pair<std::string, std::string>> forbidden = {
+      {"methods/parts/bad.h", "methods/focus/focus.h"},
+      {"methods/parts/kernels/bad.cu", "methods/baselines/vanilla/vanilla.h"},
+      {"methods/focus/bad.h", "methods/combinations/both/both.h"},
+      {"methods/combinations/more/bad.h", "methods/combinations/both/both.h"},
+  };
+  for (const auto& [file, target] : forbidden) {
+    write(file, include(target));
+    SCOPED_TRACE(file + " -> " + target);
+    expect_only("method", file);
+    fs::remove(root_ / file);
+  }
+}
+
+TEST_F(planted, a_method_extends_one_method_at_most) {
+  write("methods/parts/pace.h", "");
+  write("methods/focus/kernels/a.cu", include("methods/parts/pace.h") +
+                                          include("methods/focus/focus.h") +
+                                          include("methods/baselines/vanilla/vanilla.h"));
+  write("methods/focus/b.h", include("methods/baselines/vanilla/kernels/accept.h"));
+  write("methods/combinations/both/both.cpp",
+        include("methods/focus/b.h") + include("methods/baselines/vanilla/vanilla.h"));
+  write("methods/bench/all.cpp", include("methods/focus/b.h") + include("methods/wino/wino.h"));
+  EXPECT_TRUE(check(root_).empty());
+  write("methods/focus/c.h", include("methods/wino/wino.h"));
+  expect_only("method", "methods/focus/c.h");
+}
+
+// They are tests: what they hold a method against may be another one, or a whole run.
+TEST_F(planted, the_cases_of_a_method_may_include_everything) {
+  const std::string all = include("methods/baselines/vanilla/vanilla.h") +
+                          include("methods/wino/wino.h") + include("harness/run/runner.h") +
+                          include("tests/kernels/scenes.h");
+  write("methods/focus/cases.cpp", all);
+  write("methods/focus/kernels/cases.cpp", all);
+  write("methods/focus/cases/calibration.cpp", all);
+  EXPECT_TRUE(check(root_).empty());
+  write("methods/focus/focus_cases.cpp", include("tests/kernels/scenes.h"));
+  expect_only("include", "methods/focus/focus_cases.cpp");
+}
+
 TEST_F(planted, an_angle_bracket_does_not_hide_a_forbidden_arrow) {
   write("kernels/bad.h", std::string("  #  ") + "include <harness/decode/loop.h>\n");
   expect_only("include", "kernels/bad.h");
