@@ -18,7 +18,7 @@ Then measure and judge:
 
 harness/python/README.md explains every field and every function that measures."""
 
-from unmask.register import below, claim, no_precondition, ratio
+from unmask.claims import below, claim, no_precondition, ratio
 
 
 @claim(place="an example",

@@ -99,8 +99,8 @@ def set_up(options):
 
 def guarded(work):
     """Runs work(); turns what is wrong with the input into one sentence and an exit code."""
-    from unmask.ending import ended
-    from unmask.text import shown
+    from unmask.rows.ending import ended
+    from unmask.rows.text import shown
     try:
         return ended(work)
     except BadInput as problem:

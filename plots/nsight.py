@@ -24,10 +24,10 @@ import sqlite3
 import sys
 
 import rows  # noqa: F401: the package is found by it
-from unmask.ending import ended
-from unmask.errors import UserError
-from unmask.files import opened, opened_text
-from unmask.text import shown
+from unmask.rows.ending import ended
+from unmask.rows.errors import UserError
+from unmask.rows.files import opened, opened_text
+from unmask.rows.text import shown
 
 DOMAIN = "unmask"
 # Ranges that hold others: time goes to the innermost range, which for a kernel is none of these.

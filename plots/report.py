@@ -19,9 +19,9 @@ import page_text
 import rows as rowlib
 from common import guarded
 from rows import BadInput, NotDrawn
-from unmask.errors import UserError
-from unmask.files import opened_text
-from unmask.text import shown_all
+from unmask.rows.errors import UserError
+from unmask.rows.files import opened_text
+from unmask.rows.text import shown_all
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CROWD = 6  # from more results than this the page has an index and closed sections
@@ -98,7 +98,7 @@ def cell_html(cell, header, tones):
 
 
 def table(data, caption, tones):
-    """A table as the package hands it out (harness/python/unmask/tables.py); columns sort by click."""
+    """A table as the package hands it out (harness/python/unmask/tables/tables.py); columns sort by click."""
     head = "".join(f'<th scope="col"{" class=n" if c["right"] else ""}><button type="button">'
                    f'{text(c["header"])}</button></th>' for c in data["columns"])
     body = "".join("<tr>" + "".join(

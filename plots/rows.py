@@ -22,8 +22,7 @@ class NotDrawn(SystemExit):
 
 class Rows(list):
     """Rows as the package hands them over, and what it computed of them (harness/python/unmask/
-    figures.py): pooled, sweeps, crossover, phases,
-    parallelism."""
+    page/figures.py): pooled, sweeps, crossover, phases, parallelism."""
 
     def __init__(self, data):
         super().__init__(data["rows"])
@@ -49,8 +48,8 @@ class Rows(list):
 def choose(rows, methods, renamed):
     """Rows of the methods whose labels `methods` lists, in its order, and labels as `renamed` has it;
     a method is also named by label and sweep together."""
-    from unmask.names import find_known
-    from unmask.rows import row_name
+    from unmask.rows.names import find_known
+    from unmask.rows.rows import row_name
     known = sorted({name for r in rows for name in (r["label"], row_name(r))})
     for name in methods:
         find_known("method", name, known)
@@ -70,9 +69,10 @@ def choose(rows, methods, renamed):
 def read_rows(paths, methods=(), renamed=()):
     """What figures of these files and folders show, as the package computes it (harness/python)."""
     try:
-        from unmask import figures, rows
-        from unmask.errors import UserError
-        from unmask.text import shown_all
+        from unmask.page import figures
+        from unmask.rows import rows
+        from unmask.rows.errors import UserError
+        from unmask.rows.text import shown_all
     except ImportError as problem:
         raise BadInput(f"figures need the Python package {problem.name}: ./dev setup --python") from None
     try:
@@ -124,7 +124,7 @@ def series_label(row, rows, *shown):
 def told_apart(rows, name_of, place_of):
     """A function that names a row: name_of(row), and with what it was measured if two rows would stand at
     one place (panel, value of the axis) under one name. Rows that nothing tells apart are numbered."""
-    from unmask.rows import RUN_KEYS, setting, variation
+    from unmask.rows.rows import RUN_KEYS, setting, variation
     names = {id(r): name_of(r) for r in rows}
 
     def together():

@@ -16,10 +16,10 @@ import sqlite3
 import sys
 
 import rows  # noqa: F401: the package is found by it
-from unmask.ending import ended
-from unmask.errors import UserError
-from unmask.files import read_json
-from unmask.text import shown
+from unmask.rows.ending import ended
+from unmask.rows.errors import UserError
+from unmask.rows.files import read_json
+from unmask.rows.text import shown
 
 LARGEST_TRACE = 4 << 30
 QUERIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "queries")

@@ -6,11 +6,11 @@ blocks where the cache has, and tokens behind the answer may count or not.
 Its regime is a threshold that decides few tokens a step; on the embedded models that is stories alone,
 which need a causal model's likelihood as their score."""
 
-from unmask.intervals import Estimate
-from unmask.register import (NeedsRows, Published, above, at_least, at_most, below, claim, control,
-                             at_equal_score, largest, level, no_precondition, presumes, presumes_of_tasks,
-                             ratio, repeated, score, scored, share, speed, within, within_row)
-from unmask.register.compare import Finding
+from unmask.claims import (NeedsRows, Published, above, at_least, at_most, below, claim, control,
+                           at_equal_score, largest, level, no_precondition, presumes, presumes_of_tasks,
+                           ratio, repeated, score, scored, share, speed, within, within_row)
+from unmask.claims.relation import Finding
+from unmask.rows.intervals import Estimate
 
 TOKENS, CANVAS = "tokens_per_second", "canvas_tokens_per_second"
 MODELS = ("tiny-llada", "LLaDA-8B-Instruct", "Dream-v0-Instruct-7B")

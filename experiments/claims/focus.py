@@ -5,9 +5,9 @@ The paper's regime is a model that decides few tokens a step: at most 4.05 on av
 Of the embedded tasks only stories are in it; the answers of the others are decided in two or three
 steps, so that there is nothing to evict."""
 
-from unmask.register import (Published, above, at_equal_score, at_least, at_most, below, claim, control,
-                             difference, growth, level, no_precondition, presumes, presumes_of_tasks, ratio,
-                             graded, repeated, score, scored, share, speed, within)
+from unmask.claims import (Published, above, at_equal_score, at_least, at_most, below, claim, control,
+                           difference, growth, level, no_precondition, presumes, presumes_of_tasks, ratio,
+                           graded, repeated, score, scored, share, speed, within)
 
 FEW = 4.05                              # tokens a step, the largest of Figure 2
 CHAT = ("story", "sharegpt")

@@ -6,9 +6,9 @@ The paper is about long contexts: LongBench's prompts have 1.2K tokens and more,
 32K. Its tasks are answered here in a canvas of one block, so there is no padding block that a decode which
 stops would leave out, and no such control."""
 
-from unmask.register import (Published, above, at_equal_score, at_least, at_most, below, claim, control,
-                             growth, level, no_precondition, presumes, presumes_a_gpu,
-                             presumes_of_tasks, ratio, repeated, score, speed, unlost)
+from unmask.claims import (Published, above, at_equal_score, at_least, at_most, below, claim, control,
+                           growth, level, no_precondition, presumes, presumes_a_gpu,
+                           presumes_of_tasks, ratio, repeated, score, speed, unlost)
 
 CANVAS = "canvas_tokens_per_second"
 KEPT = at_least(-0.02, "us: two points, for \"lossless\" and \"on par\"")

@@ -7,9 +7,9 @@ Serving claims run on a virtual clock: commits a step and lengths have the publi
 and the cost of a forward the shape that explains the paper's figures. What they check is the scheduling, not
 the machine; the curve itself is held against Figure 1 by claims of its own."""
 
-from unmask.register import (Published, above, at_least, at_most, below, claim, control, fastest_rival,
-                             graded, largest, level, no_precondition, presumes, presumes_a_gpu, ratio, repeated,
-                             score, scored, smallest, speed, within)
+from unmask.claims import (Published, above, at_least, at_most, below, claim, control, fastest_rival,
+                           graded, largest, level, no_precondition, presumes, presumes_a_gpu, ratio, repeated,
+                           score, scored, smallest, speed, within)
 
 DELIVERED = "decode_output_tokens_per_second"
 DECIDED = "decode_tokens_per_second"

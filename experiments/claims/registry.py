@@ -8,9 +8,9 @@ Forwards are compared as the papers count steps: of the whole canvas, padding be
 Padding is decided at once where a threshold decides it, so each has a rival that needs no method: the plain
 threshold, and vanilla decoding that stops. Counts are exact for their prompts and read no clock."""
 
-from unmask.register import (NeedsRows, Published, above, at_equal_score, at_least, at_most, below, claim,
-                             control, difference, no_precondition, presumes, presumes_a_gpu, presumes_of_tasks,
-                             presumes_ratio, ratio, repeated, score, scored, share, speed)
+from unmask.claims import (NeedsRows, Published, above, at_equal_score, at_least, at_most, below, claim,
+                           control, difference, no_precondition, presumes, presumes_a_gpu, presumes_of_tasks,
+                           presumes_ratio, ratio, repeated, score, scored, share, speed)
 
 TOKENS, A_FORWARD = "tokens_per_second", "tpf"
 MODELS = ("tiny-llada", "LLaDA-8B-Instruct")

@@ -4,11 +4,11 @@
 The paper asks with four and five examples: prompts of 600 tokens and more. Half of the keys of a prompt
 of 70 tokens are not half of such a prompt, so quality and speed are judged on prompts of at least 250."""
 
-from unmask.intervals import Estimate
-from unmask.register import (NeedsRows, Published, above, at_least, at_most, below, claim, control,
-                             falling, fastest_rival, growth, level, no_precondition, presumes_a_gpu,
-                             presumes_of_tasks, ratio, repeated, score, scored, smallest, speed, within, within_row)
-from unmask.register.compare import Finding
+from unmask.claims import (NeedsRows, Published, above, at_least, at_most, below, claim, control,
+                           falling, fastest_rival, growth, level, no_precondition, presumes_a_gpu,
+                           presumes_of_tasks, ratio, repeated, score, scored, smallest, speed, within, within_row)
+from unmask.claims.relation import Finding
+from unmask.rows.intervals import Estimate
 
 CANVAS = "canvas_tokens_per_second"
 KEPT = at_least(-0.02, "us: two points, for \"comparable performance\"")

@@ -3,7 +3,7 @@
 //
 // A checkpoint's chat template, as transformers applies it. Templates shipped in checkpoints are
 // programs: those whose text is one of the published ones that are known here are written out in C++;
-// any other goes to the Python package (unmask/chat.py), into jinja2's sandbox.
+// any other goes to the Python package (unmask/benchmarks/chat.py), into jinja2's sandbox.
 #pragma once
 
 #include <filesystem>

@@ -39,7 +39,7 @@
 //   [scale.NAME] laid over everything above when that scale is chosen: tables merge and the scale
 //                wins, arrays ([[scale.NAME.model]], a sweep axis) replace; besides, needs
 //                (needs.h), takes, note, not_run = why, and [scale.NAME.set] with keys as in --set
-//   [layout]     how the paper arranges the numbers; read by harness/python/unmask/layout.py
+//   [layout]     how the paper arranges the numbers; read by harness/python/unmask/tables/layout.py
 // A model's path "weights:NAME" is looked up (locate.h).
 #pragma once
 

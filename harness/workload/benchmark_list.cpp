@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using json = nlohmann::ordered_json;
 constexpr std::size_t largest_list = 16U << 20;
-constexpr const char* place = "harness/python/unmask/prompts";
+constexpr const char* place = "harness/python/unmask/benchmarks/prompts";
 
 struct lists {
   std::vector<std::pair<std::string, std::string>> harnesses;

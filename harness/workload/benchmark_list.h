@@ -2,8 +2,8 @@
 // Copyright The Unmask Authors
 //
 // Which benchmarks there are, as the harnesses of the papers ask them, and which files they are
-// made of: harness/python/unmask/prompts/benchmarks.json. The Python package beside it writes the
-// prompts; the program reads from here what a plan, a need or a list says of them.
+// made of: harness/python/unmask/benchmarks/prompts/benchmarks.json. The Python package beside it
+// writes the prompts; the program reads from here what a plan, a need or a list says of them.
 //
 // Harness ids: LM = lm-evaluation-harness 0.4.8; OpenCompass as OC-F (0.5.1.post1 in the FOCUS
 // code), OC-S (0.4.2 with the Sparse-dLLM overlay), OC-U (0.4.2 in the UltraLLaDA code), OC-L

@@ -40,8 +40,9 @@ def computed(rows):
 
 def page_data(folder, experiments=os.path.join(ROOT, "no-experiments")):
     """What `unmask report` hands to the page; BadInput with its sentence."""
-    from unmask import page, tables
-    from unmask.errors import UserError
+    from unmask.page import page
+    from unmask.rows.errors import UserError
+    from unmask.tables import tables
     try:
         return json.loads(tables.json_text(page.page_data(folder, experiments)))
     except UserError as problem:

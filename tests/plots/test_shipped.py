@@ -16,7 +16,8 @@ import common  # noqa: E402
 import report  # noqa: E402
 import rows as rowlib  # noqa: E402
 
-from unmask import figures, rows as results  # noqa: E402
+from unmask.page import figures  # noqa: E402
+from unmask.rows import rows as results  # noqa: E402
 
 ARCHIVE = os.path.join(support.ROOT, "results", "tiny")
 

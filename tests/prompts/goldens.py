@@ -7,9 +7,9 @@ import json
 import os
 import re
 
-from unmask.errors import EnvironmentFault
-from unmask.prompts.registry import find, register
-from unmask.prompts.write import Request, tasks
+from unmask.benchmarks.prompts.registry import find, register
+from unmask.benchmarks.prompts.write import Request, tasks
+from unmask.rows.errors import EnvironmentFault
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 RECORDED = os.path.join(SOURCE, "tests", "goldens", "evals")

@@ -12,10 +12,10 @@ import unittest
 import zipfile
 
 import goldens
-from unmask.errors import EnvironmentFault, UserError
-from unmask.prompts import opencompass, sources
-from unmask.prompts.registry import examples, find, register
-from unmask.prompts.write import Request, may_exceed, tasks
+from unmask.benchmarks.prompts import opencompass, sources
+from unmask.benchmarks.prompts.registry import examples, find, register
+from unmask.benchmarks.prompts.write import Request, may_exceed, tasks
+from unmask.rows.errors import EnvironmentFault, UserError
 
 SUM = {"question": "1 + 1?", "answer": "It is 2.\n#### 2"}
 

@@ -69,7 +69,7 @@ class Program(unittest.TestCase):
         text = self.says(0, ["test.jsonl", "train.jsonl", "main/test-*.parquet", "MIT",
                              "https://github.com/openai/grade-school-math", "openai/gsm8k",
                              "load_dataset('openai/gsm8k', 'main'"], "list", "benchmarks", "gsm8k")
-        with open(os.path.join(goldens.SOURCE, "harness/python/unmask/prompts/benchmarks.json"),
+        with open(os.path.join(goldens.SOURCE, "harness/python/unmask/benchmarks/prompts/benchmarks.json"),
                   encoding="utf-8") as file:
             data = json.load(file)["datasets"]
         self.assertIn(data["gsm8k"]["sha256"]["test.jsonl"], text)

@@ -33,7 +33,7 @@ def needs(*packages):
 
 
 def needs_sandbox():
-    from unmask.score import sandbox
+    from unmask.benchmarks.score import sandbox
     reason = sandbox.missing()
     if reason:
         print(reason)

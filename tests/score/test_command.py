@@ -14,7 +14,7 @@ from support import item
 
 support.needs("lm_eval", "math_verify")
 
-from unmask.score import official, scorers, workers  # noqa: E402
+from unmask.benchmarks.score import official, scorers, workers  # noqa: E402
 
 PACKAGE = os.path.join(support.ROOT, "harness", "python")
 # Verdicts of math-verify 0.5.2 through MATHVerifyEvaluator: a thousands comma inside a formula is a set,

@@ -12,7 +12,7 @@ from support import item, recorded
 support.needs("lm_eval", "math_verify", "jieba", "langdetect", "rouge", "rouge_score", "fuzzywuzzy",
               "Levenshtein")
 
-from unmask.score import longbench, official, opencompass, programs, sandbox, scorers, workers  # noqa: E402
+from unmask.benchmarks.score import longbench, official, opencompass, programs, sandbox, scorers, workers  # noqa: E402
 
 TOLERANCE = 1e-9
 

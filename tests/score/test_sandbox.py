@@ -14,8 +14,8 @@ import support
 
 support.needs_sandbox()
 
-from unmask.score import sandbox, seccomp  # noqa: E402
-from unmask.score.sandbox import Limits, run_program  # noqa: E402
+from unmask.benchmarks.score import sandbox, seccomp  # noqa: E402
+from unmask.benchmarks.score.sandbox import Limits, run_program  # noqa: E402
 
 PACKAGE = os.path.join(support.ROOT, "harness", "python")
 
@@ -178,7 +178,7 @@ class Boundaries(unittest.TestCase):
 
     def test_nothing_outlives_a_judge_that_is_killed(self):
         judge = subprocess.Popen(
-            [sys.executable, "-c", "from unmask.score.sandbox import *\n"
+            [sys.executable, "-c", "from unmask.benchmarks.score.sandbox import *\n"
              "run_program('while True: mark_of_this_test = 1', Limits(seconds=120))"],
             env={**os.environ, "PYTHONPATH": PACKAGE}, start_new_session=True)
         time.sleep(3)
@@ -212,7 +212,7 @@ class Boundaries(unittest.TestCase):
 
 
 class Users(unittest.TestCase):
-    SCRIPT = ("from unmask.score.sandbox import *\n"
+    SCRIPT = ("from unmask.benchmarks.score.sandbox import *\n"
               "print(run_program('assert 1').verdict, run_program('assert 0').verdict, missing())")
 
     def run_as(self, *command):

@@ -7,11 +7,11 @@ __version__ = "0.1.0"
 
 def read(*paths):
     """Reads rows of files and folders as a pandas frame, a line for each point."""
-    from unmask import rows
+    from unmask.rows import rows
     return rows.read(*paths)
 
 
 def record(folder, **settings):
-    """Records a decoding loop of another program as a row and trajectories (unmask.recorder)."""
-    from unmask import recorder
+    """Records a decoding loop of another program as a row and trajectories (unmask.rows.recorder)."""
+    from unmask.rows import recorder
     return recorder.record(folder, **settings)

@@ -6,24 +6,24 @@ Each is a module with main(arguments) -> exit code, imported only when it is cal
 import importlib
 import sys
 
-from unmask.ending import ended, tell
+from unmask.rows.ending import ended, tell
 
 # Command: (module, one line of help).
 COMMANDS = {
-    "campaign": ("unmask.campaign", "every artifact from one clean commit, several times, with all claims"),
-    "claims": ("unmask.claims", "the papers' claims against measured rows"),
-    "compare": ("unmask.compare", "two runs or campaigns: the same answers and counts, and which side is faster"),
-    "crossover": ("unmask.crossover", "which method wins where, from rows of a sweep"),
-    "report": ("unmask.page", "one HTML page of a run: tables, figures, claims, decode player"),
-    "table": ("unmask.table", "measured rows as a table: plain, paired, as the paper, phases"),
-    "prompts": ("unmask.prompts", "write what benchmarks ask into files, for runs without Python"),
-    "bundle": ("unmask.bundle", "a run as one file, to be repeated elsewhere"),
-    "rerun": ("unmask.rerun", "repeat a bundle and compare"),
-    "plan": ("unmask.plan", "what experiments would measure; as a job array for a cluster"),
-    "merge": ("unmask.merge", "rows that were measured in parts as one file"),
-    "score": ("unmask.score", "score answers of any harness with the benchmarks' own libraries"),
+    "campaign": ("unmask.jobs.campaign", "every artifact from one clean commit, several times, with all claims"),
+    "claims": ("unmask.claims.claims", "the papers' claims against measured rows"),
+    "compare": ("unmask.tables.compare", "two runs or campaigns: the same answers and counts, and which side is faster"),
+    "crossover": ("unmask.tables.crossover", "which method wins where, from rows of a sweep"),
+    "report": ("unmask.page.page", "one HTML page of a run: tables, figures, claims, decode player"),
+    "table": ("unmask.tables.table", "measured rows as a table: plain, paired, as the paper, phases"),
+    "prompts": ("unmask.benchmarks.prompts", "write what benchmarks ask into files, for runs without Python"),
+    "bundle": ("unmask.jobs.bundle", "a run as one file, to be repeated elsewhere"),
+    "rerun": ("unmask.jobs.rerun", "repeat a bundle and compare"),
+    "plan": ("unmask.jobs.plan", "what experiments would measure; as a job array for a cluster"),
+    "merge": ("unmask.jobs.merge", "rows that were measured in parts as one file"),
+    "score": ("unmask.benchmarks.score", "score answers of any harness with the benchmarks' own libraries"),
     "probes": ("unmask.probes", "compute the probes of a run whose machine had no Python"),
-    "chat": ("unmask.chat", "render conversations with a checkpoint's own chat template"),
+    "chat": ("unmask.benchmarks.chat", "render conversations with a checkpoint's own chat template"),
 }
 
 

@@ -64,7 +64,7 @@ columns = ["nfe"]
           "paper = \"focus\"\ntitle = \"F\"\n[[value]]\nartifact = \"table_1\"\nrow = \"one\"\n"
           "column = \"NFE\"\nmetric = \"nfe\"\nvalue = 512\nunit = \"\"\nsource = \"Table 1\"\n");
     write("experiments/claims/focus.py", R"(
-from unmask.register import above, claim, no_precondition, ratio, within
+from unmask.claims import above, claim, no_precondition, ratio, within
 
 FORWARDS = {"kind": "count", "quantity": "forwards", "artifacts": ("table_1",), "items": "all",
             "tasks": "all", "regime": no_precondition("forwards are counted on any task")}

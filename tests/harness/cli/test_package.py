@@ -12,7 +12,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 sys.path.insert(0, os.path.join(ROOT, "harness/python"))
 
-from unmask.text import shown  # noqa: E402
+from unmask.rows.text import shown  # noqa: E402
 
 
 class Text(unittest.TestCase):
@@ -70,7 +70,7 @@ class Package(unittest.TestCase):
             self.assertEqual(self.run_package(os.devnull, *arguments, module=module).returncode, code)
 
     def test_an_error_shows_its_text(self):
-        module = ("from unmask.errors import UserError\ndef main(arguments):\n"
+        module = ("from unmask.rows.errors import UserError\ndef main(arguments):\n"
                   "    raise UserError('\\x1b[31mred: no such key')\n")
         done = self.run_package(os.devnull, "talk", module=module)
         self.assertEqual((done.returncode, done.stderr), (2, "unmask: \\u001b[31mred: no such key\n"))

@@ -105,8 +105,8 @@ TEST(format, every_key_has_a_meaning) {
 
 // The package reads [layout]: its list of keys is the one that counts.
 TEST(format, layout_is_what_the_package_reads) {
-  const std::string source =
-      read_file(std::string(UNMASK_SOURCE_DIR) + "/harness/python/unmask/layout.py", 1 << 20);
+  const std::string source = read_file(
+      std::string(UNMASK_SOURCE_DIR) + "/harness/python/unmask/tables/layout.py", 1 << 20);
   std::smatch list;
   ASSERT_TRUE(std::regex_search(source, list, std::regex("LAYOUT_KEYS = \\(([^)]*)\\)")));
   const std::string words = list[1];

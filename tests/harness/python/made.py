@@ -14,7 +14,7 @@ except ImportError as missing:
     print(f"NOT RUN: needs {missing.name} (./dev setup prepares it)")
     sys.exit(77)
 
-from unmask import rows as results  # noqa: E402
+from unmask.rows import rows as results  # noqa: E402
 
 
 def half_width_of(seconds):

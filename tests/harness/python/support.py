@@ -73,7 +73,7 @@ class Case(unittest.TestCase):
         return path
 
     def refused(self, words, call, *arguments):
-        from unmask.errors import UserError
+        from unmask.rows.errors import UserError
         with self.assertRaises(UserError) as caught:
             call(*arguments)
         self.assertIn(words, str(caught.exception))

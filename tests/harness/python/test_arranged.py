@@ -11,8 +11,9 @@ import unittest
 from made import copies, row_of
 from scipy import stats
 
-from unmask import crossover, experiments, latex, layout, published, settings, table, tables
-from unmask.errors import UserError
+from unmask.rows import experiments
+from unmask.rows.errors import UserError
+from unmask.tables import ablation, crossover, latex, layout, published, table, tables
 
 ARTIFACT = """
 [artifact]
@@ -351,33 +352,33 @@ class Settings(unittest.TestCase):
 
     def test_a_setting_stands_beside_its_base(self):
         for factor, verdict in ((0.5, "FASTER"), (2.0, "SLOWER"), (1.0, "SAME")):
-            (line,) = settings.paired_comparison(self.rows(factor))
+            (line,) = ablation.paired_comparison(self.rows(factor))
             self.assertAlmostEqual(line["speed"].value, 1 / factor)
             self.assertEqual((line["speed_verdict"], line["paired"], line["same_answers"]),
                              (verdict, True, 2))
             self.assertAlmostEqual(line["item_speed"].value, 1 / factor)
             self.assertEqual(line["score_verdict"], "SAME")
-        text = settings.paired_report(self.rows(), (0.02, 0.02), "", "md")
+        text = ablation.paired_report(self.rows(), (0.02, 0.02), "", "md")
         self.assertIn("| m params.steps=4 | m | 2.000 [2.000, 2.000] | FASTER |", text)
         self.assertIn("2 of 2", text)
 
     def test_rows_of_two_runs_are_said_to_be_unpaired(self):
         rows = self.rows()
         rows[1]["run_id"] = "another"
-        self.assertIn("FASTER (unpaired)", settings.paired_report(rows, (0.02, 0.02), "", "md"))
+        self.assertIn("FASTER (unpaired)", ablation.paired_report(rows, (0.02, 0.02), "", "md"))
         with self.assertRaisesRegex(UserError, "known: m, m params.steps=4"):
-            settings.paired_report(rows, (0.02, 0.02), "n", "md")
+            ablation.paired_report(rows, (0.02, 0.02), "n", "md")
         with self.assertRaisesRegex(UserError, "above 0"):
-            settings.paired_report(rows, (0, 0.02), "", "md")
+            ablation.paired_report(rows, (0, 0.02), "", "md")
 
     def test_main_effects_of_a_factorial(self):
         rows = [row_of("m", [t, t * 1.1], position=2 * a + b, variation=f"params.a={a} params.b={b}",
                        point_id=f"{a}{b}")
                 for a, b, t in ((0, 0, 8.0), (0, 1, 4.0), (1, 0, 2.0), (1, 1, 1.0))]
-        effects = settings.main_effects(rows)
+        effects = ablation.main_effects(rows)
         found = [(e["factor"], e["level"], round(e["speed"].value, 9)) for e in effects]
         self.assertEqual(found, [("params.a", "1", 4.0), ("params.b", "1", 2.0)])
-        self.assertIn("Main effects", settings.paired_report(rows, (0.02, 0.02), "", "md"))
+        self.assertIn("Main effects", ablation.paired_report(rows, (0.02, 0.02), "", "md"))
 
 
 class Crossover(unittest.TestCase):

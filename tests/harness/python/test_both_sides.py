@@ -10,7 +10,7 @@ import unittest
 
 import made  # noqa: F401  (puts the package on the path)
 
-from unmask import intervals, rows
+from unmask.rows import intervals, rows
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 MEASURED = os.path.join(ROOT, "results", "epyc-2core")

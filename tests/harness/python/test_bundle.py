@@ -16,7 +16,7 @@ import unittest
 import support
 from support import line, manifest, program
 
-from unmask import bundle
+from unmask.jobs import bundle
 
 
 def member(name, content=b"", **fields):
@@ -172,7 +172,7 @@ class Bundle(support.Case):
 
     def test_mutated_archives_end_in_a_sentence(self):
         import random
-        from unmask.errors import UserError
+        from unmask.rows.errors import UserError
         good, draw = honest(FILES), random.Random(7)
         for i in range(2000):
             mutated = bytearray(good)

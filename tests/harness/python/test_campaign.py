@@ -12,10 +12,10 @@ import unittest.mock
 from made import row_of
 from test_claims import FASTER, Made, scored, write
 
-from unmask import campaign
-from unmask.errors import EnvironmentFault, UserError
-from unmask.intervals import Estimate
-from unmask.register import repeats
+from unmask.claims import repeats
+from unmask.jobs import campaign
+from unmask.rows.errors import EnvironmentFault, UserError
+from unmask.rows.intervals import Estimate
 
 BETTER = """
 @claim(**(SCORE | {"clock": "none: a score"}))

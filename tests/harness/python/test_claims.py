@@ -18,15 +18,16 @@ import unittest.mock
 from made import row_of
 from scipy import stats
 
-from unmask import claims, experiments
-from unmask.errors import EnvironmentFault, UserError
-from unmask.published import read_published
-from unmask.register import compare, judge, power, repeats
-from unmask.register.declare import RATIOS, read_register
-from unmask.register.frame import NeedsRows, settings_of
-from unmask.register.judge import Evidence, judge_all
-from unmask.verdicts import FAILED, HELD, UNDECIDED, Region, tone
-from unmask.verdicts import judge as judge_interval
+from unmask.claims import claims
+from unmask.claims import judge, power, relation, repeats
+from unmask.claims.declare import RATIOS, read_register
+from unmask.claims.frame import NeedsRows, settings_of
+from unmask.claims.judge import Evidence, judge_all
+from unmask.rows import experiments
+from unmask.rows.errors import EnvironmentFault, UserError
+from unmask.rows.verdicts import FAILED, HELD, UNDECIDED, Region, tone
+from unmask.rows.verdicts import judge as judge_interval
+from unmask.tables.published import read_published
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 ARTIFACT = """
@@ -44,7 +45,7 @@ benchmark = "gsm8k"
 device = "cuda"
 """
 HEAD = """
-from unmask.register import *
+from unmask.claims import *
 
 BASE = {"artifacts": ("table_5",), "scales": ("tiny", "full"), "tasks": "all", "items": "all",
         "place": "Table 5", "statement": "s", "quantity": "q", "clock": "seconds",
@@ -92,7 +93,7 @@ class Made(unittest.TestCase):
 
     def register(self, text, head=HEAD):
         """The register of a file, whose imports this test alone may write with a star."""
-        import unmask.register as names
+        import unmask.claims as names
         head = head.replace("import *", "import " + ", ".join(names.__all__))
         write(f"{self.folder}/claims/focus.py", head + text)
         return read_register(f"{self.folder}/claims")
@@ -378,7 +379,7 @@ def k(f):
         r = self.judged(text, rows)
         self.assertEqual((r.estimate.n, r.estimate.value), (80, 0))
         self.assertIn("items from the 81st on left out", r.reason)
-        with unittest.mock.patch("unmask.register.frame.REDRAWN", "2025-01-01T00:00:00Z"):
+        with unittest.mock.patch("unmask.claims.frame.REDRAWN", "2025-01-01T00:00:00Z"):
             self.assertEqual(self.judged(text, rows).estimate.n, 200)
 
     def test_growth_compares_ratios(self):
@@ -486,7 +487,7 @@ def k(f):
                         [scored("fast", 120, 200), scored("slow", 100, 200)])
         half = r.estimate.value - r.estimate.low
         self.assertAlmostEqual(r.p, 2 * stats.norm.sf(stats.norm.ppf(0.975) * r.estimate.value / half))
-        e = compare.Estimate(2.0, 2.0 / 1.1, 2.0 * 1.1)
+        e = relation.Estimate(2.0, 2.0 / 1.1, 2.0 * 1.1)
         wanted = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) / stats.norm.ppf(0.975)
         self.assertAlmostEqual(power.smallest_effect(e, True), math.exp(wanted * math.log(1.1)))
 

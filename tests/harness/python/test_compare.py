@@ -11,8 +11,8 @@ import unittest
 from made import copies, row_of
 from scipy import stats
 
-from unmask import compare
-from unmask.errors import UserError
+from unmask.rows.errors import UserError
+from unmask.tables import compare
 
 
 def text_of(result):

@@ -26,11 +26,15 @@ import nsight  # noqa: E402
 import support  # noqa: E402
 import trace_compare  # noqa: E402
 import unmask.__main__  # noqa: E402
-import unmask.register.judge  # noqa: E402
-from unmask import (bundle, campaign, claims, experiments, layout, manifest, page, probes,  # noqa: E402
-                    published, runs)
-from unmask.errors import UserError  # noqa: E402
-from unmask.register.declare import read_register  # noqa: E402
+import unmask.claims.judge  # noqa: E402
+from unmask import probes  # noqa: E402
+from unmask.claims import claims  # noqa: E402
+from unmask.claims.declare import read_register  # noqa: E402
+from unmask.jobs import bundle, campaign  # noqa: E402
+from unmask.page import page  # noqa: E402
+from unmask.rows import experiments, manifest, runs  # noqa: E402
+from unmask.rows.errors import UserError  # noqa: E402
+from unmask.tables import layout, published  # noqa: E402
 
 COUNT = int(os.environ.get("UNMASK_DAMAGED", "200"))
 SEED = int(os.environ.get("UNMASK_DAMAGED_SEED", "7"))
@@ -223,7 +227,7 @@ class Damaged(unittest.TestCase):
         def read(path):
             since = claims.read_since(str(path.parent))
             for c in of_half:
-                unmask.register.judge._register_state(c, unmask.register.judge.Result(scale="tiny"),
+                unmask.claims.judge._register_state(c, unmask.claims.judge.Result(scale="tiny"),
                                                       [{"finished_at": "2026-01-01T00:00:00Z"}], since)
             claims.write_since(str(path.parent), register)
         self.tried("register.json", [json.dumps(half, indent=1).encode()],
@@ -240,7 +244,7 @@ class Damaged(unittest.TestCase):
             register = read_register(str(folder))
             claims.list_claims(register, register.claims)
             for c in register.claims:
-                claims.claim_json(c, unmask.register.judge.Result(scale="tiny"), register)
+                claims.claim_json(c, unmask.claims.judge.Result(scale="tiny"), register)
         self.tried("focus.py", [text], damage.changed_bytes, read)
 
     def test_judged_claims_on_a_page(self):

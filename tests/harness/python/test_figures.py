@@ -8,8 +8,8 @@ import unittest
 
 from made import row_of
 
-from unmask import figures, page
-from unmask.errors import EnvironmentFault, UserError
+from unmask.page import figures, page
+from unmask.rows.errors import EnvironmentFault, UserError
 
 
 def answered(label, seconds, right, task="word_problem", **more):

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 from statsmodels.stats import proportion
 
-from unmask import intervals
+from unmask.rows import intervals
 
 
 class Ratios(unittest.TestCase):

@@ -9,7 +9,7 @@ import unittest
 import support
 from support import line
 
-from unmask import merge
+from unmask.jobs import merge
 
 
 class Merge(support.Case):

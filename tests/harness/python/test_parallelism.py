@@ -6,8 +6,8 @@ import unittest
 
 from made import row_of
 
-from unmask import parallelism
-from unmask.errors import UserError
+from unmask.rows.errors import UserError
+from unmask.tables import parallelism
 
 
 def counted(label, nfe, right, variation="", task="copy", tokens=100):

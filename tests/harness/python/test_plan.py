@@ -12,7 +12,7 @@ import unittest
 import support
 from support import program
 
-from unmask import plan
+from unmask.jobs import plan
 
 
 def tasks_in(script):

@@ -8,11 +8,11 @@ import os
 import subprocess
 import unittest
 
-from unmask import intervals
-from unmask.register import NeedsRows
-from unmask.register.compare import Finding
-from unmask.register.declare import read_register
-from unmask.register.frame import settings_of
+from unmask.claims import NeedsRows
+from unmask.claims.declare import read_register
+from unmask.claims.frame import settings_of
+from unmask.claims.relation import Finding
+from unmask.rows import intervals
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 KNOWN = ("label", "workload", "model")  # the settings that a plan's points show

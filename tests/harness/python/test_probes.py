@@ -14,8 +14,8 @@ import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 sys.path.insert(0, os.path.join(ROOT, "harness", "python"))
-from unmask.errors import UserError  # noqa: E402
 from unmask.probes import compute, decisions, layers, trace  # noqa: E402
+from unmask.rows.errors import UserError  # noqa: E402
 
 PROGRAM = os.environ["UNMASK_PROGRAM"]
 

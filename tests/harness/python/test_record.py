@@ -12,8 +12,10 @@ from made import row_of
 from test_schema import ROOT, problems, text_of
 
 import unmask
-from unmask import figures, flat, layout, page, recorder, rows, tables
-from unmask.errors import UserError
+from unmask.page import figures, page
+from unmask.rows import flat, recorder, rows
+from unmask.rows.errors import UserError
+from unmask.tables import layout, tables
 
 PROGRAM = os.environ.get("UNMASK_PROGRAM", "")
 

@@ -13,8 +13,8 @@ import unittest
 
 from made import row_of
 
-from unmask import estimates, experiments, names, rows
-from unmask.errors import EnvironmentFault, UserError
+from unmask.rows import estimates, experiments, names, rows
+from unmask.rows.errors import EnvironmentFault, UserError
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 

@@ -11,7 +11,7 @@ import unittest
 from made import row_of
 
 import unmask
-from unmask import flat, rows
+from unmask.rows import flat, rows
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}

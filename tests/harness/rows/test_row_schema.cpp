@@ -16,7 +16,8 @@ using nlohmann::json;
 
 TEST(row_schema, its_two_files_are_what_the_program_says) {
   const std::string source = UNMASK_SOURCE_DIR;
-  for (const char* file : {"/results/row.schema.json", "/harness/python/unmask/row.schema.json"}) {
+  for (const char* file :
+       {"/results/row.schema.json", "/harness/python/unmask/rows/row.schema.json"}) {
     EXPECT_TRUE(read_file(source + file, std::size_t{1} << 20) == row_schema_text())
         << file << " is not what `unmask show schema` prints; write it anew";
   }

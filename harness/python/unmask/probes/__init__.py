@@ -9,11 +9,11 @@ import json
 import os
 import re
 
-from unmask.errors import UserError
 from unmask.probes import decisions, layers
 from unmask.probes.trace import Trace, plain
-from unmask.rows import rows_with_lines
-from unmask.text import shown, whole
+from unmask.rows.errors import UserError
+from unmask.rows.rows import rows_with_lines
+from unmask.rows.text import shown, whole
 
 PROBES = {"attention": layers.attention, "confidence": decisions.confidence,
           "contradiction": decisions.contradiction, "decode_trace": layers.decode_trace,

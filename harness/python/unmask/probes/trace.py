@@ -23,10 +23,10 @@ import math
 
 import numpy as np
 
-from unmask.errors import UserError
-from unmask.files import opened_text
-from unmask.shapes import TEXT, fit
-from unmask.text import json_value
+from unmask.rows.errors import UserError
+from unmask.rows.files import opened_text
+from unmask.rows.shapes import TEXT, fit
+from unmask.rows.text import json_value
 
 MOST_TOKENS, MOST_LAYERS = 1 << 22, 1 << 12
 COLUMNS = {"position": {int}, "token": {int}, "confidence": {int, float, type(None)}, "accepted": {bool}}

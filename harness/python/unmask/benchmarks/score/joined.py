@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores that were computed after their run, joined to its rows. Rows only grow: the row of a point
+without a score is written once more with it, as a last line, which is the one that counts."""
+
+import datetime
+import fcntl
+import json
+import os
+
+from unmask.rows.errors import EnvironmentFault
+from unmask.rows.estimates import NOISY_HALF_WIDTH
+from unmask.rows.intervals import deviation, mean, wilson
+from unmask.rows.rows import row_files, rows_with_lines
+from unmask.rows.text import whole
+
+NOT_RUN = "NOT RUN: scores: "  # what the program writes where no library scored the answers
+
+
+def run_folder(path):
+    """RUN of RUN/samples/POINT/samples_TASK_DATE.jsonl, where `unmask run` puts answers; "" elsewhere."""
+    samples = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    return os.path.dirname(samples) if os.path.basename(samples) == "samples" else ""
+
+
+def score_of(row, results):
+    """The `score` of a row from the scores of its items, as harness/measure/record.cpp makes it; None
+    where no item has one."""
+    scored = [r for r in results if r["status"] == "scored"]
+    if not scored:
+        return None
+    values = [float(r["value"]) for r in scored]
+    score = {"mean": mean(values), "exact": sum(v == 1 for v in values), "n": len(values),
+             "ci95": list(wilson(sum(values), len(values)))}
+    undecided = sum(r["status"] == "undecided" for r in results)
+    if undecided:
+        score["undecided"] = undecided
+    groups = {}
+    for r in scored:
+        groups.setdefault(r.get("group") or "", []).append(float(r["value"]))
+    if len(groups) > 1:
+        score["mean_of_groups"] = mean([mean(g) for g in groups.values()])
+    beside = {}
+    for r in results:
+        for name, (total, of) in r["measures"].items():
+            before = beside.get(name, (0, 0))
+            beside[name] = before[0] + total, before[1] + of
+    if beside:
+        score["beside"] = {name: total / of if of else 0 for name, (total, of) in beside.items()}
+    score["libraries"] = {k: v for r in scored for k, v in r["libraries"].items()}
+    trials = row["workload"].get("benchmark", {}).get("trials", 1)
+    if trials > 1:
+        score["trial_deviation"] = _deviation_of_trials(results, trials)
+    return score
+
+
+def _deviation_of_trials(results, trials):
+    if len(results) % trials:
+        return 0.0
+    size = len(results) // trials
+    of = [[float(r["value"]) for r in results[t * size:(t + 1) * size] if r["status"] == "scored"]
+          for t in range(trials)]
+    return deviation([mean(values) if values else 0.0 for values in of])
+
+
+def scored_row(row, results):
+    """A copy of a row that has no score yet with the scores of these items, the verdict that they give
+    it, and the time of scoring; None where they give none or the row is not one that waits for them."""
+    if row.get("score") is not None or not row["reason"].startswith(NOT_RUN):
+        return None
+    score = score_of(row, results)
+    if score is None:
+        return None
+    score["scored_at"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = [row["model"]["caution"]] if row["model"].get("caution") else []
+    undecided = [r for r in results if r["status"] == "undecided"]
+    if undecided:
+        are = "is" if len(undecided) == 1 else "are"
+        said.append(f"{len(undecided)} of {len(results)} items {are} undecided, the first, "
+                    f"{undecided[0]['item']}: {undecided[0].get('note') or 'no reason given'}")
+    verdict, times, half = "PASS", row["samples"]["seconds"], row["samples"].get("half_width")
+    if half is not None and half > NOISY_HALF_WIDTH and len(times) > 1:
+        verdict = "NOISY"
+        said.append(f"the speed is known to ±{100 * half:.0f} % only, from {len(times)} repetitions")
+    more = {"score": score, "verdict": verdict, "reason": "; ".join(said)}
+    if "items" in row:
+        by_id = {r["item"]: r for r in results if r["status"] == "scored"}
+        values = [by_id[i]["value"] if i in by_id else None for i in row["items"]["id"]]
+        more["items"] = {**row["items"], "score": values, "exact": [v == 1 for v in values]}
+    return {**row, **more}
+
+
+def join(results):
+    """Writes the rows that wait for these scores once more, with them: how many, by file."""
+    by_run = {}
+    for r in results:
+        folder = run_folder(r["file"])
+        if folder and r["point_id"]:
+            by_run.setdefault(folder, {}).setdefault((r["point_id"], r["run_id"]), []).append(r)
+    joined = {}
+    for folder, points in by_run.items():
+        for file in row_files(folder):
+            last = {row["point_id"]: (row, line) for row, line in rows_with_lines(file)}
+            lines = []
+            for (point, run), of_point in points.items():
+                row, line = last.get(point, (None, ""))
+                # The answers are those of this row alone where its own run wrote them.
+                if row is not None and row["run_id"] == run and scored_row(row, of_point):
+                    lines.append(scored_row(json.loads(line), of_point))
+            if lines:
+                append(file, lines)
+                joined[file] = len(lines)
+    return joined
+
+
+def append(file, rows):
+    """Writes rows behind the last one, all or none, unless a run is writing to the file."""
+    text = "".join(whole(json.dumps(row, ensure_ascii=False, separators=(",", ":"))) + "\n" for row in rows)
+    with open(file, "r+b") as out:
+        try:
+            fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EnvironmentFault(f"a run is writing to {file}; score its answers when it is over") \
+                from None
+        except OSError:
+            pass  # this file system has no locks
+        before = out.seek(0, os.SEEK_END)
+        if before:
+            out.seek(before - 1)
+            text = text if out.read(1) == b"\n" else "\n" + text
+        try:
+            out.write(text.encode())
+            out.flush()
+            os.fsync(out.fileno())
+        except OSError as problem:
+            os.truncate(file, before)
+            raise EnvironmentFault(f"cannot write {file} ({problem.strerror}); its rows are as they "
+                                   "were") from None

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""unmask claims: the papers' claims against measured rows."""
+
+import argparse
+from collections import Counter
+from datetime import datetime, timezone
+import os
+
+from unmask.claims import repeats
+from unmask.claims.declare import RATIOS, read_register
+from unmask.claims.judge import SCORES, VERDICTS, needs_text, run_line
+from unmask.rows import experiments
+from unmask.rows.errors import EnvironmentFault, UserError
+from unmask.rows.estimates import estimate_text, short_number
+from unmask.rows.files import read_json
+from unmask.rows.names import find_known, keep_named
+from unmask.rows.shapes import TEXT, fit
+from unmask.rows.verdicts import tone
+from unmask.tables import tables
+from unmask.tables.ablation import estimate_json
+
+SINCE = "register.json"
+HEAD = [
+    "SUPPORTED: the whole 95 % interval lies within the bound; PARTLY: it does, but the score beside "
+    "it is worse, open or not there, or a simpler method passes the same bound;",
+    "NOT SUPPORTED: the interval lies beyond the bound, or excludes half of the published effect; OPEN: it "
+    "crosses the bound;",
+    "NOT APPLICABLE: the claim's precondition was measured and is not met; NOT RUN: with the rows or the "
+    "machine that it needs.",
+    "size: whether the published number lies inside the interval or outside; SUPPORTED speaks of the bound, "
+    "not of the size. corrected: what is left of a verdict among all claims (Benjamini and Hochberg).",
+    "campaigns: how many of several whole campaigns give the verdict, which is that of most; the numbers are those "
+    "of the first that gives it, and where no verdict has a majority the claim is OPEN.",
+    "registered: whether a claim was last changed before its rows were measured or after, when they may "
+    "have suggested it. Controls are no claims of the papers and are counted apart.",
+]
+
+
+def read_since(folder):
+    """When each claim was last changed: {key: {hash, since, role, artifacts}}; {} where the folder has no
+    record."""
+    path = os.path.join(folder, SINCE)
+    shape = {"*": {"hash": TEXT, "since": TEXT}}
+    return fit(read_json(path), shape, path) if os.path.lexists(path) else {}
+
+
+def write_since(folder, register):
+    """Dates what is new or has changed, keeps the dates of all else, and forgets what is gone."""
+    before, now = read_since(folder), datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    after = {}
+    for c in register.claims + register.controls:
+        entry = before.get(c.key)
+        kept = entry is not None and entry["hash"] == c.hash
+        stems = [os.path.splitext(os.path.basename(a))[0] for a in c.artifacts]
+        after[c.key] = {"hash": c.hash, "since": entry["since"] if kept else now,
+                        "role": "control" if c.is_control else "claim", "artifacts": stems}
+    with open(os.path.join(folder, SINCE), "w", encoding="utf-8") as file:
+        file.write(tables.json_text(after))
+    changed = sum(after[key]["hash"] != before.get(key, {}).get("hash") for key in after)
+    return f"{changed} of {len(after)} claims and controls dated {now}\n"
+
+
+def _published_text(c):
+    p = c.published
+    return f"{short_number(p.value)}{' (picture)' if p.approximate else ''} ({p.source})" if p else "–"
+
+
+def _table(judged, title):
+    table = tables.Table(["id", "paper", "claim", "scale", "verdict", "size", "measured here", "bound",
+                          "published", "score beside it", "corrected", "campaigns", "registered", "reason"])
+    table.title = title
+    for c, r in judged:
+        quality = r.finding.quality if r.finding else None
+        reading = f"; reading: {c.reading}" if c.reading else ""
+        table.add(c.id, c.paper, f"{c.statement} ({c.place}{reading})", r.scale, r.verdict, r.size or "–",
+                  estimate_text(r.estimate) if r.estimate else "–", f"{c.bound.text} ({c.bound.by})",
+                  _published_text(c), estimate_text(quality) if quality else "–",
+                  r.after_correction or "–", r.campaigns or "–", r.registered or "–", r.reason)
+    count = Counter(r.verdict for _, r in judged)
+    table.notes.append("".join(f"{count[v]} {v}, " for v in VERDICTS) + f"of {len(judged)} " +
+                       ("controls" if judged and judged[0][0].is_control else "claims"))
+    table.notes += filter(None, [repeats.agreement_text(judged)])
+    return table
+
+
+def headlines_table(judged):
+    """A line for each claim of an abstract, without reasons: for a page that says what came of them."""
+    table = tables.Table(["paper", "headline", "published", "here", "score beside it", "verdict", "campaigns"])
+    for c, r in judged:
+        quality = r.finding.quality if r.finding else None
+        reading = f" ({c.reading})" if c.reading else ""
+        table.add(c.paper, f"{c.statement.rstrip('.')}{reading}",
+                  f"{short_number(c.published.value)}" if c.published else "–",
+                  estimate_text(r.estimate) if r.estimate else "–",
+                  estimate_text(quality) if quality else "–", r.verdict, r.campaigns or "one")
+    count = Counter(r.verdict for _, r in judged)
+    table.notes.append("".join(f"{count[v]} {v}, " for v in VERDICTS) + f"of {len(judged)} headlines")
+    return table
+
+
+def claims_tables(judged, controls):
+    """The claims, a line each, how many have which verdict; then the controls."""
+    return [_table(judged, "Claims")] + ([_table(controls, "Controls")] if controls else [])
+
+
+def claims_text(judged, controls, register, form):
+    """The tables in one of the formats of tables; in Markdown below what their words mean."""
+    if form == "json":
+        return judged_json(judged, controls, register)
+    text = tables.render(claims_tables(judged, controls), form)
+    if form == "md":
+        head = "".join(f"* {line}\n" for line in HEAD)
+        text = f"Register {register.hash}\n\n{head}\n{text}"
+    return text
+
+
+def claim_json(c, r, register):
+    """A claim with its verdict as an object; results/README.md describes it."""
+    e, p = r.estimate, c.published
+    return {"id": c.id, "paper": c.paper, "role": "control" if c.is_control else "claim",
+            "statement": c.statement, "source": c.place, "reading": c.reading, "quantity": c.quantity,
+            "kind": c.kind, "artifacts": [a.replace(os.sep, "/") for a in c.artifacts],
+            "scale": r.scale, "verdict": r.verdict, "tone": tone(r.verdict), "size": r.size or None,
+            "reason": r.reason, "measured": e and e.value, "interval": e and e.range, "n": e and e.n,
+            "n_unit": e and e.unit, "score": estimate_json(r.finding.quality if r.finding else None),
+            "bound": {"low": c.bound.low, "high": c.bound.high, "open": c.bound.open, "by": c.bound.by},
+            "published": p and {"value": p.value, "unit": "x" if c.kind in RATIOS else "",
+                                "source": p.source, "approximate": p.approximate},
+            "regime": c.regime_says, "preset": c.preset,
+            "clock": c.clock, "tasks": c.tasks, "items": c.items, "p": r.p,
+            "corrected": r.after_correction or None, "campaigns": [
+                {"verdict": verdict, "measured": found and found.value, "interval": found and found.range}
+                for verdict, found in r.each], "registered": r.registered or None,
+            "hash": c.hash, "register": register.hash, "dirty_rows": r.dirty, "rows": r.rows,
+            "tiny_models": r.tiny_models, "synthetic": r.synthetic, "note": c.note,
+            "controls": [f"{k.paper}/{k.id}" for k, _ in r.controls]}
+
+
+def judged_json(judged, controls, register):
+    return tables.json_text([claim_json(c, r, register) for c, r in judged + controls])
+
+
+def explain(c, register, evidence, asked):
+    """Says all there is to know of one claim: what was declared, what each campaign found, every point, the
+    controls, the function that measures, and the command that measures the rows again."""
+    (_, r), = repeats.judge_campaigns([c], register, evidence, asked)
+    line = [f"{c.key}: {r.verdict}", "", f"claim      {c.statement}", f"place      {c.place}"]
+    line += [f"reading    {c.reading}"] if c.reading else []
+    line += [f"published  {_published_text(c)}; {r.size or 'not compared'}", f"quantity   {c.quantity}",
+             f"bound      {c.bound.text}, set by {c.bound.by}"]
+    line += [f"score      {c.quality.text}, set by {c.quality.by}"] if c.quality else []
+    line += [f"regime     {text}" for text in map(_regime_text, c.preconditions)] or [f"regime     {c.regime}"]
+    line += [f"clock      {c.clock}", f"preset     {c.preset}", f"tasks      {c.tasks}",
+             f"items      {c.items}", f"scale      {r.scale} (of {', '.join(c.scales)})"]
+    line += [f"each       {c.each_because}"] if c.each_because else []
+    line += [f"registered {r.registered or 'no rows'}; hash {c.hash} of {register.hash[:16]}",
+             f"reason     {r.reason}"]
+    line += [f"campaigns  {r.campaigns}"] if r.campaigns else []
+    line += [f"           {verdict}" + (f", {estimate_text(e)}" if e else "")
+             for verdict, e in r.each if len(r.each) > 1]
+    line += [""]
+    if r.finding and r.finding.points:
+        table = tables.Table(["point", ">measured", "interval from"])
+        for name, e in r.finding.points:
+            table.add(name, estimate_text(e), e.how)
+        line += [tables.render(table, "md")]
+    for name in dict.fromkeys(c.controls + c.rivals):
+        k = register.named(f"{c.paper}/{name}")
+        (_, of), = repeats.controls_of([k], evidence, asked)
+        word = "rival" if name in c.rivals else "control"
+        line += [f"{word:<10} {k.statement}", f"           {of.verdict}: {of.reason}"]
+    line += ["control    none"] if not c.controls + c.rivals else []
+    line.append(f"note       {c.note or 'none'}")
+    folder = "runs" if evidence[0].is_archive else evidence[0].results
+    for artifact in c.artifacts:
+        at = os.path.join(folder, experiments.place_of(artifact, r.scale))
+        needs = needs_text(artifact, r.scale)
+        line.append(f"again      {run_line(artifact, r.scale, at)} --fresh" +
+                    (f"   ({needs})" if needs else ""))
+    line.append(f"function   {c.where}")
+    return tables.plain_text("\n".join(line) + "\n")
+
+
+def _regime_text(regime):
+    def text(where):
+        return "(" + ", ".join(f"{key} = {found}" for key, found in where.items()) + ")"
+    of = text(regime.where) + (f" over {text(regime.over)}" if regime.over else "")
+    return f"{regime.says}: {regime.metric_name} of {of} {regime.bound.text}"
+
+
+def exit_status(judged):
+    return 4 if any(r.verdict in ("NOT SUPPORTED", "PARTLY") for _, r in judged) else 0
+
+
+def list_claims(register, claims):
+    """A line for each claim: paper, id, statement, place, kind, scales; how many controls there are."""
+    text = "".join(f"  {c.paper:<12} {c.id:<38} {c.statement} ({c.place}; {c.kind}; "
+                   f"{', '.join(c.scales)})\n" for c in claims)
+    return text + f"{len(claims)} claims; {len(register.controls)} controls beside them\n"
+
+
+def _names(c):
+    stems = [os.path.splitext(os.path.basename(a))[0] for a in c.artifacts]
+    return [c.paper, c.key, *[f"{c.paper}/{s}" for s in stems]]
+
+
+def claim_named(register, name):
+    """The claim or control that ID or PAPER/ID names."""
+    every = register.claims + register.controls
+    found = [c for c in every if name in (c.key, c.id)]
+    if len(found) > 1:
+        papers = ", ".join(c.key for c in found)
+        raise UserError(f"'{name}' names several claims: {papers}")
+    if not found:
+        find_known("claim", name, [c.key for c in every] + [c.id for c in every])
+    return found[0]
+
+
+def parser():
+    p = argparse.ArgumentParser(
+        prog="unmask claims", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Judges the papers' claims by the rows in RESULTS/PAPER/ARTIFACT/SCALE (default: "
+                    "runs),\nor in RESULTS/rows.tar.xz.",
+        epilog="verdicts:\n" + "\n".join(HEAD[:3]) + """
+
+exit code 4: at least one claim is NOT SUPPORTED or PARTLY. Nothing went wrong in that case; a script that
+wants the papers to hold can tell. 0: none is. 2: a wrong option or name. 3: no results there.
+
+examples: unmask run experiments -o runs; unmask claims runs
+          unmask claims results/tiny --only focus/table_6
+          unmask claims results/tiny --explain focus_keeps_quality""")
+    p.add_argument("results", nargs="?", default="runs", metavar="RESULTS")
+    p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
+    p.add_argument("--format", default="md", help="md, csv, latex or json (default: md)")
+    p.add_argument("--scale", default="tiny", help="tiny, scores, real, shapes or full (default: tiny); a claim "
+                                                   "of other scales is judged at its own")
+    p.add_argument("--only", action="append", default=[], metavar="NAME",
+                   help="keep PAPER, PAPER/CLAIM or PAPER/ARTIFACT (repeatable)")
+    p.add_argument("--explain", metavar="ID",
+                   help="show one claim or control: what was declared, every point with its interval, "
+                        "controls, note, the command that measures it again")
+    p.add_argument("--save", action="store_true",
+                   help="also write RESULTS/claims.md and claims.json; of another scale than tiny the "
+                        "claims that are for it alone")
+    p.add_argument("--paper", action="append", default=[], metavar="PAPER",
+                   help="keep the claims of PAPER, which may have none (repeatable)")
+    p.add_argument("--headlines", action="store_true",
+                   help="the claims of the abstracts alone, a short line each; exit code 0 whatever they are")
+    p.add_argument("--timed", action="store_true",
+                   help="list the experiment files whose times at this scale a claim is about, and judge none")
+    p.add_argument("--list", action="store_true", help="list the claims and judge none")
+    p.add_argument("--register", action="store_true",
+                   help="date the claims that are new or have changed, in claims/register.json, and judge "
+                        "none")
+    p.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="DIR",
+                   help="where experiments and claims lie (default: experiments); its claims/*.py are run")
+    return p
+
+
+def _judge(options, register, claims, folder):
+    if not os.path.isdir(options.results):
+        raise EnvironmentFault(f"there are no results in {options.results}")
+    evidence = repeats.evidence_of(options.results, read_since(folder))
+    if options.explain:
+        text = explain(claim_named(register, options.explain), register, evidence, options.scale)
+        tables.write(text, options.output)
+        return 0
+    if options.save and options.scale != "tiny":
+        claims = [c for c in claims if options.scale in c.scales]
+    if options.headlines:
+        claims = [c for c in claims if c.place.startswith("Abstract")]
+    judged = repeats.judge_campaigns(claims, register, evidence, options.scale)
+    if options.headlines:
+        tables.write(tables.render(headlines_table(judged), options.format), options.output)
+        return 0
+    named = {f"{c.paper}/{name}" for c in claims for name in c.controls + c.rivals}
+    controls = repeats.controls_of([k for k in register.controls if k.key in named], evidence, options.scale)
+    if options.save:
+        tables.write(claims_text(judged, controls, register, "md"),
+                     os.path.join(options.results, "claims.md"))
+        tables.write(judged_json(judged, controls, register),
+                     os.path.join(options.results, "claims.json"))
+    tables.write(claims_text(judged, controls, register, options.format), options.output)
+    return exit_status(judged)
+
+
+def main(arguments):
+    options = parser().parse_args(arguments)
+    tables.check_format(options.format)
+    folder = os.path.join(experiments.experiments_folder(options.experiments_dir), "claims")
+    if not os.path.isdir(folder):
+        raise EnvironmentFault(f"there are no claims in {folder}")
+    register = read_register(folder)
+    claims = register.claims
+    if options.paper:
+        claims = [c for c in claims if c.paper in options.paper]
+    if options.only:
+        claims = keep_named("paper or claim or artifact", options.only, claims, _names)
+    if options.register:
+        tables.write(write_since(folder, register), options.output)
+    elif options.timed:
+        timed = sorted({path for c in claims for path in c.artifacts
+                        if c.reads_the_clock and options.scale != SCORES})
+        tables.write("".join(f"{path}\n" for path in timed), options.output)
+    elif options.list:
+        tables.write(list_claims(register, claims), options.output)
+    else:
+        return _judge(options, register, claims, folder)
+    return 0

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a claim says before any row is looked at: place, quantity, bound and who set it, precondition,
+clock, tasks, items, controls. The function below the declaration measures; unmask.claims.judge
+judges."""
+
+import ast
+import dataclasses
+from dataclasses import dataclass, field
+import hashlib
+import inspect
+import os
+
+from unmask.claims.frame import settings_of
+from unmask.rows import estimates
+from unmask.rows.errors import UserError
+from unmask.rows.names import find_known
+from unmask.rows.rows import is_card
+from unmask.rows.verdicts import Region
+
+# What a claim is about, which fixes the scale of its effects: of speeds, counts and capacities they
+# are ratios, of scores differences, of signals the value itself.
+KINDS = ("speed", "capacity", "count", "score", "signal")
+RATIOS = ("speed", "capacity", "count")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where the whole 95 % interval must lie, and who set it: "paper", or "us: why"."""
+    low: float | None
+    high: float | None
+    open: bool
+    by: str
+
+    @property
+    def region(self):
+        low = -float("inf") if self.low is None else self.low
+        high = float("inf") if self.high is None else self.high
+        return Region(low, high, self.open)
+
+    @property
+    def text(self):
+        if self.low is not None and self.high is not None:
+            return f"{self.low:g} to {self.high:g}"
+        sign = (">" if self.low is not None else "<") + ("" if self.open else "=")
+        return f"{sign} {self.low if self.low is not None else self.high:g}"
+
+    @property
+    def edge(self):
+        """The bound that a value has to pass; of two the lower one."""
+        return self.high if self.low is None else self.low
+
+
+def above(value, by):
+    return Bound(value, None, True, by)
+
+
+def below(value, by):
+    return Bound(None, value, True, by)
+
+
+def at_least(value, by):
+    return Bound(value, None, False, by)
+
+
+def at_most(value, by):
+    return Bound(None, value, False, by)
+
+
+def within(low, high, by):
+    return Bound(low, high, False, by)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A printed number in the units of the claim's quantity (ratio, difference of scores of 1, value),
+    `rounding` half a unit of its last digit; `approximate`: read from a picture."""
+    value: float
+    source: str
+    rounding: float = 0.0
+    approximate: bool = False
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A precondition: the mean of a metric over the rows with these settings, of a task at a time, divided by
+    that over the rows of `over` where it is set, lies in the bound; of a claim about tasks each task must meet
+    it, and those that do not are left out. metric: a row's value, "parameters" of its model, "on_gpu" (1 or 0),
+    or a function of a row."""
+    says: str
+    metric: object
+    where: dict
+    bound: Bound
+    by_task: bool = False
+    over: dict | None = None
+
+    def __repr__(self):
+        metric = inspect.getsource(self.metric) if callable(self.metric) else self.metric
+        over = f"|{self.over}" if self.over else ""
+        return f"{self.says}|{metric}|{self.where}|{self.bound}|{self.by_task}{over}"
+
+    @property
+    def metric_name(self):
+        return self.metric.__name__ if callable(self.metric) else self.metric
+
+    def value(self, row):
+        """The metric of a row; None where it does not have it."""
+        if callable(self.metric):
+            return self.metric(row)
+        if self.metric == "parameters":
+            return row["model"]["parameters"]
+        if self.metric == "on_gpu":
+            return float(is_card(row))
+        found = estimates.value(row, self.metric)
+        return None if found is None else found[0]
+
+
+def presumes(says, metric, bound, **where):
+    return Regime(says, metric, where, bound)
+
+
+def presumes_of_tasks(says, metric, bound, **where):
+    return Regime(says, metric, where, bound, by_task=True)
+
+
+def presumes_ratio(says, metric, bound, of, over, **where):
+    """Of a metric of the rows `of` (a label or a dict of settings) over that of the rows `over`."""
+    return Regime(says, metric, {**where, **settings_of(of)}, bound, over={**where, **settings_of(over)})
+
+
+def presumes_a_gpu(says):
+    """For claims that hold where a row of a forward costs next to nothing: a CPU pays for every one."""
+    return Regime(says, "on_gpu", {}, Bound(1, None, False, "us: see the statement"))
+
+
+def no_precondition(because):
+    return f"no precondition, because {because}"
+
+
+@dataclass
+class Claim:
+    """A claim of a paper, or a control beside one. README.md of harness/python explains the fields."""
+    paper: str
+    id: str
+    place: str
+    statement: str
+    kind: str
+    quantity: str
+    bound: Bound
+    regime: object
+    artifacts: tuple
+    scales: tuple
+    tasks: str
+    items: str
+    clock: str = "none: nothing is timed"
+    preset: str = "the method's defaults"
+    published: Published | None = None
+    quality: Bound | None = None
+    controls: tuple = ()      # what explains a claim that does not hold
+    rivals: tuple = ()        # simpler methods held against the same bound: one that passes takes it away
+    reading: str = ""         # which of several readings of the paper this is
+    each_because: str = ""    # why every point must hold: the paper says so; else points are pooled
+    note: str = ""
+    is_control: bool = False
+    function: object = None
+    where: str = ""
+    hash: str = ""
+    of: list = field(default_factory=list)  # a control: ids of the claims that name it
+
+    @property
+    def key(self):
+        return f"{self.paper}/{self.id}"
+
+    @property
+    def preconditions(self):
+        """All of them must be met; () of a claim without."""
+        return () if isinstance(self.regime, str) else (
+            self.regime if isinstance(self.regime, tuple) else (self.regime,))
+
+    @property
+    def regime_says(self):
+        return "; ".join(g.says for g in self.preconditions) or self.regime
+
+    @property
+    def reads_the_clock(self):
+        """Whether other load on the machine changes what is measured."""
+        return not self.clock.startswith(("none", "virtual"))
+
+
+# Texts, and tuples of texts, but for these.
+KINDS_OF_FIELDS = {f.name: f.type for f in dataclasses.fields(Claim) if f.type in (str, tuple)} | {
+    "bound": Bound, "regime": (str, Regime, tuple), "published": Published | None, "quality": Bound | None}
+
+
+def _hash_of(c, source):
+    """Of all that a claim says but its note, of what its function does and of the constants that it
+    names. source: of the function, behind its `def`."""
+    parts = [f"{name}={getattr(c, name)!r}" for name in Claim.__dataclass_fields__
+             if name not in ("function", "where", "hash", "of", "note")]
+    parts.append(source)
+    known = c.function.__globals__
+    parts += [f"{name}={known[name]!r}" for name in c.function.__code__.co_names
+              if isinstance(known.get(name), (str, int, float, tuple, list, dict))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+class Register:
+    """The claims and controls of the files of one folder, in their order."""
+
+    def __init__(self, paper="", folder=""):
+        self.paper, self.folder, self.claims, self.controls = paper, folder, [], []
+        self.sources = {}  # of the functions of a file
+
+    def add(self, function, is_control, fields):
+        where = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+        fields.setdefault("regime", None)
+        try:
+            c = Claim(paper=self.paper, id=function.__name__, is_control=is_control, function=function,
+                      where=where, **fields)
+        except TypeError as problem:
+            raise UserError(f"{where}: claim '{function.__name__}': {problem}") from None
+        for name, kind in KINDS_OF_FIELDS.items():
+            found = getattr(c, name)
+            of = Regime if name == "regime" else str
+            if not isinstance(found, kind) or isinstance(found, tuple) and not all(
+                    isinstance(v, of) for v in found) or of is Regime and not found:
+                raise UserError(f"{where}: claim '{c.id}': `{name}` is of another type")
+        c.artifacts = tuple(os.path.normpath(os.path.join(self.folder, self.paper, f"{a}.toml"))
+                            for a in c.artifacts)
+        find_known("kind of claim", c.kind, KINDS, f"{where}: {c.id}")
+        if c.key in {other.key for other in self.claims + self.controls}:
+            raise UserError(f"{where}: claim '{c.id}' stands in the register twice")
+        for a in c.artifacts:
+            if not os.path.isfile(a):
+                raise UserError(f"{where}: {c.id} names {a}, which does not exist")
+        portable = [os.path.basename(a) for a in c.artifacts]
+        kept, c.artifacts = c.artifacts, tuple(portable)
+        c.hash, c.artifacts = _hash_of(c, self.sources[c.id]), kept
+        (self.controls if is_control else self.claims).append(c)
+        return c
+
+    def named(self, key):
+        return next((c for c in self.claims + self.controls if c.key == key), None)
+
+    @property
+    def hash(self):
+        text = "\n".join(f"{c.key} {c.hash}" for c in self.claims + self.controls)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def attach(self):
+        """Lets each control know its claims; UserError for a name that is none's."""
+        for c in self.claims:
+            for name in c.controls + c.rivals:
+                control = self.named(f"{c.paper}/{name}")
+                if control is None:
+                    known = [k.id for k in self.claims + self.controls if k.paper == c.paper]
+                    find_known("control", name, known, f"{c.where}: {c.id}")
+                control.of.append(c.id)
+        for c in self.controls:
+            if not c.of:
+                raise UserError(f"{c.where}: '{c.id}' is a control that no claim names")
+
+
+_reading = []  # the register that a file of claims is being read into
+
+
+def _decorator(is_control, fields):
+    def keep(function):
+        return _reading[-1].add(function, is_control, fields)
+    return keep
+
+
+def claim(**fields):
+    """Registers the function below as a claim: its name is the id."""
+    return _decorator(False, fields)
+
+
+def control(**fields):
+    """Registers the function below as a control, which is counted nowhere."""
+    fields.setdefault("place", "not in the paper")
+    return _decorator(True, fields)
+
+
+def read_register(folder):
+    """Reads every PAPER.py of a folder of claims (experiments/claims) and runs it: claims are code, and
+    this folder is the program's own or one that the user names."""
+    whole = Register()
+    for name in sorted(n for n in os.listdir(folder) if n.endswith(".py")):
+        path = os.path.join(folder, name)
+        part = Register(name[:-3], os.path.normpath(os.path.join(folder, "..")))
+        part.claims, part.controls = whole.claims, whole.controls
+        _reading.append(part)
+        try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            tree, lines = ast.parse(text, path), text.splitlines(keepends=True)
+            part.sources = {n.name: "".join(lines[n.lineno - 1:n.end_lineno]).removeprefix("def ")
+                            for n in tree.body if isinstance(n, ast.FunctionDef)}
+            exec(compile(tree, path, "exec"), {"__name__": f"claims_of_{name[:-3]}", "__file__": path})
+        except UserError:
+            raise
+        except Exception as problem:  # whatever a file of claims raises
+            raise UserError(f"{path}: {type(problem).__name__}: {problem}") from None
+        finally:
+            _reading.pop()
+    whole.attach()
+    return whole

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many items a claim needs, before any is measured, and the smallest effect that those which were
+measured could have shown; at 95 % confidence and 80 % power."""
+
+import math
+
+from scipy import special
+
+from unmask.rows.intervals import Z95
+
+POWER = 0.8
+# What an effect needs to be seen, in standard errors: 1.96 + 0.84.
+STANDARD_ERRORS = Z95 + float(special.ndtri(POWER))
+
+
+def items_for(effect, differ):
+    """Items that show a difference of two scores of the same items of at least `effect` (of 1), where a
+    share `differ` of the items comes out otherwise; McNemar's test, Connor, Biometrics 43 (1987) 207."""
+    z = Z95 * math.sqrt(differ) + (STANDARD_ERRORS - Z95) * math.sqrt(differ - effect ** 2)
+    return math.ceil((z / effect) ** 2)
+
+
+def scored(effect, differ):
+    """The number of items of a claim on scores, in words."""
+    return (f"{items_for(effect, differ)} items in all, to see {100 * effect:g} points where "
+            f"{100 * differ:g} % of the items come out otherwise")
+
+
+def graded(effect, spread):
+    """The number of items of a claim on graded scores (likelihoods, ROUGE), in words; spread: standard
+    deviation of the difference of one item."""
+    n = math.ceil((STANDARD_ERRORS * spread / effect) ** 2)
+    return (f"{n} items in all, to see {100 * effect:g} points where the differences of single items "
+            f"spread by {100 * spread:g}")
+
+
+def unlost(effect):
+    """The number of items of a claim that nothing is lost, in words: where none is, Wilson's interval
+    excludes a loss of `effect`."""
+    n = math.ceil(Z95 ** 2 * (1 - effect) / effect)
+    return f"{n} items in all, so that none lost excludes a loss of {100 * effect:g} points"
+
+
+def repeated(effect, spread):
+    """The number of repetitions of a claim on times, in words; spread: relative, of single ratios."""
+    n = max(3, math.ceil((STANDARD_ERRORS * spread / math.log1p(effect)) ** 2) + 2)
+    return f"{n} repetitions, to see {100 * effect:g} % where single ratios spread by {100 * spread:g} %"
+
+
+def smallest_effect(e, is_ratio):
+    """The effect that would have been seen four times in five at an estimate's precision: of a ratio a
+    factor, else a difference. None without an interval."""
+    if e is None or e.low is None or e.low == e.high:
+        return None
+    if is_ratio:
+        if not e.low > 0:
+            return None
+        return math.exp(STANDARD_ERRORS / Z95 * math.log(e.high / e.low) / 2)
+    return STANDARD_ERRORS / Z95 * (e.high - e.low) / 2

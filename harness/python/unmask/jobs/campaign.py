@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""unmask campaign: every artifact that this machine can measure, from one clean commit, as often as wanted;
+and the archive of such campaigns, with the verdicts on all of them."""
+
+import argparse
+from datetime import datetime, timezone
+import json
+import os
+import tarfile
+
+from unmask.claims import claims
+from unmask.claims import repeats
+from unmask.claims.declare import read_register
+from unmask.claims.judge import SCORES
+from unmask.claims.repeats import RECORD, read_record
+from unmask.rows import experiments, program
+from unmask.rows.errors import EnvironmentFault, UserError
+from unmask.rows.rows import read_rows
+from unmask.rows.runs import CAMPAIGN, read_log
+from unmask.tables import tables
+
+LARGEST = 14 << 20       # bytes of all archives of a folder
+ENDED_WELL = (0, 4)      # 4: a claim is not supported, which is a result
+FAILED = 1               # an artifact has; the others are measured
+SMOL = "models/smol/config.json"
+
+
+def build():
+    """Version, commit and "(modified)", as the program says of itself."""
+    return program.answer_of(["--version"]).strip()
+
+
+def refuse_modified(version, allowed):
+    """UserError for a program whose sources are of no commit: nobody could build it again."""
+    if "(modified)" in version and not allowed:
+        raise UserError(f"{version}: this program was built from uncommitted changes; commit and build again, or "
+                        "--allow-modified to try something out, whose rows no archive takes")
+
+
+def scales_here(folder, number):
+    """What campaign `number` can measure without a GPU: the pre-trained model where it was made, what runs on a
+    virtual clock, and the embedded models. Artifacts of these scales that need more say so. The first reads the
+    scores beside speeds for all: greedy decoding writes the same text again, and where tokens are drawn the
+    interval over items, each drawn by itself, holds what the draw adds. For the first reason the others
+    measure of artifacts without a claim on speed only the points that another seed may change."""
+    real = ["real"] if os.path.isfile(os.path.join(folder, SMOL)) else []
+    return [*real, "shapes", *([SCORES] if number == 1 else []), "tiny"]
+
+
+def begin(directory, number, version, register):
+    """Writes what campaign `number` is of; UserError where one beside it is of another program or register."""
+    for other, place in repeats.numbered(directory):
+        record = read_record(place) or {}
+        for key, now in (("program", version), ("register", register.hash)):
+            if record.get(key, now) != now:
+                raise UserError(f"{place}/{RECORD}: campaign {other} has `{key}` {record[key]}, this one {now}; "
+                                "all campaigns of a folder are of one program and one register")
+    place = os.path.join(directory, str(number))
+    os.makedirs(place, exist_ok=True)
+    record = read_record(place) or {
+        "number": number, "program": version, "register": register.hash, "seed": number - 1,
+        "began": _now(), "load_at_begin": list(os.getloadavg())}
+    _write_record(place, record)
+    return place, record
+
+
+def _now():
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _write_record(place, record):
+    with open(os.path.join(place, RECORD), "w", encoding="utf-8") as file:
+        file.write(tables.json_text(record))
+
+
+def measure(options, number, folder, version, register):
+    """Runs every scale of one campaign; continues where it stopped. EnvironmentFault, once all are run, where one
+    has an artifact that FAILED."""
+    place, record = begin(options.directory, number, version, register)
+    failed = []
+    for scale in scales_here(folder, number):
+        words = ["run", folder, "--scale", scale, "--lanes", str(options.lanes), "-o", place,
+                 "--set", f"run.seed={number - 1}", "--no-progress"]
+        for flag, found in (("--set", options.set), ("--only", options.only)):
+            for one in found:
+                words += [flag, one]
+        if number > 1:
+            words.append("--varying")
+        code = program.call(words).returncode
+        if code == FAILED:
+            failed.append(scale)
+        elif code not in ENDED_WELL:
+            raise EnvironmentFault(f"campaign {number}, scale {scale}: ended with exit code {code}; the same "
+                                   "command goes on where it stopped")
+    if failed:
+        raise EnvironmentFault(f"campaign {number}: an artifact of the scale {' and '.join(failed)} FAILED, see "
+                               f"{place}/campaign.md; the same command tries it again")
+    record["ended"] = _now()
+    _write_record(place, record)
+
+
+def _check_rows(place):
+    """UserError unless all rows are of one commit without changes."""
+    sources = set()
+    for folder, folders, files in os.walk(place):
+        folders.sort()
+        if "rows.jsonl" not in files:
+            continue
+        path = os.path.join(folder, "rows.jsonl")
+        for row in read_rows(path):
+            if row["environment"].get("build", {}).get("git_dirty"):
+                raise UserError(f"{path}: `environment.build.git_dirty` of {row['label']} is true; an archive "
+                                "takes rows of committed sources alone")
+            sources.add(row["source_hash"])
+    if not sources:
+        raise UserError(f"{place}: holds no rows")
+    if len(sources) > 1:
+        raise UserError(f"{place}: `source_hash` of its rows is {' and '.join(sorted(sources))}; a campaign is "
+                        "of one commit")
+    return sources.pop()
+
+
+def pack(place, archive):
+    """rows.jsonl of every artifact and scale, and campaign.json; bytes are the same for the same rows."""
+    names = [RECORD]
+    for folder, folders, files in os.walk(place):
+        folders.sort()
+        if "rows.jsonl" in files:
+            names.append(os.path.relpath(os.path.join(folder, "rows.jsonl"), place))
+    with tarfile.open(archive, "w:xz", preset=9) as tar:
+        for name in names:
+            member = tar.gettarinfo(os.path.join(place, name), name)
+            member.mtime = member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            with open(os.path.join(place, name), "rb") as file:
+                tar.addfile(member, file)
+
+
+def keep_log(place, into):
+    """What became of every artifact, into a folder: its last line of the campaign's log at each scale with the
+    time of all of them; of one that was not measured at any scale why not, at the scale tiny."""
+    last, _ = read_log(os.path.join(place, CAMPAIGN))
+    measured = {key[:2] for key, entry in last.items() if entry.get("status") == "measured"}
+    kept = [entry | {"seconds": round(entry["seconds"], 1)} for key, entry in sorted(last.items())
+            if entry.get("status") == "measured" or key[2] == "tiny" and key[:2] not in measured]
+    with open(os.path.join(into, CAMPAIGN), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(entry) + "\n" for entry in kept)
+
+
+def archive(directory, into):
+    """Packs every campaign of a folder, and the log of the first; UserError where they are not of one commit, or
+    too large."""
+    found = repeats.numbered(directory)
+    if not found:
+        raise UserError(f"{directory}: holds no campaigns (folders 1, 2, ...)")
+    for number, place in found:
+        if not (read_record(place) or {}).get("ended"):
+            raise UserError(f"{place}/{RECORD}: `ended` is not there: campaign {number} was not measured to its end")
+    sources = {_check_rows(place) for _, place in found}
+    if len(sources) > 1:
+        raise UserError(f"{directory}: its campaigns are of the commits {' and '.join(sorted(sources))}")
+    os.makedirs(into, exist_ok=True)
+    size = 0
+    for number, place in found:
+        path = os.path.join(into, repeats.archive_name(number))
+        pack(place, path)
+        size += os.path.getsize(path)
+    if size > LARGEST:
+        raise UserError(f"{into}: the archives have {size / 2**20:.1f} MB, more than {LARGEST >> 20} MB")
+    if os.path.isfile(os.path.join(found[0][1], CAMPAIGN)):
+        keep_log(found[0][1], into)
+    return size
+
+
+def parser():
+    p = argparse.ArgumentParser(
+        prog="unmask campaign", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Measures every artifact that this machine can, so many times, into DIR/1, DIR/2, ...; then "
+                    "judges\nthe claims on each and on all (DIR/claims.md, claims.json). Called again it goes on "
+                    "where it stopped.",
+        epilog="A program built from uncommitted changes is refused, and so is a folder with campaigns of another "
+               "program\nor register. Other load spoils the times: run it alone.\n\n"
+               "exit code 4: a claim is NOT SUPPORTED or PARTLY; 2: refused; 3: a run did not end\n\n"
+               "examples: unmask campaign runs/campaign\n"
+               "          unmask campaign runs/campaign --archive results/tiny --campaigns 0")
+    p.add_argument("directory", nargs="?", default="runs/campaign", metavar="DIR")
+    p.add_argument("--campaigns", type=int, default=3, metavar="N", help="so many (default: 3); 0: measure none")
+    p.add_argument("--lanes", type=int, default=os.cpu_count() or 1, metavar="N",
+                   help="artifacts at a time whose claims read no clock (default: one a core)")
+    p.add_argument("--only", action="append", default=[], metavar="NAME", help="PAPER or PAPER/ARTIFACT (repeatable)")
+    p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                   help="a setting over those of the files: a miniature, --set limit=2")
+    p.add_argument("--allow-modified", action="store_true", help="measure with a program of uncommitted changes")
+    p.add_argument("--archive", metavar="FOLDER",
+                   help="pack the rows of all campaigns there, with claims.md and claims.json")
+    p.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="DIR")
+    return p
+
+
+def main(arguments):
+    options = parser().parse_args(arguments)
+    folder = experiments.experiments_folder(options.experiments_dir)
+    register = read_register(os.path.join(folder, "claims"))
+    version = build()
+    if options.campaigns > 0:
+        refuse_modified(version, options.allow_modified)
+    for number in range(1, options.campaigns + 1):
+        measure(options, number, folder, version, register)
+    into = options.directory
+    if options.archive:
+        size = archive(options.directory, options.archive)
+        into = options.archive
+        print(f"{into}: {size / 2**20:.1f} MB")
+    return claims.main([into, "--save", "-o", os.devnull, "--experiments-dir", folder])

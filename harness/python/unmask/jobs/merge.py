@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""unmask merge: rows that were measured in parts as one file, byte for byte, in the order of their
+plan. No row that was read is lost: what one file holds more of is said, never overwritten."""
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+
+from unmask.rows import manifest, options
+from unmask.rows.errors import EnvironmentFault, UserError
+from unmask.rows.files import read_bytes, replace_file, shown
+from unmask.rows.text import json_value
+
+SCHEMA_MAJOR = "1"
+LARGEST_FILE = 4 << 30
+# What may differ between rows of one machine: how busy it was, and where it put the process.
+CHANGING = {"load_average", "memory_available_bytes", "notes"}
+NEEDED = {"point_id": str, "title": str, "position": int, "verdict": str, "environment": dict,
+          "finished_at": str}
+
+
+@dataclass
+class Found:
+    """A row where it was read."""
+    line: bytes
+    row: dict
+    file: str
+    number: int
+
+    @property
+    def place(self):
+        return f"{self.file}:{self.number}"
+
+    @property
+    def failed(self):
+        return self.row["verdict"] == "FAILED"
+
+
+def row_of(line, where):
+    """Makes a row of one line; ValueError says why it is none. EnvironmentFault for a schema of
+    another major version, which must not be passed over."""
+    row = json_value(line.decode())
+    version = row.get("schema_version") if isinstance(row, dict) else None
+    if not isinstance(version, str):
+        raise ValueError("no JSON object with schema_version")
+    if version.split(".")[0] != SCHEMA_MAJOR:
+        raise EnvironmentFault(f"{where}: schema version {shown(version)} is not known to this "
+                               f"program, which reads {SCHEMA_MAJOR}.x; use the version that wrote "
+                               "it")
+    for name, kind in NEEDED.items():
+        if not isinstance(row.get(name), kind) or isinstance(row[name], bool):
+            raise ValueError(f"`{name}` is missing or of another type")
+    return row
+
+
+def read_lines(path):
+    """Reads a file of rows: what it holds, and how many of its lines are no row. A last line
+    without its end counts when it is whole; one that is no row is passed over and said."""
+    found, broken = [], 0
+    for number, line in enumerate(read_bytes(path, LARGEST_FILE).split(b"\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            found.append(Found(line, row_of(line, where), str(path), number))
+        except ValueError as problem:
+            broken += 1
+            print(shown(f"note: {where}: passed over a line that is no result row ({problem})"),
+                  file=sys.stderr)
+    return found, broken
+
+
+def is_rows_file(name):
+    """Tells whether a file of a folder may hold rows, by its name."""
+    return (name.endswith(".jsonl") and not name.startswith("samples_")
+            and name != "campaign.jsonl")
+
+
+def _refuse(problem):
+    raise EnvironmentFault(f"{problem.filename}: cannot read the folder ({problem.strerror})")
+
+
+def files_of(sources):
+    """Lists the files of rows in files and folders, each file once however it is called."""
+    files = []
+    for source in sources:
+        if not os.path.exists(source):
+            raise EnvironmentFault(f"there are no rows at {source}")
+        if not os.path.isdir(source):
+            files.append(source)
+            continue
+        for folder, folders, names in os.walk(source, onerror=_refuse):
+            folders.sort()
+            files += [os.path.join(folder, name) for name in names if is_rows_file(name)]
+    seen, once = set(), []
+    for file in sorted(files):
+        info = os.stat(file)
+        if (info.st_dev, info.st_ino) not in seen:
+            seen.add((info.st_dev, info.st_ino))
+            once.append(file)
+    return once
+
+
+def difference(a, b):
+    """Says what differs between two environments, key by key; "" where nothing does."""
+    parts = []
+    for key in sorted((set(a) | set(b)) - CHANGING):
+        if a.get(key) != b.get(key):
+            parts.append(f"{key}: {json.dumps(a.get(key))} and {json.dumps(b.get(key))}")
+    return "; ".join(parts)
+
+
+def refuse_mixture(kept):
+    """Refuses rows of more than one environment."""
+    kinds = []
+    for found in kept:
+        if not any(difference(k.row["environment"], found.row["environment"]) == ""
+                   for k in kinds):
+            kinds.append(found)
+    if len(kinds) > 1:
+        first, second = kinds[:2]
+        raise UserError(shown(
+            f"the rows come from {len(kinds)} environments; between {first.place} and "
+            f"{second.place} differ "
+            f"{difference(first.row['environment'], second.row['environment'])}; "
+            "--mixed-environments merges them all the same"))
+
+
+def replaced_in_their_files(rows):
+    """Collects the lines that a later, other row of the same point follows in some file."""
+    last, replaced = {}, set()
+    for found in rows:
+        key = (found.file, found.row["point_id"])
+        if key in last and last[key].line != found.line:
+            replaced.add(last[key].line)
+        last[key] = found
+    return replaced
+
+
+def chosen(rows, newest):
+    """Picks one row of a point that has several. Within a file the last one counts, as `table`
+    sees it; an identical row is the same one; a row that did not fail goes before one that did.
+    UserError where two complete measurements are left and `newest` is not set."""
+    replaced = replaced_in_their_files(rows)
+    distinct = {}
+    for found in rows:
+        if found.line not in replaced:
+            distinct.setdefault(found.line, found)
+    left = list(distinct.values()) or list({f.line: f for f in rows}.values())
+    complete = [f for f in left if not f.failed]
+    if len(complete) > 1 and not newest:
+        raise UserError(shown(
+            f"point {complete[0].row['point_id']} was measured to its end twice, in "
+            f"{complete[0].place} and in {complete[1].place}: these are no parts of one run; "
+            "--newest keeps the one that ended last"))
+    return max(enumerate(complete or left), key=lambda f: (f[1].row["finished_at"], f[0]))[1]
+
+
+def refuse_loss(output, kept, found):
+    """Refuses to replace a file by one that lacks some of its rows, unless they stand elsewhere."""
+    if not os.path.exists(output):
+        return
+    there, broken = read_lines(output)
+    elsewhere = {f.line for f in kept} | {f.line for f in found
+                                          if not os.path.samefile(f.file, output)}
+    lost = broken + sum(f.line not in elsewhere for f in there)
+    if lost:
+        raise UserError(f"{output} is there and {lost} of its rows would be lost; "
+                        "name another file with -o")
+
+
+def missing_points(files, kept):
+    """Lists the ids of planned points without a row."""
+    rows = {f.row["point_id"] for f in kept}
+    plans = sorted({os.path.join(os.path.dirname(file), manifest.NAME) for file in files})
+    return [i for plan in plans if os.path.lexists(plan) for i in manifest.planned_ids(plan)
+            if i not in rows]
+
+
+def merge(sources, output, mixed=False, newest=False):
+    """Joins the rows of files and folders into `output`. Returns the rows kept, how many earlier
+    attempts were left out, and the ids of planned points without a row."""
+    files = files_of(sources)
+    found = [row for file in files for row in read_lines(file)[0]]
+    if not found:
+        raise UserError("there is no row to merge")
+    by_point = {}
+    for row in found:
+        by_point.setdefault(row.row["point_id"], []).append(row)
+    kept = [chosen(rows, newest) for rows in by_point.values()]
+    if not mixed:
+        refuse_mixture(kept)
+    missing = missing_points(files, kept)
+    kept.sort(key=lambda f: (f.row["title"], f.row["position"]))
+    refuse_loss(output, kept, found)
+    replace_file(output, b"".join(f.line + b"\n" for f in kept))
+    return kept, len({f.line for f in found}) - len(kept), missing
+
+
+def main(arguments):
+    parser = options.parser(
+        "merge", "Joins rows that were measured in parts into one file, in "
+        "the order of their plan. A point that failed and was measured again keeps its good row; "
+        "identical rows are one; no row of a file is lost.", "exit code 1 while a planned "
+        "point has no row yet")
+    parser.add_argument("rows", nargs="*", metavar="ROWS", help="files or folders of rows")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write")
+    parser.add_argument("--mixed-environments", action="store_true",
+                        help="also where machines, builds or drivers differ")
+    parser.add_argument("--newest", action="store_true",
+                        help="of a point that was measured to its end twice, keep the row that "
+                        "ended last")
+    given = parser.parse_args(options.spelled(arguments))
+    if not given.rows:
+        raise UserError("merge needs files or directories of rows")
+    if not given.output:
+        raise UserError("merge needs -o FILE")
+    kept, superseded, missing = merge(given.rows, given.output, given.mixed_environments,
+                                      given.newest)
+    failed = sum(f.failed for f in kept)
+    print(f"{len(kept)} points in {given.output}"
+          + (f", {superseded} earlier attempts left out" if superseded else "")
+          + (f", {failed} FAILED" if failed else ""))
+    if not missing:
+        return 0
+    sys.stdout.flush()
+    print(f"{len(missing)} planned points have no row yet, the first is {shown(missing[0])}; "
+          "submit the array again", file=sys.stderr)
+    return 1

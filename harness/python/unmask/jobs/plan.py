@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""unmask plan: what experiments would measure, and a job array that measures it on a cluster.
+
+The program plans (run --dry-run --format json); here its points become the tasks of an array."""
+
+import json
+import os
+import shlex
+
+from unmask.rows import options as command_options
+from unmask.rows.errors import EnvironmentFault, UserError
+from unmask.rows.files import replace_file, shown
+from unmask.rows.program import answer_of, program
+
+MOST_SHARDS = 1 << 20
+
+SCHEDULERS = ("slurm",)
+
+
+def planned(experiment, given):
+    """Asks the program what one experiment would measure."""
+    command = ["run", experiment, "--dry-run", "--format", "json", "--gpu", given.gpu]
+    return json.loads(answer_of(command + settings_of(given)))
+
+
+def settings_of(given):
+    """Gives the options that every task of the array is called with too."""
+    more = ["--scale", given.scale] if given.scale else []
+    for assignment in given.set + ([f"run.device={given.device}"] if given.device else []):
+        more += ["--set", assignment]
+    return more
+
+
+def tasks_of(plan, given, folder):
+    """Makes the commands that measure an experiment in as many parts as asked for, and no more than
+    it has points: neighbouring points stay together, as `run --shard` takes them."""
+    count = min(given.shards, len(plan["points"]))
+    tasks = []
+    for i in range(count):
+        task = [program(), "run", plan["file"], "--no-progress", "--output",
+                os.path.join(folder, plan["name"])]
+        tasks.append(task + (["--shard", f"{i}/{count}"] if count > 1 else [])
+                     + settings_of(given))
+    return tasks
+
+
+def directive(text):
+    """Writes one #SBATCH line. sbatch splits it at blanks as a shell does, but takes a backslash
+    for an escape everywhere: an option with anything unusual in it stands in double quotes."""
+    if "\n" in text or "\r" in text:
+        raise UserError("a directive of --sbatch is one line")
+    if any(c.isspace() or c in "\\\"'#" for c in text):
+        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"#SBATCH {text}\n"
+
+
+def file_pattern(path):
+    """Writes a path as sbatch's --output wants it, where % begins a replacement."""
+    return path.replace("%", "%%")
+
+
+def slurm_script(tasks, folder, directives):
+    """Writes the script of a Slurm job array: task i runs part i. A task that is requeued goes on,
+    because `run` skips points that have a row; logs are appended to."""
+    if not tasks:
+        raise UserError("a job array needs at least one point to measure")
+    head = ["--job-name=unmask", f"--array=0-{len(tasks) - 1}", "--requeue", "--open-mode=append",
+            f"--output={os.path.join(file_pattern(folder), 'task-%a.log')}", *directives]
+    return ("#!/bin/sh\n" + "".join(map(directive, head))
+            + "# A task continues where it was stopped: points that have a row are not measured "
+            "again.\nset -eu\ncase $SLURM_ARRAY_TASK_ID in\n"
+            + "".join(f"{i}) exec {shlex.join(task)} ;;\n" for i, task in enumerate(tasks))
+            + "esac\n")
+
+
+def told(known, unknown, points, form=".0f", more=False):
+    """Writes a sum over points, some of which may say nothing: never their zero."""
+    if unknown and unknown == points:
+        return "unknown"
+    text = ("at least " if unknown or more else "") + format(known, form)
+    return text + (f"; {unknown} point{'s' * (unknown > 1)} unknown" if unknown else "")
+
+
+def cells(p):
+    """Gives the answers, forwards and GPU hours of one plan as text."""
+    points = len(p["points"])
+    form = ".1f" if p["gpu_hours"] >= 0.095 else ".2g"
+    hours = told(p["gpu_hours"], p["points_without_hours"], p["gpu_points"], form, p["gpu_hours_at_least"])
+    return (told(p["answers"], p["points_without_answers"], points),
+            told(p["forwards"], p["points_without_forwards"], points), hours if p["gpu_points"] else "none")
+
+
+def table(plans):
+    """Writes what the experiments would take as a Markdown table."""
+    lines = ["| experiment | points | answers | forwards, at most | GPU hours | GPU memory | on this machine |",
+             "|---|---:|---:|---:|---:|---:|---|"]
+    for p in plans:
+        lines.append(f"| {p['name']} | {len(p['points'])} | {' | '.join(cells(p))} | "
+                     f"{p['gpu_memory']} | {p['obstacle'] or 'can run'} |")
+    lines += [f"\n{p['name']}: {note}" for p in plans for note in p["notes"]]
+    return shown("\n".join(lines) + "\n")
+
+
+def parsed(arguments):
+    parser = command_options.parser(
+        "plan", "Says what experiments would measure and, with "
+        "--scheduler, writes a job array that measures it; unmask merge joins its rows.")
+    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT.toml")
+    parser.add_argument("-o", "--output", metavar="DIR", default="runs/array",
+                        help="folder of the job array: rows, logs and the script array.sh; default "
+                        "runs/array")
+    parser.add_argument("--scale", help="of an artifact: tiny (default), shapes, full")
+    parser.add_argument("--gpu", default="h100", help="whose hours: a100, b200, h100, h200, rtx4090, rtx5090")
+    parser.add_argument("--scheduler", help="slurm: also write a job array for it")
+    parser.add_argument("--shards", type=int, default=1, help="tasks per experiment")
+    parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION",
+                        help="one more option of sbatch, e.g. --sbatch=--gres=gpu:1 (repeatable)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                        help="as in unmask run (repeatable)")
+    parser.add_argument("--device", help="as in unmask run")
+    given = parser.parse_args(command_options.spelled(arguments))
+    if not given.experiments:
+        raise UserError("plan needs experiment files")
+    if given.shards < 1:
+        raise UserError("--shards is at least 1")
+    if given.shards > MOST_SHARDS:
+        raise UserError(f"--shards is {given.shards} but must be at most {MOST_SHARDS}")
+    if given.scheduler is not None and given.scheduler not in SCHEDULERS:
+        raise UserError(f"unknown scheduler '{given.scheduler}'; there is {SCHEDULERS[0]}")
+    return given
+
+
+def main(arguments):
+    given = parsed(arguments)
+    plans = [planned(experiment, given) for experiment in given.experiments]
+    print(table(plans), end="")
+    if given.scheduler is None:  # a plan alone is for this machine, a job array may be for others
+        lacks = [p["obstacle"] for p in plans if "needs cuda" in (p["obstacle"] or "")]
+        if lacks:
+            raise EnvironmentFault(lacks[0])
+        return 0
+    folder = os.path.abspath(given.output)
+    tasks = [task for plan in plans for task in tasks_of(plan, given, folder)]
+    script = os.path.join(folder, "array.sh")
+    replace_file(script, slurm_script(tasks, folder, given.sbatch).encode())
+    print(f"\n{len(tasks)} tasks. Submit them with: {shlex.join(['sbatch', script])}\n"
+          f"Then: {shlex.join(['unmask', 'merge', folder, '-o', 'rows.jsonl'])}")
+    return 0

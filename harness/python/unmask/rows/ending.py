@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a command ends: errors become a sentence and an exit code, and so does output that is lost."""
+
+import os
+import sys
+
+from unmask.rows.errors import UserError
+from unmask.rows.text import shown
+
+
+def tell(sentence):
+    """Writes one sentence to standard error."""
+    print(f"unmask: {shown(sentence)}", file=sys.stderr)
+
+
+def ended(work):
+    """Runs work() and writes out what it printed: its exit code. Of a UserError its own code; 1 where
+    the reader has gone; 3 where a file or standard output does not take what is written."""
+    try:
+        code = work()
+        sys.stdout.flush()
+        return code
+    except UserError as problem:
+        tell(problem)
+        return problem.code
+    except BrokenPipeError:  # the reader has seen enough
+        drop_output()
+        return 1
+    except OSError as problem:
+        tell(f"{problem.filename or 'standard output'}: {problem.strerror}")
+        drop_output()
+        return 3
+
+
+def drop_output():
+    """Gives up what standard output still holds, so that the interpreter does not write it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of rows, and what two rows differ by, each with the interval that its kind allows."""
+
+import dataclasses
+import math
+
+from unmask.rows import intervals
+from unmask.rows.intervals import Estimate
+from unmask.rows.rows import is_synthetic, setting
+
+# Half width, relative, from which on a speed is NOISY: no verdict rests on it.
+NOISY_HALF_WIDTH = 0.25
+RATES = {"tokens_per_second": "output_tokens", "canvas_tokens_per_second": "committed"}
+# Rates of what was delivered, from those of all that was decided: padding behind an answer left out.
+DELIVERED = {"decode_output_tokens_per_second": "decode_tokens_per_second"}
+# Keys of [serve] that are the scheduler's own: they leave arrivals and lengths alone.
+SCHEDULER_KEYS = ("policy", "forwards_per_turn", "paging", "recompute", "log")
+
+
+def is_timed(metric):
+    """Tells whether a row's samples give the metric: seconds, or tokens over them."""
+    return metric == "wall_seconds" or metric in RATES
+
+
+def reads_the_clock(metric):
+    """Tells whether other load on the machine changes the metric: speeds, shares of the time, fitted
+    times of a forward."""
+    if metric.startswith(("probes.", "slo_")):
+        return False
+    return metric.startswith("calibration.") or metric.endswith(("_per_second", "_seconds",
+                                                                 "_share"))
+
+
+def samples(row, metric):
+    """What a value is the mean of, by repetition or by seed; [] where it was found once."""
+    if not is_timed(metric):
+        values, scale = row.get("metric_samples", {}).get(metric, []), 1.0
+        if not values and metric in DELIVERED:
+            values, scale = row.get("metric_samples", {}).get(DELIVERED[metric], []), _delivered(row)
+        return [math.nan if v is None else v * scale for v in values] if len(values) > 1 else []
+    seconds = [math.nan if v is None else v for v in row["samples"]["seconds"]]
+    if metric == "wall_seconds":
+        return seconds
+    tokens = row["metrics"].get(RATES[metric]) or 0
+    return [tokens / v if v else math.inf for v in seconds]
+
+
+def _delivered(row):
+    """The share of the tokens decided that an answer up to its end holds."""
+    metrics = row["metrics"]
+    return metrics["output_tokens"] / metrics["committed"] if metrics.get("committed") else math.nan
+
+
+def _number_at(tree, path):
+    """The number at "importance.auc[1]" of a tree of objects and lists."""
+    for part in path.replace("]", "").replace("[", ".").split("."):
+        if isinstance(tree, dict):
+            tree = tree.get(part)
+        elif isinstance(tree, list) and part.isdigit() and int(part) < len(tree):
+            tree = tree[int(part)]
+        else:
+            return None
+    is_number = isinstance(tree, (int, float)) and not isinstance(tree, bool)
+    return float(tree) if is_number else None
+
+
+def value(row, metric):
+    """A number of a row and where it comes from: "score" (mean, 0 to 1), a metric, a probe's number
+    "probes.importance.auc[1]", "calibration.mape". None where the row does not have it."""
+    if metric == "score":
+        score = row["score"]
+        if not score or is_synthetic(row):
+            return None
+        # OpenCompass averages subjects and tasks, whatever their number of items.
+        of_groups = row["workload"].get("benchmark", {}).get("harness", "").startswith("OC-")
+        groups = score.get("mean_of_groups")
+        return float(groups if of_groups and groups is not None else score["mean"]), "counted"
+    origin = "synthetic" if is_synthetic(row) else "counted"
+    if metric.startswith("probes."):
+        name = metric[7:]
+        tree = row if name.startswith("calibration.") else row["probes"]
+        found = _number_at(tree, name)
+        return None if found is None else (found, origin)
+    if metric.startswith("calibration."):
+        found = _number_at(row, metric)
+        return None if found is None else (found, origin)
+    found, of = row["metrics"].get(metric), metric
+    if found is None and metric in DELIVERED:
+        of = DELIVERED[metric]
+        found = row["metrics"].get(of)
+        found = None if found is None else found * _delivered(row)
+    return None if found is None else (float(found), row["provenance"].get(of, "counted"))
+
+
+def _beside(metric, suffix):
+    """Where what belongs to a value lies: "a.b[2]" with "_ci95" is "a.b_ci95[2]"."""
+    at = metric.find("[", metric.rfind(".") + 1)
+    at = len(metric) if at < 0 else at
+    return metric[:at] + suffix + metric[at:]
+
+
+def item_shares(row, metric):
+    """Parts and wholes by item behind a share of a probe, [(part, whole)]; [] where none were
+    kept."""
+    if not metric.startswith("probes."):
+        return []
+    found = []
+    while True:
+        at = f"{_beside(metric, '_items')}[{len(found)}]"
+        part, whole = value(row, at + "[0]"), value(row, at + "[1]")
+        if part is None or whole is None:
+            return found
+        found.append((part[0], whole[0]))
+
+
+def _is_sampled(metric):
+    """Of a sample of items, not of a count of them all; maxima are what they are."""
+    return metric.startswith("probes.") and not metric.endswith("_max")
+
+
+def _same_arrivals(a, b):
+    def drawn(row):
+        return {k: v for k, v in row.get("serve", {}).items() if k not in SCHEDULER_KEYS}
+    return (a["seed"] == b["seed"] and a["workload"]["family"] == b["workload"]["family"] and
+            drawn(a) == drawn(b))
+
+
+def ratio(left, right, left_metric, right_metric=None):
+    """left/right of a metric. Times and rates: from the samples, paired where both rows come from one
+    run with as many repetitions. The serving capacity: paired by the seeds of its search where both
+    met the same arrivals. Counted and analytic values are exact for these prompts. None where one
+    is missing or right is 0."""
+    right_metric = right_metric or left_metric
+    a, b = value(left, left_metric), value(right, right_metric)
+    if a is None or b is None or b[0] == 0:
+        return None
+    times, others = samples(left, left_metric), samples(right, right_metric)
+    searched = left_metric.startswith("slo_") and right_metric.startswith("slo_")
+    if times and others:
+        same = _same_arrivals(left, right) if searched else left["run_id"] == right["run_id"]
+        pairs = len(times) == len(others) and same
+        e = (intervals.paired_ratio if pairs else intervals.unpaired_ratio)(times, others)
+        if searched:
+            e = dataclasses.replace(e, unit="seeds")
+        if math.isfinite(e.value):
+            return e
+    quotient = a[0] / b[0]
+    n = min(left["workload"]["items"], right["workload"]["items"])
+    if left["workload"]["hash"] == right["workload"]["hash"]:
+        x, y = item_shares(left, left_metric), item_shares(right, right_metric)
+        if x and len(x) == len(y):
+            return intervals.ratio_over_items(x, y)
+    if left_metric.startswith("probes.") or right_metric.startswith("probes."):
+        return Estimate(quotient, n=n, how="of a sample of items, no interval")
+    if "measured" in (a[1], b[1]):
+        return Estimate(quotient, n=1, unit="repetitions", how="measured once, no interval")
+    return Estimate(quotient, quotient, quotient, n, "items", "counted")
+
+
+def paired_scores(left, right):
+    """Scores of the items that both rows kept, left and right; empty unless both kept the same."""
+    a, b = left.get("items"), right.get("items")
+    if (not a or not b or not a["id"] or a["id"] != b["id"] or
+            left["workload"]["hash"] != right["workload"]["hash"]):
+        return [], []
+    both = [(x, y) for x, y in zip(a["score"], b["score"]) if x is not None and y is not None]
+    return [x for x, _ in both], [y for _, y in both]
+
+
+def score_difference(left, right):
+    """left - right of the scores, paired where both rows kept the same items."""
+    a, b = value(left, "score"), value(right, "score")
+    if a is None or b is None:
+        return None
+    x, y = paired_scores(left, right)
+    if x:
+        return intervals.paired_score_difference(x, y)
+    return intervals.share_difference(a[0], left["score"]["n"], b[0], right["score"]["n"])
+
+
+def estimate(row, metric):
+    """One row's value with its interval; None where the row does not have it."""
+    found = value(row, metric)
+    if found is None:
+        return None
+    v, origin = found
+    items = row["workload"]["items"]
+    if metric == "score":
+        return Estimate(v, *row["score"]["ci95"], row["score"]["n"], "items", "Wilson")
+    if is_timed(metric) and len(row["samples"]["seconds"]) > 1:
+        return _of_samples_of_time(row, metric, v)
+    shares = item_shares(row, metric)
+    if shares:
+        return dataclasses.replace(intervals.share_over_items(shares), value=v)
+    if _is_sampled(metric):
+        low = value(row, _beside(metric, "_ci95") + "[0]")
+        high = value(row, _beside(metric, "_ci95") + "[1]")
+        if low is None or high is None:
+            return Estimate(v, n=items, how="of a sample of items, no interval")
+        return Estimate(v, low[0], high[0], items, "items", "bootstrap over items")
+    several = samples(row, metric)
+    if several:
+        unit = "seeds" if metric.startswith("slo_") else "repetitions"
+        half = intervals.half_width(several) * intervals.mean(several)
+        e = Estimate(v, n=len(several), unit=unit, how="Student's t")
+        known = math.isfinite(half)
+        return dataclasses.replace(e, low=v - half, high=v + half) if known else e
+    if origin == "measured":
+        return Estimate(v, n=1, unit="repetitions", how="measured once, no interval")
+    return Estimate(v, v, v, items, "items", "counted")
+
+
+def _of_samples_of_time(row, metric, v):
+    half, n = row["samples"].get("half_width"), len(row["samples"]["seconds"])
+    e = Estimate(v, n=n, unit="repetitions", how="Student's t")
+    if half is None or not half < 1:
+        return e
+    # A rate is the inverse of a time: so are the ends of its interval.
+    ends = (v * (1 - half), v * (1 + half)) if metric == "wall_seconds" else (v / (1 + half),
+                                                                             v / (1 - half))
+    return dataclasses.replace(e, low=ends[0], high=ends[1])
+
+
+def is_modelled(row):
+    """Tells whether a row is a statement about a model of the machine: on a virtual clock, or with
+    weights without meaning."""
+    return is_synthetic(row) or setting(row, "serve.clock") == "virtual"
+
+
+def short_number(v):
+    """Writes a number with digits by its size: 1.63, 97.4, 0.000123."""
+    if v is None or not math.isfinite(v):
+        return "–"
+    size = abs(v)
+    if v == math.floor(v) and size < 1e6:
+        return f"{v:.0f}"
+    return f"{v:.1f}" if size >= 100 else f"{v:.3f}" if size >= 0.1 else f"{v:.3g}"
+
+
+def estimate_text(e):
+    """Writes an estimate: "1.63 [1.60, 1.66], n = 5 repetitions"."""
+    text = short_number(e.value)
+    if e.low is None:
+        text += " (no interval)"
+    elif e.low != e.high:
+        text += f" [{short_number(e.low)}, {short_number(e.high)}]"
+    return text + f", n = {e.n} {e.unit}"

@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""unmask compare: two runs, or two builds, of the same experiments, point by point.
+
+Two questions are kept apart. Whether it is a repetition: weights, workload, answers, scores and counts
+must be equal, and the ratios of speed between methods must agree within their intervals, all but
+as many as chance explains. And which side is faster: of each point the ratio of its speeds, with Welch's
+interval over the repetitions of both sides."""
+
+import argparse
+from dataclasses import dataclass, field
+import math
+import os
+import statistics
+
+from scipy import special
+
+from unmask.rows import estimates, intervals, rows as results
+from unmask.rows.errors import EnvironmentFault, UserError
+from unmask.rows.estimates import estimate_text
+from unmask.rows.names import number_text
+from unmask.rows.rows import circumstance, is_reportable, number_setting, row_name, setting
+from unmask.rows.verdicts import against_margin
+from unmask.tables import tables
+
+# How likely two 95 % Student intervals of the same mean do not overlap: 0.40 % from 2 repetitions,
+# 0.48 % from 3, 0.56 % from many, which is the most.
+APART_BY_CHANCE = 0.0056
+# Ratios whose intervals do not overlap although they were made so many times as wide: chance gives
+# 0.025 % of such from 2 repetitions, 0.002 % from 3.
+FAR = 4
+MACHINE_KEYS = ("cpu_model", "cpu_backend", "cpus_usable", "omp_threads", "governor", "gpus")
+LOAD_APART = 0.5  # processes: from here on the one-minute loads of two runs are not alike
+
+
+@dataclass
+class Comparison:
+    """What two runs have in common, what differs, and which side is faster."""
+    points: int = 0
+    same_tokens: int = 0
+    calibrated: int = 0    # points whose tokens depend on times, by design
+    by_the_clock: int = 0  # served on a real clock: counts depend on when requests arrive
+    ratios: int = 0        # between methods, with an interval in both runs
+    far_apart: int = 0
+    differences: list = field(default_factory=list)   # (point, what, before, now)
+    speeds_apart: list = field(default_factory=list)  # the same
+    speeds: list = field(default_factory=list)        # (point, before, now, Estimate)
+    phases: dict = field(default_factory=dict)        # name: [(before seconds, now seconds)]
+    notes: list = field(default_factory=list)
+    warnings: list = field(default_factory=list)
+    with_speed: bool = True
+
+    def speeds_differ(self):
+        """More ratios between methods are apart than chance explains, or one of them far."""
+        return self.far_apart > 0 or chance_of_apart(self.ratios, len(self.speeds_apart)) < 0.05
+
+    def repeated(self):
+        return not self.differences and not self.speeds_differ()
+
+
+def chance_of_apart(ratios, apart):
+    """How likely `apart` or more of so many pairs of intervals do not overlap where nothing
+    changed."""
+    return 1.0 if apart == 0 else float(special.bdtrc(apart - 1, ratios, APART_BY_CHANCE))
+
+
+def _add(items, text):
+    if text not in items:
+        items.append(text)
+
+
+def _point(row):
+    return (f"{row['model']['name']} {row['workload']['family']} {row_name(row)} "
+            f"batch {row['batch_size']}")
+
+
+def _chunk_is_fixed(row):
+    """Whether the scheduler never chose how much to decode in a forward."""
+    least, middle = row["metrics"].get("chunk_min"), row["metrics"].get("chunk_mean")
+    return least is not None and least == middle
+
+
+def _compare_facts(result, title, before, after):
+    """Holds weights, workload, verdict, score, answers and counts of two rows together."""
+    def differ(what, a, b):
+        if a != b:
+            result.differences.append((title, what, a, b))
+
+    def settled(row):  # NOISY is PASS on a machine with other work
+        return "PASS" if row["verdict"] == "NOISY" else row["verdict"]
+
+    def score_text(row):
+        return number_text(row["score"]["mean"]) if row["score"] else "absent"
+    result.points += 1
+    differ("verdict", settled(before), settled(after))
+    differ("weights", before["model"]["hash"][:16], after["model"]["hash"][:16])
+    differ("workload", before["workload"]["hash"][:16], after["workload"]["hash"][:16])
+    if "calibration" in before or "calibration" in after:
+        result.calibrated += 1
+        _add(result.notes, f"{before['label']} calibrates itself on measured times: its tokens and "
+                           "counts may differ")
+        e = estimates.score_difference(after, before)
+        if e is not None and e.low is not None and (e.low > 0 or e.high < 0):
+            differ("score", score_text(before), score_text(after))
+        return
+    real_clock = "real" in (setting(before, "serve.clock"), setting(after, "serve.clock"))
+    if real_clock:
+        result.by_the_clock += 1
+        _add(result.notes, f"{before['label']} is served on a real clock: counts that depend on when "
+                           "requests arrive were not compared")
+        leaves = any(number_setting(row, "serve.cancel_share") for row in (before, after))
+        if leaves or not (_chunk_is_fixed(before) and _chunk_is_fixed(after)):
+            _add(result.notes, f"{before['label']}: its answers depend on the clock too (clients "
+                               "leave, or chunks follow the load) and were not compared")
+            return
+    differ("score", score_text(before), score_text(after))
+    if not before["answers_hash"] or not after["answers_hash"]:
+        _add(result.notes, "rows without a hash of the answers (schema 1.1 and older, or runs that "
+                           "failed): only counts were compared")
+    else:
+        result.same_tokens += before["answers_hash"] == after["answers_hash"]
+        differ("answers", before["answers_hash"][:16], after["answers_hash"][:16])
+    if not real_clock:
+        _compare_counts(differ, before, after)
+
+
+def _compare_counts(differ, before, after):
+    names = {name for row in (before, after) for name, origin in row["provenance"].items()
+             if origin == "counted" and name in row["metrics"]}
+    for name in sorted(names):
+        a, b = before["metrics"].get(name), after["metrics"].get(name)
+        if a != b:
+            # Counts are whole; quotients of counts are equal to the last digit or not.
+            differ(name, "absent" if a is None else number_text(a),
+                   "absent" if b is None else number_text(b))
+
+
+
+def _overlap(a, b, wider):
+    """Whether two intervals of ratios overlap, each made so many times as wide, in logarithms."""
+    gap = abs(math.log(a[0] * a[1]) - math.log(b[0] * b[1])) / 2
+    return gap <= wider * (math.log(a[1] / a[0]) + math.log(b[1] / b[0])) / 2
+
+
+def _compare_ratio(result, title, before, before_base, after, after_base):
+    a = estimates.ratio(before, before_base, "tokens_per_second")
+    b = estimates.ratio(after, after_base, "tokens_per_second")
+    if a is None or b is None or a.low is None or b.low is None:
+        return
+    result.ratios += 1
+    if _overlap(a.range, b.range, 1):
+        return
+    result.far_apart += not _overlap(a.range, b.range, FAR)
+    result.speeds_apart.append((title, f"speed over {before_base['label']}", estimate_text(a),
+                                estimate_text(b)))
+
+
+def _compare_speed(result, title, before, after):
+    """now/before of tokens per second, of two rows that are timed and may be reported."""
+    if not is_reportable(before) or not is_reportable(after) or setting(before, "kind") == "serve":
+        return
+    a, b = (estimates.value(row, "tokens_per_second") for row in (before, after))
+    if a is None or b is None or not a[0] > 0 or not b[0] > 0:
+        return
+    e = intervals.unpaired_ratio(estimates.samples(after, "tokens_per_second"),
+                                 estimates.samples(before, "tokens_per_second"))
+    if not math.isfinite(e.value):
+        e = intervals.Estimate(b[0] / a[0], n=1, unit="repetitions")
+    result.speeds.append((title, a[0], b[0], e))
+
+
+def _phase_seconds(row):
+    """Seconds of each phase of a profiled row, of the device where kernels were traced."""
+    report = row["probes"].get("phases")
+    if not isinstance(report, dict):
+        return {}
+    which = "device_seconds" if report.get("kernels") else "own_seconds"
+    return {p["phase"]: p[which] for p in report.get("phases", [])
+            if not p.get("container") and p.get(which)}
+
+
+def _compare_phases(result, before, after):
+    """Collects phases of two lists of rows of one point: their geometric means, repeated or not."""
+    def middle(rows, phase):
+        found = [s for s in (_phase_seconds(row).get(phase) for row in rows) if s and s > 0]
+        return math.exp(intervals.mean([math.log(s) for s in found])) if found else None
+    for phase in dict.fromkeys(p for row in before + after for p in _phase_seconds(row)):
+        a, b = middle(before, phase), middle(after, phase)
+        if a and b:
+            result.phases.setdefault(phase, []).append((a, b))
+
+
+def _load(rows):
+    """The middle one-minute load of the rows' machines; None where no row tells."""
+    loads = [row["environment"].get("load_average") for row in rows]
+    loads = [v[0] for v in loads if isinstance(v, list) and v and isinstance(v[0], (int, float))]
+    return statistics.median(loads) if loads else None
+
+
+def _compare_machines(result, before, after):
+    if not before or not after:
+        return
+    old, new = before[-1], after[-1]
+    for key in MACHINE_KEYS:
+        a, b = old["environment"].get(key), new["environment"].get(key)
+        if a != b:
+            text = "; ".join(f"{words} {value if value not in (None, []) else 'none'}"
+                             for words, value in (("before", a), ("now", b)))
+            _add(result.warnings, f"the machine differs: {key} {text}")
+    a, b = _load(before), _load(after)
+    if a is not None and b is not None and abs(a - b) > LOAD_APART:
+        _add(result.warnings, f"the load differs: {a:.1f} processes before, {b:.1f} now; other work "
+                              "changes speeds")
+    if old["source_hash"] != new["source_hash"]:
+        _add(result.notes, f"program: {old['source_hash']} before, {new['source_hash']} now")
+
+
+def compare_place(result, inside, before, after):
+    """Compares the rows of one place in two runs; `inside` stands before the name of a point."""
+    old = {results.point_name(row): row for row in results.latest(before)}
+    new = {results.point_name(row): row for row in results.latest(after)}
+    bases = {}  # the first row of the plan in each circumstance, which others are divided by
+    for name, row in old.items():
+        if is_reportable(row) and name in new:
+            base = bases.setdefault(circumstance(row), row)
+            if row["position"] < base["position"]:
+                bases[circumstance(row)] = row
+    for name, row in old.items():
+        title = inside + _point(row)
+        if name not in new:
+            result.differences.append((title, "row", "there", "absent"))
+            continue
+        _compare_facts(result, title, row, new[name])
+        if not result.with_speed:
+            continue
+        base = bases.get(circumstance(row))
+        if base is not None and base is not row and setting(row, "kind") != "serve":
+            _compare_ratio(result, title, row, base, new[name], new[results.point_name(base)])
+        _compare_speed(result, title, row, new[name])
+        _compare_phases(result, [r for r in before if results.point_name(r) == name],
+                        [r for r in after if results.point_name(r) == name])
+    result.differences += [(inside + _point(row), "row", "absent", "there")
+                           for name, row in new.items() if name not in old]
+    _compare_machines(result, before, after)
+
+
+def compare_rows(before, after, with_speed=True):
+    result = Comparison(with_speed=with_speed)
+    compare_place(result, "", before, after)
+    return result
+
+
+def _places(path):
+    if os.path.isdir(path):
+        found = results.places_below(path)
+        if found:
+            return found
+    return {"": results.read_rows(path)}
+
+
+def compare_paths(before, after, with_speed=True):
+    """Compares two rows files, folders of rows, or campaigns: folders with a rows.jsonl at the same
+    places below both, or rows.tar.xz that holds them. UserError where no place is in both."""
+    old, new = _places(before), _places(after)
+    if not set(old) & set(new):
+        raise UserError(f"{before} and {after} have no rows at the same place")
+    for path, places in ((before, old), (after, new)):
+        if not any(places.values()):
+            raise EnvironmentFault(f"{path} holds no result rows; there is nothing to compare")
+    result = Comparison(with_speed=with_speed)
+    for place, found in old.items():
+        if place in new:
+            compare_place(result, f"{place}: " if place else "", found, new[place])
+        else:
+            result.differences.append((place, "rows", "there", "absent"))
+    result.differences += [(place, "rows", "absent", "there") for place in new if place not in old]
+    return result
+
+
+def _listing(lines):
+    table = tables.Table(["point", "what", "before", "now"])
+    for line in lines:
+        table.add(*line)
+    return "\n" + tables.render(table, "md")
+
+
+def _ratio_cells(e, margin):
+    """The cells that say how much faster now is: ratio with interval, and a verdict."""
+    verdict = against_margin(e.range, (1 / (1 + margin), 1 + margin), "SLOWER", "FASTER")
+    return tables.estimate_cell(e, 3), verdict
+
+
+def speed_summary(result, margin):
+    """The geometric mean over all points, its verdict, and how many points have which verdict."""
+    if not result.speeds:
+        return None, "", {}
+    ratios = [e for _, _, _, e in result.speeds]
+    if any(e.low is not None for e in ratios):  # points timed once say nothing of a speed
+        ratios = [e for e in ratios if e.low is not None]
+    logs = [math.log(e.value) for e in ratios]
+    middle = intervals.Estimate(math.exp(intervals.mean(logs)), n=len(ratios), unit="points")
+    if all(e.low is not None for e in ratios):
+        ends = intervals.interval_of_average(
+            logs, [(math.log(e.low), math.log(e.high)) for e in ratios], range(len(ratios)))
+        middle = intervals.Estimate(middle.value, math.exp(ends[0]), math.exp(ends[1]),
+                                    len(ratios), "points")
+    counts = {}
+    for _, _, _, e in result.speeds:
+        verdict = _ratio_cells(e, margin)[1]
+        counts[verdict] = counts.get(verdict, 0) + 1
+    return middle, _ratio_cells(middle, margin)[1], counts
+
+
+def _speed_text(result, margin):
+    middle, verdict, counts = speed_summary(result, margin)
+    if middle is None:
+        return ""
+    table = tables.Table(["point", ">tok/s before", ">now", ">now / before", "verdict"])
+    for title, before, after, e in result.speeds:
+        cell, said = _ratio_cells(e, margin)
+        table.add(title, tables.number_cell(before, 1), tables.number_cell(after, 1), cell,
+                  said if e.low is not None else said + ": timed once")
+    table.notes.append("speed: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items())) +
+                       f"; geometric mean {estimate_text(middle)}: {verdict}")
+    table.notes.append(f"SAME: within {100 * margin:g} %. Intervals are over the repetitions of one run "
+                       "on each side (Welch's t); what changes from run to run is not in them. To see "
+                       "it, compare a run with a repetition of itself")
+    return "\n" + tables.render(table, "md")
+
+
+def _phase_text(result, margin):
+    if not result.phases:
+        return ""
+    table = tables.Table(["phase", ">points", ">ms before", ">now", ">before / now", "verdict"])
+    for phase, pairs in sorted(result.phases.items(), key=lambda p: -sum(a for a, _ in p[1])):
+        before, after = ([pair[side] for pair in pairs] for side in (0, 1))
+        e = intervals.paired_ratio(before, after)
+        cell, said = _ratio_cells(e, margin)
+        table.add(phase, tables.count_cell(len(pairs)), tables.number_cell(sum(before), 3, 1e3),
+                  tables.number_cell(sum(after), 3, 1e3), cell,
+                  said if e.low is not None else said + ": one point")
+    table.notes.append("phases: geometric mean of the points' ratios, above 1 where it is faster now; "
+                       "Student's t over the points")
+    return "\n" + tables.render(table, "md")
+
+
+def comparison_text(result, margin=0.02):
+    """Writes a comparison: what differs, speeds point by point, notes, and the verdict last."""
+    text = f"{result.points} points compared: tokens identical in {result.same_tokens}"
+    if result.calibrated:
+        text += f"; {result.calibrated} calibrate themselves on measured times"
+    if result.by_the_clock:
+        text += f"; {result.by_the_clock} served on a real clock"
+    if result.with_speed:
+        text += (f"; {result.ratios - len(result.speeds_apart)} of {result.ratios} speed ratios "
+                 "between methods within their intervals\n")
+    else:
+        text += "; speeds were not compared\n"
+    if result.differences:
+        text += _listing(result.differences)
+    if result.speeds_apart:
+        chance = chance_of_apart(result.ratios, len(result.speeds_apart))
+        text += _listing(result.speeds_apart)
+        text += (f"\n{len(result.speeds_apart)} of {result.ratios} speed ratios between methods apart: "
+                 f"{'more than' if result.speeds_differ() else 'explained by'} chance, which gives as "
+                 f"many with a probability of {chance:.2g}")
+        text += (f"; {result.far_apart} of them by far more than their intervals\n"
+                 if result.far_apart else "\n")
+    text += _speed_text(result, margin) + _phase_text(result, margin)
+    text += "".join(f"\nwarning: {tables.plain_text(words)}\n" for words in result.warnings)
+    text += "".join(f"\nnote: {tables.plain_text(words)}\n" for words in result.notes)
+    text += "\n" + ("REPEATED" if result.repeated() else "DIFFERS") + ": answers, scores, counts"
+    text += " and ratios between methods\n" if result.with_speed else "\n"
+    middle, verdict, _ = speed_summary(result, margin)
+    if middle is not None:
+        text += f"{verdict}: now is {estimate_text(middle)} times as fast\n"
+    return text
+
+
+def parser():
+    p = argparse.ArgumentParser(
+        prog="unmask compare", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Compares two runs, rows files or whole campaigns of the same experiments.",
+        epilog="""Answers, scores and counts must be the same, and the ratios of speed between methods within
+their intervals, all but as many as chance explains: REPEATED or DIFFERS. Beside it each point's
+speed is compared with itself: FASTER, SAME, SLOWER or AMBIGUOUS (the interval crosses the margin).
+
+exit code 4: DIFFERS. A change of speed alone that all methods share does not change the exit code.
+
+example: unmask run FILE -o before; (change the program); unmask run FILE -o after
+         unmask compare before after
+Kernels: Google Benchmark's compare.py on two files of build/.../unmask_bench --benchmark_out""")
+    p.add_argument("runs", nargs="*", metavar="BEFORE AFTER")
+    p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
+    p.add_argument("--ignore-speed", "--ignore_speed", action="store_true",
+                   help="compare answers, scores and counts alone: for another machine, or one with "
+                        "other work")
+    p.add_argument("--margin", type=float, default=0.02, metavar="X",
+                   help="what counts as the same speed, relative (default: 0.02)")
+    return p
+
+
+def main(arguments):
+    options = parser().parse_args(arguments)
+    if len(options.runs) != 2:
+        raise UserError("compare needs two runs")
+    if not 0 < options.margin < 1:
+        raise UserError("--margin must be above 0 and below 1")
+    result = compare_paths(*options.runs, with_speed=not options.ignore_speed)
+    tables.write(comparison_text(result, options.margin), options.output)
+    return 0 if result.repeated() else 4
