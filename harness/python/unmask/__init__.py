@@ -7,8 +7,8 @@ __version__ = "0.1.0"
 
 def read(*paths):
     """Reads rows of files and folders as a pandas frame, a line for each point."""
-    from unmask.rows import rows
-    return rows.read(*paths)
+    from unmask.rows import flat
+    return flat.read(*paths)
 
 
 def record(folder, **settings):

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows as a pandas frame whose columns hold one type each, so that Parquet takes it as it is."""
 
+import os
+
 import pandas as pd
 
 from unmask.rows import estimates
-from unmask.rows.rows import RUN_KEYS, setting
+from unmask.rows.rows import RUN_KEYS, read_latest, setting
 
 
 def _gpu(environment):
@@ -56,3 +58,12 @@ def frame_of(rows):
             frame[name] = [None if v is None or v != v else str(v) for v in frame[name]]
     frame.attrs["rows"] = rows
     return frame
+
+
+def read(*paths):
+    """Reads rows as a pandas frame, a line for each point: `model`, `task`, the keys of [run],
+    `params.NAME`, `serve.NAME`, `verdict`, score and its bounds, every metric by its name with
+    `NAME_low` and `NAME_high` where the row's samples give an interval, `commit`, `finished_at`, machine
+    and hashes. Its columns hold one type each, so that to_parquet takes it as it is; the
+    rows themselves are in frame.attrs["rows"]."""
+    return frame_of(read_latest(*[os.fspath(path) for path in paths]))

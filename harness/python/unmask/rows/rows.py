@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Result rows: the one reader, what a row was measured with, and rows as a pandas frame.
+"""Result rows: the one reader, and what a row was measured with.
 
 A row is the JSON object of one line, as results/README.md and results/row.schema.json describe it;
 what an older row lacks is filled in with the meaning that its absence had."""
@@ -381,13 +381,3 @@ def grouped(rows, key):
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return list(groups.values())
-
-
-def read(*paths):
-    """Reads rows as a pandas frame, a line for each point: `model`, `task`, the keys of [run],
-    `params.NAME`, `serve.NAME`, `verdict`, score and its bounds, every metric by its name with
-    `NAME_low` and `NAME_high` where the row's samples give an interval, `commit`, `finished_at`, machine
-    and hashes. Its columns hold one type each, so that to_parquet takes it as it is; the
-    rows themselves are in frame.attrs["rows"]."""
-    from unmask.rows.flat import frame_of
-    return frame_of(read_latest(*[os.fspath(path) for path in paths]))
