@@ -103,7 +103,7 @@ int command_generate(const texts& arguments) {
   }
   const std::shared_ptr<loaded_model> model = load_model_of(point);
   const model_config& config = model->config;
-  recipe made = method_registry::instance().make(point.method, config, "", point.params);
+  recipe made = method_registry::instance().make(point.method, config, parameters(point.params));
   const sequence_request request{prompt_tokens(prompt, line.given("raw"), *model),
                                  static_cast<std::int32_t>(point.run.gen_length),
                                  static_cast<std::uint64_t>(point.run.seed)};

@@ -7,6 +7,16 @@
 
 namespace unmask {
 
+parameter_map method_info::resolve(const std::string& preset, const parameter_map& given) const {
+  parameter_map values = given;
+  if (!preset.empty()) {
+    find_known("preset of " + name, preset, keys_of(presets));
+    const parameter_map& published = presets.at(preset);
+    values.insert(published.begin(), published.end());
+  }
+  return resolve_parameters(name, parameters, values);
+}
+
 method_registry& method_registry::instance() {
   static method_registry registry;
   return registry;
@@ -18,6 +28,14 @@ void method_registry::add(method_info info) {
   }
   for (const auto& [runs, settings] : info.official) {
     if (replaying(runs)) throw std::logic_error("official runs '" + runs + "' registered twice");
+  }
+  if (info.make) {
+    info.make = [name = info.name, make = std::move(info.make)](const model_config& model,
+                                                                const parameters& settings) {
+      recipe r = make(model, settings);
+      r.method = name;
+      return r;
+    };
   }
   methods_.push_back(std::move(info));
 }
@@ -41,21 +59,10 @@ const method_info* method_registry::replaying(const std::string& runs) const {
 }
 
 recipe method_registry::make(const std::string& method, const model_config& model,
-                             const std::string& preset, const parameter_map& given,
-                             parameter_map* resolved) const {
+                             const parameters& settings) const {
   const method_info& info = find(method);
-  parameter_map merged;
-  if (!preset.empty()) {
-    find_known("preset of " + method, preset, keys_of(info.presets));
-    merged = info.presets.at(preset);
-  }
-  for (const auto& [name, value] : given) merged[name] = value;
-  const parameters settings(resolve_parameters(method, info.parameters, merged));
-  if (resolved) *resolved = settings.values();
   info.check(model, settings);
-  recipe r = info.make(model, settings);
-  r.method = method;
-  return r;
+  return info.make(model, settings);
 }
 
 }  // namespace unmask

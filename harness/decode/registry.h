@@ -62,11 +62,12 @@ struct method_info {
   std::string pace, rows, keys, cache, unmask;
   row_shape shape;
   std::vector<parameter_spec> parameters;
-  // Named settings of published codes; values override the defaults.
+  // Named settings of published codes; values override the defaults (resolve()).
   std::map<std::string, parameter_map> presets;
   std::vector<method_knob> knobs;
   // Throws a usage error when the method cannot decode this model (by name and reason).
   std::function<void(const model_config&, const class parameters&)> check;
+  // From resolved values. What a registered method makes bears its name.
   std::function<recipe(const model_config&, const class parameters&)> make;
   // Optional. Before the first forward that is timed, for batches of up to `requests`: what this
   // method has to know of the machine. Nothing when these parameters leave nothing to learn.
@@ -75,6 +76,10 @@ struct method_info {
       calibrate;
   // Recorded runs that this method replays, by the name of their file (decode/NAME.jsonl).
   std::map<std::string, official_settings> official;
+
+  // A value for every parameter: the given ones, then those of the preset (empty: of none), then
+  // defaults. Usage error for anything that does not fit.
+  parameter_map resolve(const std::string& preset, const parameter_map& given) const;
 };
 
 class method_registry {
@@ -86,10 +91,9 @@ class method_registry {
   const method_info* replaying(const std::string& runs) const;
   std::vector<std::string> names() const;  // sorted
 
-  // Resolve parameters (preset first, then given values), check against the model, build.
-  // `preset` empty: defaults only. The resolved values are returned through `resolved`.
-  recipe make(const std::string& method, const model_config& model, const std::string& preset,
-              const parameter_map& given, parameter_map* resolved = nullptr) const;
+  // Checks resolved values against the model and builds.
+  recipe make(const std::string& method, const model_config& model,
+              const parameters& settings) const;
 
  private:
   std::vector<method_info> methods_;

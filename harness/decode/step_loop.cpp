@@ -31,7 +31,7 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
       graphs(backend) {
   if (l.dry) refuse_dry();
   if (method.unmask->traits().revises() && method.cache->traits().keeps_decided) {
-    throw usage_error((method.method.empty() ? "this method" : method.method) +
+    throw usage_error(method.method +
                       ": its cache keeps the K/V of decided tokens, which its rule may still "
                       "replace or mask again");
   }
@@ -198,8 +198,8 @@ bool step_loop::step(const schedule_action* parts) {
 void step_loop::impl::refuse_dry() const {
   const char* what = needs_activations(method);
   if (what == nullptr) return;
-  throw usage_error((method.method.empty() ? "this method" : method.method) +
-                    " cannot run without the model: " + what + " depend on activations");
+  throw usage_error(method.method + " cannot run without the model: " + what +
+                    " depend on activations");
 }
 
 bool step_loop::impl::make_plan() {

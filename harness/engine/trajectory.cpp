@@ -254,7 +254,7 @@ double share_for_mean(double mean, double ratio, std::int32_t block) {
 void refuse_copies(const recipe& method) {
   const row_traits& rows = method.rows->traits();
   if (rows.views == 0 || rows.carries) return;
-  throw usage_error((method.method.empty() ? "this method" : method.method) +
+  throw usage_error(method.method +
                     " computes several rows at one position: a recorded or drawn order of "
                     "decisions cannot be imposed on it");
 }
@@ -294,7 +294,7 @@ recipe with_trajectory(recipe method, trajectory_source source, std::int32_t fil
 recipe with_order(recipe method, trajectory_source source) {
   refuse_copies(method);
   if (method.unmask->traits().revises()) {
-    throw usage_error((method.method.empty() ? "this method" : method.method) +
+    throw usage_error(method.method +
                       " replaces or reopens tokens: an order of decisions does not say which");
   }
   method.unmask = std::make_unique<trajectory_unmask>(

@@ -47,11 +47,9 @@ point_calibration::point_calibration(const method_info& method, const model_conf
       store_(std::move(store)) {}
 
 recipe point_calibration::make(const parameter_map& given) const {
-  const parameters settings(resolve_parameters(method_.name, method_.parameters, given));
+  const parameters settings(method_.resolve("", given));
   method_.check(model_, settings);
-  recipe r = method_.make(model_, settings);
-  r.method = method_.name;
-  return r;
+  return method_.make(model_, settings);
 }
 
 // What the method would ask for, answered without measuring.

@@ -327,11 +327,7 @@ class engine_point final : public loadable_point {
     return g;
   }
 
-  recipe make() const {
-    recipe r = method_.make(model_->config, calibration_.settings());
-    r.method = method_.name;
-    return r;
-  }
+  recipe make() const { return method_.make(model_->config, calibration_.settings()); }
 
   // `longer`: arrivals last so many times serve.duration.
   std::vector<request_plan> plans(double rate, std::uint64_t seed, double longer) const {

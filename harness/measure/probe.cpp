@@ -152,8 +152,7 @@ probe_decode decode_reference(const transformer& model,
   } else {
     given["remasking"] = std::string("low_confidence_static");
   }
-  const parameter_map all = resolve_parameters(name, method.parameters, given);
-  return decode_again(model, method, parameters(all), requests, nullptr);
+  return decode_again(model, method, parameters(method.resolve("", given)), requests, nullptr);
 }
 
 }  // namespace unmask

@@ -163,16 +163,6 @@ void check_used(const dotted_setting& setting, const experiment_spec& spec,
                                  {names.begin(), names.end()}));
 }
 
-// Given values, then those of the preset, then defaults; usage error for anything that does not fit.
-parameter_map resolved(const method_info& method, const std::string& preset, parameter_map given) {
-  if (!preset.empty()) {
-    find_known("preset of " + method.name, preset, keys_of(method.presets));
-    const parameter_map& values = method.presets.at(preset);
-    given.insert(values.begin(), values.end());
-  }
-  return resolve_parameters(method.name, method.parameters, given);
-}
-
 // Times are of the same prompts however often they are taken, so only these two change a point.
 void with_more_evidence(experiment_point& p, const evidence_settings& evidence) {
   p.workload.items.limit *= evidence.more_items;
@@ -222,9 +212,8 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           for (const dotted_setting& s : spec.overrides) {
             if (apply_setting(p, s, parameter_names[method.name])) used.insert(s.key);
           }
-          p.params = located(place_of(method), [&] {
-            return resolved(methods(method.name), method.preset, p.params);
-          });
+          p.params = located(place_of(method),
+                             [&] { return methods(method.name).resolve(method.preset, p.params); });
           located(where, [&] { check_run(p.run); });
           with_more_evidence(p, spec.evidence);
           p.id = point_id(p);

@@ -16,7 +16,6 @@ bool dream_schedule(const model_config& model, const parameters& p) {
 recipe make_canvas(const std::string& method, const model_config& model, const parameters& p,
                    bool early_stop) {
   recipe r;
-  r.method = method;
   r.rows = std::make_unique<row_policy>();
   r.keys = std::make_unique<key_policy>();
   r.cache = std::make_unique<no_cache>();

@@ -217,12 +217,11 @@ selection_counts count_selection(const std::string& method) {
   }
   parameter_map given;
   if (config.block == 0) given["block_length"] = 8;
-  parameter_map resolved;
-  method_registry::instance().make(method, config, "", given, &resolved);
+  const parameters settings(info.resolve("", given));
+  info.check(config, settings);
   cuda_emulated_backend().synchronize();
   cuda::emulator::begin_counting();
-  const closed_loop_result done =
-      run_closed_loop(model, info, parameters(resolved), requests, batch);
+  const closed_loop_result done = run_closed_loop(model, info, settings, requests, batch);
   const cuda::emulator::device_traffic work = cuda::emulator::end_counting();
   selection_counts counts;
   const auto steps = static_cast<double>(done.steps);

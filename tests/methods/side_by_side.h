@@ -9,6 +9,7 @@
 
 #include "harness/decode/step_loop.h"
 #include "tests/methods/tiny_models.h"
+#include "tests/registered.h"
 
 namespace unmask::testing {
 
@@ -24,8 +25,7 @@ class stepwise final : public step_observer {
   stepwise(const transformer& model, const std::string& method, const parameter_map& given,
            const sequence_request& request)
       : model_(model),
-        loop_(model, method_registry::instance().make(method, model.config(), "", given),
-              {1, model.max_rows(), 0}) {
+        loop_(model, test::recipe_of(method, model.config(), given), {1, model.max_rows(), 0}) {
     loop_.observe(this);
     place_ = loop_.admit(request);
   }

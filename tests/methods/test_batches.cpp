@@ -8,6 +8,7 @@
 
 #include "methods/settings.h"
 #include "tests/methods/tiny_models.h"
+#include "tests/registered.h"
 
 namespace unmask {
 namespace {
@@ -49,8 +50,7 @@ TEST_P(every_setting, the_seed_decides_only_where_a_parameter_says_so) {
   const setting& p = GetParam();
   const auto model = tiny_model(p.family, reference_backend());
   const method_registry& methods = method_registry::instance();
-  parameter_map resolved;
-  methods.make(p.method, model->config(), p.preset, p.given, &resolved);
+  const parameter_map resolved = test::resolved(p.method, p.given, p.preset).values();
   auto requests = tiny_requests(3, 24);
   const auto with_one = outputs(decode_closed(*model, p.method, p.given, requests, 2, p.preset));
   for (sequence_request& r : requests) r.seed += 1;

@@ -9,6 +9,7 @@
 #include "kernels/decisions.h"
 #include "methods/parts/common.h"
 #include "tests/methods/tiny_models.h"
+#include "tests/registered.h"
 
 namespace unmask::testing {
 namespace {
@@ -36,7 +37,7 @@ class meddling_unmask final : public unmask_policy {
 const parameter_map one_by_one = {{"threshold", 1.5}, {"stop", "none"}, {"block_length", 8}};
 
 recipe make(const std::string& method, const transformer& model) {
-  return method_registry::instance().make(method, model.config(), "", one_by_one);
+  return test::recipe_of(method, model.config(), one_by_one);
 }
 
 std::string decoding_ends_with(unmask_traits traits, std::uint8_t decision) {

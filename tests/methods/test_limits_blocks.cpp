@@ -10,6 +10,7 @@
 #include "methods/focus/focus_rows.h"
 #include "methods/focus/kernels/eviction.h"
 #include "tests/methods/tiny_models.h"
+#include "tests/registered.h"
 
 namespace unmask {
 namespace {
@@ -173,7 +174,7 @@ TEST(limits_blocks, focus_budget_rounds_up_in_float) {
 // What the eviction keeps is at least the budget, and the probe tells why.
 TEST(limits_blocks, focus_retains_at_least_its_budget) {
   const auto model = tiny_model(model_family::sdar, reference_backend());
-  recipe r = method_registry::instance().make("focus", model->config(), "", {{"threshold", 0.5}});
+  recipe r = test::recipe_of("focus", model->config(), {{"threshold", 0.5}});
   const recipe_views views = r.views;
   const sequence_request request = tiny_requests(1, 32)[0];
   const std::int32_t length = r.pace->canvas_length(model->config(), request);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/methods/tiny_models.h"
+#include "tests/registered.h"
 
 namespace unmask {
 namespace {
@@ -226,9 +227,8 @@ TEST(limits_combinations, each_refusal_is_one_sentence_that_names_the_combinatio
     nameless.block = 0;
     expect_refusal(method, nameless, {}, "set block_length");
     // And nothing is refused without a reason.
-    EXPECT_NO_THROW(method_registry::instance().make(method, sdar, "", {}));
-    EXPECT_NO_THROW(method_registry::instance().make(
-        method, testing::tiny_config(model_family::llada2_moe), "", {}));
+    EXPECT_NO_THROW(test::recipe_of(method, sdar));
+    EXPECT_NO_THROW(test::recipe_of(method, testing::tiny_config(model_family::llada2_moe)));
   }
   model_config shallow = sdar;
   shallow.layers = 1;
@@ -244,8 +244,7 @@ TEST(limits_combinations, a_dry_run_is_refused_where_activations_decide) {
   limits.max_length = 64;
   limits.dry = true;
   const auto make_loop = [&](const char* method) {
-    return step_loop(*model, method_registry::instance().make(method, model->config(), "", {}),
-                     limits);
+    return step_loop(*model, test::recipe_of(method, model->config()), limits);
   };
   for (const auto& [method, what] :
        {std::pair{"sparse_blocks", "keys"}, std::pair{"focus_chunks", "rows"}}) {

@@ -10,6 +10,7 @@
 #include "harness/base/error.h"
 #include "harness/decode/step_loop.h"
 #include "tests/methods/tiny_models.h"
+#include "tests/registered.h"
 
 namespace unmask::testing {
 namespace {
@@ -177,10 +178,8 @@ TEST(limits_hierarchical, early_stop_fills_the_canvas_behind_the_answer) {
   const auto model = tiny_model(model_family::llada, reference_backend());
   const auto canvas_of = [&](const std::string& stop, bool early) {
     const parameter_map given = {{"low_threshold", 0.1}, {"stop", stop}, {"early_stop", early}};
-    step_loop loop(
-        *model,
-        method_registry::instance().make("hierarchical", model->config(), "", with(blocks, given)),
-        {1, 80, 0});
+    step_loop loop(*model, test::recipe_of("hierarchical", model->config(), with(blocks, given)),
+                   {1, 80, 0});
     loop.admit(tiny_requests(1, 24)[0]);
     while (loop.step()) {
     }

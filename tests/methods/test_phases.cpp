@@ -17,6 +17,7 @@
 #include "tests/methods/tiny_models.h"
 #if UNMASK_HAS_NVTX
 #include "tests/harness/profile/nvtx_recorder.h"
+#include "tests/registered.h"
 #endif
 
 namespace unmask {
@@ -166,7 +167,7 @@ std::optional<fitting> fit(const method_info& method) {
       if (p.name == "dense_layers") f.given["dense_layers"] = 1;
     }
     try {
-      method_registry::instance().make(method.name, tiny_config(family), "", f.given);
+      test::recipe_of(method.name, tiny_config(family), f.given);
       return f;
     } catch (const error&) {
     }
@@ -215,8 +216,7 @@ TEST_P(phases_of, every_step_has_its_phases_and_their_work_is_the_work_counted) 
   EXPECT_EQ(run.payload, 3);
   ASSERT_EQ(static_cast<std::int64_t>(run.inside.size()), result.steps);
   const bool stored =
-      method_registry::instance().make(method.name, model->config(), "", fitted->given).features !=
-      nullptr;
+      test::recipe_of(method.name, model->config(), fitted->given).features != nullptr;
   int deciding = 0;
   for (std::size_t i = 0; i < run.inside.size(); ++i) {
     deciding += check_step(run.inside[i], static_cast<std::int64_t>(i), places,

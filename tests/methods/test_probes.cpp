@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "tests/methods/probed.h"
+#include "tests/registered.h"
 
 namespace unmask {
 namespace {
@@ -271,12 +272,11 @@ probed look_twice(const std::vector<std::string>& names, const std::string& meth
   const auto model = tiny_model(family, reference_backend());
   std::vector<sequence_request> requests = tiny_requests(3, 16);
   for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = static_cast<std::int64_t>(i);
-  parameter_map resolved;
-  method_registry::instance().make(method, model->config(), "", given, &resolved);
+  const parameters resolved = test::resolved(method, given);
   const method_info& info = method_registry::instance().find(method);
   probe_source source;
   source.again = [&](const trajectory_source& order) {
-    return decode_again(*model, info, parameters(resolved), requests, &order);
+    return decode_again(*model, info, resolved, requests, &order);
   };
   source.reference = [&](std::int64_t block) { return decode_reference(*model, requests, block); };
   return observed(*model, requests, names, method, given, settings, source);
@@ -390,15 +390,14 @@ TEST(probes, an_order_repeats_its_own_recording) {
     for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = static_cast<std::int64_t>(i);
     trajectory_recorder recorder;
     decode_closed(*model, method, {}, requests, 1, "", &recorder);
-    parameter_map resolved;
-    method_registry::instance().make(method, model->config(), "", {}, &resolved);
+    const parameters resolved = test::resolved(method);
     const trajectory_source order = [&](std::int64_t id) {
       trajectory t = recorder.of(id);
       for (decision_event& e : t.events) e.token = -1;
       return t;
     };
-    const probe_decode again = decode_again(*model, method_registry::instance().find(method),
-                                            parameters(resolved), requests, &order);
+    const probe_decode again =
+        decode_again(*model, method_registry::instance().find(method), resolved, requests, &order);
     ASSERT_EQ(again.problem, "");
     for (std::size_t i = 0; i < requests.size(); ++i) {
       EXPECT_EQ(again.of[i].tokens(), recorder.of(static_cast<std::int64_t>(i)).tokens()) << method;

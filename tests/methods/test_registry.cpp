@@ -8,6 +8,7 @@
 #include <regex>
 #include <set>
 
+#include "harness/engine/trajectory.h"
 #include "methods/settings.h"
 #include "tests/methods/tiny_models.h"
 
@@ -83,11 +84,46 @@ TEST(registry, knobs_are_parameters_and_their_counters_are_counted) {
 TEST(registry, every_parameter_default_lies_in_its_own_range) {
   for (const std::string& name : method_registry::instance().names()) {
     const method_info& m = method_registry::instance().find(name);
-    EXPECT_NO_THROW(resolve_parameters(name, m.parameters, {})) << name;
+    EXPECT_NO_THROW(m.resolve("", {})) << name;
     for (const auto& [preset, values] : m.presets) {
-      EXPECT_NO_THROW(resolve_parameters(name, m.parameters, values)) << name << " " << preset;
+      EXPECT_NO_THROW(m.resolve(preset, {})) << name << " " << preset;
     }
   }
+}
+
+// focus has std_ddof = 0 and alpha = 1.5 by default, and its preset hf std_ddof = 1.
+TEST(registry, given_values_win_over_a_preset_and_a_preset_over_defaults) {
+  const method_info& focus = method_registry::instance().find("focus");
+  const auto ddof_of = [&](const std::string& preset, const parameter_map& given) {
+    const parameters p(focus.resolve(preset, given));
+    EXPECT_EQ(p.real("alpha"), 1.5);
+    return p.integer("std_ddof");
+  };
+  EXPECT_EQ(ddof_of("", {}), 0);
+  EXPECT_EQ(ddof_of("hf", {}), 1);
+  EXPECT_EQ(ddof_of("hf", {{"std_ddof", std::int64_t{0}}}), 0);
+  EXPECT_EQ(
+      test::expect_error(exit_code::usage, "", [&] { focus.resolve("hg", {}); }).substr(0, 28),
+      "unknown preset of focus 'hg'");
+}
+
+// Whoever makes a recipe and whatever refuses it later: the method is named.
+TEST(registry, a_recipe_bears_the_name_of_its_method) {
+  std::size_t made = 0;
+  for (const method_settings& w : all_method_settings()) {
+    const method_info& m = method_registry::instance().find(w.method);
+    const setting& first = w.settings.front();
+    const model_config model = testing::tiny_config(first.family);
+    const recipe r = m.make(model, parameters(m.resolve(first.preset, first.given)));
+    EXPECT_EQ(r.method, w.method);
+    ++made;
+  }
+  EXPECT_EQ(made, method_registry::instance().names().size());
+  const method_info& wino = method_registry::instance().find("wino");
+  const model_config llada = testing::tiny_config(model_family::llada);
+  test::expect_error(exit_code::usage, "wino computes several rows at one position", [&] {
+    with_order(wino.make(llada, parameters(wino.resolve("", {}))), nullptr);
+  });
 }
 
 // A combination that makes no sense is refused by name, before it runs.

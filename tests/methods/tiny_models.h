@@ -13,6 +13,7 @@
 #include "harness/model/transformer.h"
 #include "harness/model/weights.h"
 #include "kernels/random.h"
+#include "tests/registered.h"
 #include "tests/support.h"
 
 namespace unmask::testing {
@@ -104,8 +105,7 @@ inline std::unique_ptr<transformer> tiny_model(model_family family, const backen
 // The sentence with which a method refuses a setting, a usage error; "" when it takes it.
 inline std::string refusal_of(const std::string& method, const model_config& c,
                               const parameter_map& given) {
-  const test::failure ended =
-      test::failure_of([&] { method_registry::instance().make(method, c, "", given); });
+  const test::failure ended = test::failure_of([&] { test::recipe_of(method, c, given); });
   EXPECT_TRUE(ended.code == exit_code::usage || ended.sentence.empty()) << ended.sentence;
   return ended.sentence;
 }
@@ -134,10 +134,10 @@ inline closed_loop_result decode_closed(const transformer& model, const std::str
                                         const std::vector<sequence_request>& requests,
                                         std::int32_t batch_size, const std::string& preset = "",
                                         step_observer* observer = nullptr) {
-  parameter_map resolved;
-  method_registry::instance().make(method, model.config(), preset, given, &resolved);
-  return run_closed_loop(model, method_registry::instance().find(method), parameters(resolved),
-                         requests, batch_size, observer);
+  const method_info& info = method_registry::instance().find(method);
+  const parameters settings = test::resolved(method, given, preset);
+  info.check(model.config(), settings);
+  return run_closed_loop(model, info, settings, requests, batch_size, observer);
 }
 
 inline std::vector<std::vector<std::int32_t>> outputs(const closed_loop_result& r) {

@@ -20,6 +20,7 @@
 #include "kernels/decisions.h"
 #include "kernels/head.h"
 #include "tests/goldens/replay/replay.h"
+#include "tests/registered.h"
 
 namespace unmask {
 namespace {
@@ -348,8 +349,7 @@ std::string run_case(const json& golden, const method_info& how, official_settin
   for (const char* draws : {"random_uniforms", "suffix_uniforms"}) {
     if (golden.contains(draws)) golden.at(draws).get_to(request.recorded_uniforms);
   }
-  recipe r = method_registry::instance().make(how.name, model.config(), "",
-                                              settings(recorded_parameters(params)));
+  recipe r = test::recipe_of(how.name, model.config(), settings(recorded_parameters(params)));
   const std::int32_t length = r.pace->canvas_length(model.config(), request);
   if (golden.contains("suffix_kept") && request.recorded_uniforms.empty()) {
     request.recorded_uniforms = draws_that_keep(golden, static_cast<std::size_t>(length));

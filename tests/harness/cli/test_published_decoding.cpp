@@ -11,6 +11,7 @@
 #include "harness/model/config.h"
 #include "harness/plan/published_decoding.h"
 #include "tests/harness/cli/program.h"
+#include "tests/registered.h"
 
 namespace unmask {
 namespace {
@@ -51,16 +52,14 @@ TEST(published_decoding, every_row_is_found_and_its_method_takes_model_and_setti
     if (*row.preset != 0) {
       ASSERT_TRUE(method.presets.contains(row.preset)) << row.method << " " << row.preset;
     }
-    EXPECT_NO_THROW(all.make(row.method, m, row.preset, given));
+    EXPECT_NO_THROW(test::recipe_of(row.method, m, given, row.preset));
   }
 }
 
 TEST(published_decoding, llada21_has_the_two_modes_of_its_model_card) {
   const auto settings = [](const std::string& preset) {
-    parameter_map resolved;
-    method_registry::instance().make("llada21", model_of(published_decodings()[4]), preset, {},
-                                     &resolved);
-    const parameters p(resolved);
+    const parameters p = test::resolved("llada21", {}, preset);
+    method_registry::instance().make("llada21", model_of(published_decodings()[4]), p);
     return std::tuple(p.real("threshold"), p.real("editing_threshold"), p.integer("max_post_steps"),
                       p.integer("num_to_transfer"));
   };

@@ -17,6 +17,7 @@
 #include "kernels/sanitized.h"
 #include "tests/harness/engine/support.h"
 #include "tests/methods/tiny_models.h"
+#include "tests/registered.h"
 
 namespace unmask {
 namespace {
@@ -40,7 +41,7 @@ struct served {
 };
 
 recipe recipe_of(const transformer& model, const std::string& method, const parameter_map& given) {
-  return method_registry::instance().make(method, model.config(), "", given);
+  return test::recipe_of(method, model.config(), given);
 }
 
 served serve(const transformer& model, recipe method, const std::vector<sequence_request>& requests,
@@ -218,9 +219,8 @@ TEST(loop, prompts_of_a_closed_batch_enter_in_pieces) {
     r.prompt.resize(300, r.prompt.back());
   }
   const method_info& method = method_registry::instance().find("block_diffusion");
-  parameter_map given;
-  method_registry::instance().make("block_diffusion", model->config(), "", {}, &given);
-  const std::int32_t rows = rows_needed(model->config(), method, parameters(given), requests, 33);
+  const parameters given = test::resolved("block_diffusion");
+  const std::int32_t rows = rows_needed(model->config(), method, given, requests, 33);
   EXPECT_GT(rows, 8192);
   EXPECT_LE(rows, model->max_rows());
   std::int64_t all = 0;
