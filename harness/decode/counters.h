@@ -13,9 +13,6 @@
 
 namespace unmask {
 
-// First layer, counted from 0, of sequence_counters::late_layer_rows: FOCUS evicts in the one before.
-inline constexpr int first_late_layer = 2;
-
 // X(type, field, metric, unit, whole, meaning). `metric` is its name in a result row; `whole` is
 // the metric that it is a part of and can never exceed, or "". Integers are counted, reals are
 // computed from shapes and counts ("analytic").
@@ -33,7 +30,8 @@ inline constexpr int first_late_layer = 2;
   X(std::int64_t, layer_rows, "layer_rows", "rows", "",                                          \
     "rows that passed the attention of a layer, summed over layers")                             \
   X(std::int64_t, late_layer_rows, "late_layer_rows", "rows", "layer_rows",                      \
-    "of those, rows of layers 2 and up (the first layer is 0) of forwards outside prefill")      \
+    "of those, rows of layers 2 and up (the first is 0) of forwards outside prefill; of a "      \
+    "method that drops rows elsewhere, of the layers behind that")                               \
   X(std::int64_t, feed_forward_rows, "feed_forward_rows", "rows", "layer_rows",                  \
     "of those of all layers, rows that passed the feed-forward as well")                         \
   X(std::int64_t, head_rows, "head_rows", "rows", "", "rows multiplied with the LM head")        \

@@ -15,6 +15,10 @@
 
 namespace unmask {
 
+// What a parameter says of the pace, for forecasts (harness/plan/forecast.h): steps of the answer, of
+// each block where the model has blocks; tokens that a step decides; tokens of a block or of a chunk.
+enum class pace_fact : std::uint8_t { none, steps, tokens_per_step, block_length, chunk };
+
 struct parameter_spec {
   std::string name;
   parameter_value default_value;             // its alternative is the parameter's type
@@ -25,6 +29,7 @@ struct parameter_spec {
   // Whether another run may decide otherwise at this value: tokens, rows or keys are drawn by the
   // seed, or the clock is read. Empty: at none.
   std::function<bool(const parameter_value&)> varies = {};
+  pace_fact fact = pace_fact::none;  // one parameter of a method at most says each
 };
 
 // Values with every default filled in. Unknown names, wrong types and values out of range are

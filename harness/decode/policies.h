@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -100,17 +101,6 @@ struct row_lists {
             position.as<std::int32_t>(),
             slots_differ ? slot.as<std::int32_t>() : nullptr};
   }
-};
-
-// How a policy that drops rows came to its choice in the last forward, for one sequence; for
-// replay and probes.
-struct eviction_view {
-  bool evicting = false;           // more masked rows than the budget
-  std::int32_t budget = 0;         // rows wanted, not limited by those there are
-  double average = 0;              // tokens decided per step so far; 0: no step yet
-  std::int32_t processed_end = 0;  // one past the last position that reached the last layer
-  const float* score = nullptr;    // [count] of the masked rows in order, where it evicted
-  std::int32_t count = 0;
 };
 
 // Candidates of a step with what the head said about them and what was decided.
@@ -214,6 +204,12 @@ class pace_policy {
 // What a row policy does besides select().
 struct row_traits {
   std::vector<std::int32_t> narrows_at;  // layers in which narrow() is asked, ascending
+  // Share of the rows of a decode forward that is left behind the last of these layers, on average,
+  // for predictions of cost.
+  double keeps = 1;
+  // First layer of sequence_counters::late_layer_rows, counted from 0: behind the last that narrows.
+  // Of rows that stay together it is layer 2, as the published counts of both kinds have it.
+  std::int32_t first_late_layer() const { return narrows_at.empty() ? 2 : narrows_at.back() + 1; }
   // feed_forward_rows() names the rows that write K/V and pass the feed-forward; the others only
   // attend, and keep the residual. Does not combine with narrowing.
   bool partial_rows = false;
@@ -408,10 +404,17 @@ class unmask_policy {
   unmask_traits traits_;
 };
 
+// How a method came to its choice in the last forward, for one sequence: by names of its own, which
+// the README of its folder explains.
+struct method_report {
+  std::map<std::string, double> numbers;
+  std::map<std::string, std::vector<float>> arrays;
+};
+
 // What observers may ask about the last forward. Empty: the method has nothing to say. Valid as
 // long as the policies.
 struct recipe_views {
-  std::function<eviction_view(std::int32_t s)> eviction;
+  std::map<std::string, std::function<method_report(std::int32_t s)>> reports;
   // Positions of slots 0, 1, 2, ... of sequence s in a layer, as far as the cache moved K/V there;
   // the slots behind them, or all, hold what their rows wrote.
   std::function<std::vector<std::int32_t>(const step_plan& plan, std::int32_t layer,

@@ -41,11 +41,11 @@ struct method_knob {
 };
 
 // Which rows most decode forwards compute, for predictions of cost; counted rows need no such word.
+// Those that leave inside a forward stand in row_traits::keeps.
 enum class row_extent : std::uint8_t { canvas, answer, block, chunk, token };
 struct row_shape {
   row_extent extent = row_extent::canvas;  // canvas: the prompt with the answer
   double share = 1;                        // of those rows, on average
-  double late_share = 0;                   // of those rows after layer 1; 0: all that entered
   bool refreshes = false;                  // every block begins with a forward of the canvas
 };
 

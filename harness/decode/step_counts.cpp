@@ -72,9 +72,8 @@ step_loop::impl::row_keys step_loop::impl::keys_seen(const row_set& set, const l
   return seen;
 }
 
-// FOCUS counts from where its eviction acts on, outside prefill (Table 5).
 bool step_loop::impl::is_late(std::int32_t s, std::int32_t layer) const {
-  return layer >= first_late_layer &&
+  return layer >= method.rows->traits().first_late_layer() &&
          plan.of[static_cast<std::size_t>(s)].what != forward_kind::prefill;
 }
 

@@ -146,6 +146,9 @@ class engine_point final : public loadable_point {
   std::vector<active_knob> knobs() const override {
     return knobs_of(method_, calibration_.settings());
   }
+  std::int32_t first_late_layer() const override {
+    return make().rows->traits().first_late_layer();
+  }
   parameter_map measured_settings() const override { return calibration_.filled(); }
   std::string calibration_report() const override { return calibration_.report(); }
 

@@ -32,6 +32,8 @@ class prepared_point {
   virtual workload_record workload() const = 0;
   virtual token_rules rules() const = 0;
   virtual std::vector<active_knob> knobs() const { return {}; }
+  // Of the method's recipe (row_traits).
+  virtual std::int32_t first_late_layer() const { return row_traits().first_late_layer(); }
   virtual pass_record pass() = 0;  // decode the whole workload once
   virtual pass_size size() const { return {workload().items, 0}; }
   // Passes add what they answer and decide to this meter, which outlives the point.

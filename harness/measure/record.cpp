@@ -69,7 +69,8 @@ totals sum_of(const pass_record& pass, const token_rules& rules) {
 }
 
 void count_metrics(result_row& row, const pass_record& pass, const totals& t,
-                   const token_rules& rules) {
+                   const measured_point& point) {
+  const token_rules& rules = point.rules;
   const auto put = [&](const char* name, auto value) {
     row.metrics[name] = {static_cast<double>(value), origin::counted};
   };
@@ -93,7 +94,7 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t,
     row.metrics[c.metric] = {c.of(t.work), c.counted() ? origin::counted : origin::analytic};
   }
   // Without layers, or with too few of them, the rows of later layers mean nothing.
-  const std::int64_t late_layers = row.model.layers - first_late_layer;
+  const std::int64_t late_layers = row.model.layers - point.first_late_layer;
   if (late_layers > 0 && t.work.keys_seen > 0) {
     put("processed_rows",
         static_cast<double>(t.work.late_layer_rows) / static_cast<double>(late_layers));
@@ -384,7 +385,7 @@ void measure_row(result_row& row, const measured_point& point) {
     return;
   }
   const totals t = sum_of(point.passes.front(), point.rules);
-  count_metrics(row, point.passes.front(), t, point.rules);
+  count_metrics(row, point.passes.front(), t, point);
   total_metrics(row, point.passes);
   const double seconds = mean_of(row.samples.seconds);
   const origin time = point.passes.front().time;

@@ -12,6 +12,7 @@
 
 #include "harness/decode/counters.h"
 #include "harness/decode/pass_totals.h"
+#include "harness/decode/policies.h"
 #include "harness/rows/row.h"
 #include "harness/workload/scorer.h"
 
@@ -82,6 +83,7 @@ struct measured_point {
   std::vector<scored_answer> scores;  // of the first pass
   token_rules rules;
   std::vector<active_knob> knobs;
+  std::int32_t first_late_layer = row_traits().first_late_layer();  // of the method
   bool keep_items = false;  // every item's result goes into the row (closed loops only)
 };
 

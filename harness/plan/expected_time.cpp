@@ -13,7 +13,9 @@ constexpr double bf16 = 2, f32 = 4;
 constexpr double small_kernels = 12, host_waits = 2;
 
 struct forward {
-  double sequences, rows, late_rows, keys, candidates;  // rows, keys, candidates: of a sequence
+  double sequences, rows, keys, candidates;  // rows, keys, candidates: of a sequence
+  double late_rows = 0;                      // of those rows, behind layer narrows_at; 0: all
+  std::int32_t narrows_at = 0;
 };
 
 // Adds up the kernels of one forward.
@@ -79,8 +81,8 @@ double seconds_of(const model_config& c, const forward& f, const device_ceilings
   const double late = f.late_rows > 0 ? f.sequences * f.late_rows : rows;
   const std::int32_t dense = c.moe.experts > 0 ? c.moe.first_dense_layers : c.layers;
   for (std::int32_t l = 0; l < c.layers; ++l) {
-    // The second layer drops rows after it has projected all of them.
-    t.layer(f, l <= 1 ? rows : late, l < 1 ? rows : late, l >= dense);
+    // The layer that drops rows has projected all of them before.
+    t.layer(f, l <= f.narrows_at ? rows : late, l < f.narrows_at ? rows : late, l >= dense);
   }
   if (f.candidates > 0) {
     t.product(f.sequences * f.candidates, c.vocabulary, c.hidden);
@@ -92,18 +94,21 @@ double seconds_of(const model_config& c, const forward& f, const device_ceilings
 
 }  // namespace
 
-double whole_or(const parameter_map& given, const std::string& name, double fallback) {
-  const auto found = given.find(name);
+double fact_or(const method_info& method, const parameter_map& given, pace_fact fact,
+               double fallback) {
+  const auto spec = std::ranges::find(method.parameters, fact, &parameter_spec::fact);
+  if (spec == method.parameters.end()) return fallback;
+  const auto found = given.find(spec->name);
   const auto* whole = found == given.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
   return whole != nullptr && *whole > 0 ? static_cast<double>(*whole) : fallback;
 }
 
 run_work work_of(const model_config& model, const method_info& method, const parameters& given,
-                 run_work run) {
+                 run_work run, const row_traits& of_rows) {
   constexpr double usual_block = 32, usual_chunk = 8;
-  const double block = std::min(
-      whole_or(given.values(), "block_length", model.block > 0 ? model.block : usual_block),
-      run.generated);
+  const double block = std::min(fact_or(method, given.values(), pace_fact::block_length,
+                                        model.block > 0 ? model.block : usual_block),
+                                run.generated);
   const row_shape& shape = method.shape;
   double rows = 1;
   switch (shape.extent) {
@@ -117,14 +122,17 @@ run_work work_of(const model_config& model, const method_info& method, const par
       rows = block;
       break;
     case row_extent::chunk:
-      rows = whole_or(given.values(), "chunk", usual_chunk);
+      rows = fact_or(method, given.values(), pace_fact::chunk, usual_chunk);
       break;
     case row_extent::token:
       break;
   }
   if (run.forwards <= 0) run.forwards = run.generated;
   run.rows = std::max(1.0, rows * shape.share);
-  run.late_rows = shape.late_share > 0 ? std::max(1.0, rows * shape.late_share) : 0;
+  if (!of_rows.narrows_at.empty()) {
+    run.narrows_at = of_rows.narrows_at.back();
+    run.late_rows = std::max(1.0, run.rows * of_rows.keeps);
+  }
   // Masks of the block in work, half of them decided on average; a token decides itself.
   run.candidates =
       shape.extent == row_extent::token ? 1 : std::min(run.rows, std::max(1.0, block / 2));
@@ -139,11 +147,12 @@ double expected_seconds(const model_config& c, const run_work& run, const device
   const double whole = run.prompt + run.generated;
   const double keys = run.prompt + run.generated / (run.prefills ? 2 : 1);
   const double candidates = run.candidates > 0 ? run.candidates : run.rows / 2;
-  double answer = (run.forwards - run.full_forwards) *
-                      seconds_of(c, {batch, run.rows, run.late_rows, keys, candidates}, d) +
-                  run.full_forwards * seconds_of(c, {batch, whole, 0, whole, candidates}, d);
+  double answer =
+      (run.forwards - run.full_forwards) *
+          seconds_of(c, {batch, run.rows, keys, candidates, run.late_rows, run.narrows_at}, d) +
+      run.full_forwards * seconds_of(c, {batch, whole, whole, candidates}, d);
   if (run.prefills && run.prompt > 0) {
-    answer += seconds_of(c, {batch, run.prompt, 0, run.prompt, 0}, d);
+    answer += seconds_of(c, {batch, run.prompt, run.prompt, 0}, d);
   }
   return std::ceil(run.answers / batch) * answer;
 }

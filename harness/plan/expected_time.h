@@ -12,25 +12,29 @@
 
 namespace unmask {
 
-// Returns the parameter where it is a whole number above 0, else `fallback`.
-double whole_or(const parameter_map& given, const std::string& name, double fallback);
+// Returns the parameter that says this (parameter_spec::fact) where it is a whole number above 0, else
+// `fallback`. `given`: resolved parameters of the method.
+double fact_or(const method_info& method, const parameter_map& given, pace_fact fact,
+               double fallback);
 
 // `answers` answers, `batch` at a time, each with a prompt of `prompt` tokens, a canvas of `generated`
 // and `forwards` decode forwards of `rows` rows a sequence.
 struct run_work {
   double answers = 1, batch = 1, prompt = 0, generated = 0;
-  double forwards = 0;       // 0: one per generated token, the most there can be
-  double rows = 32;          // of a sequence in a decode forward
-  double late_rows = 0;      // of these, rows left behind the first layer; 0: all
+  double forwards = 0;   // 0: one per generated token, the most there can be
+  double rows = 32;      // of a sequence in a decode forward
+  double late_rows = 0;  // of these, rows left behind layer narrows_at; 0: all
+  std::int32_t narrows_at = 0;
   double candidates = 0;     // rows whose logits are looked at; 0: half of the rows
   double full_forwards = 0;  // of the forwards, those of the whole prompt and canvas
   bool prefills = true;      // the prompt is computed once, before
 };
 
-// Fills in the rows that the method declares (method_info::shape); answers, batch, prompt, generated
-// and forwards are given. `given`: resolved parameters.
+// Fills in the rows that the method declares (method_info::shape) and those that its recipe drops inside
+// a forward (`rows`); answers, batch, prompt, generated and forwards are given. `given`: resolved
+// parameters.
 run_work work_of(const model_config& model, const method_info& method, const parameters& given,
-                 run_work run);
+                 run_work run, const row_traits& rows = {});
 
 // Seconds of one GPU for `run`. Each kernel of a forward takes max(FLOP / products, bytes / copy,
 // shortest) + gap, and each forward 12 more small kernels and two waits of the host.

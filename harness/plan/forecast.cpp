@@ -170,12 +170,15 @@ pass_work pass_of(const experiment_point& p) {
 // their steps by block, and commit each block once. `begins`: of the answer in its first block.
 double forwards_of(const experiment_point& p, const method_info& method, double generated,
                    double model_block, double begins) {
-  const double steps = whole_or(p.params, "steps", 0);
-  const double tokens = whole_or(p.params, "tokens_per_step", 1);
+  const auto of = [&](pace_fact fact, double fallback) {
+    return fact_or(method, p.params, fact, fallback);
+  };
+  const double steps = of(pace_fact::steps, 0);
+  const double tokens = of(pace_fact::tokens_per_step, 1);
   if (method.shape.extent == row_extent::token) return generated;
   if (model_block == 0)
     return steps > 0 ? std::min(steps, generated) : std::ceil(generated / tokens);
-  const double block = whole_or(p.params, "block_length", model_block);
+  const double block = of(pace_fact::block_length, model_block);
   const double blocks = std::ceil((std::fmod(begins, block) + generated) / block);
   return (steps > 0 ? blocks * steps : generated) + blocks;
 }
@@ -212,6 +215,16 @@ void lay_out(const experiment_point& p, const method_info& method, const model_c
     }
   } catch (const error&) {
     return;  // what this method cannot decode, its row will say
+  }
+}
+
+// What this method's rows do inside a forward.
+row_traits rows_of(const experiment_point& p, const method_info& method,
+                   const model_config& model) {
+  try {
+    return method.make(model, parameters(p.params)).rows->traits();
+  } catch (const error&) {
+    return {};  // what this method cannot decode, its row will say
   }
 }
 
@@ -387,8 +400,8 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
   }
   double seconds = not_known;
   if (config && known) {
-    seconds =
-        expected_seconds(*config, work_of(*config, method, parameters(p.params), run), device);
+    run = work_of(*config, method, parameters(p.params), run, rows_of(p, method, *config));
+    seconds = expected_seconds(*config, run, device);
   }
   expect_hours(p, w, seconds, config.has_value(), f);
   if (config && !runs_dry(p.run)) expect_memory(p, method, *config, w, f);

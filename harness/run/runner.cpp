@@ -345,6 +345,7 @@ class experiment_run {
     row.workload = f.ready->workload();
     f.measured.rules = f.ready->rules();
     f.measured.knobs = f.ready->knobs();
+    f.measured.first_late_layer = f.ready->first_late_layer();
     f.measured.scores = scores_of(f);
     // Rows of an artifact are compared by claims: scores of the same items, item by item.
     f.measured.keep_items =

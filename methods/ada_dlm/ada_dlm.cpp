@@ -74,14 +74,13 @@ method_info info() {
       m.parameters,
       {choice_spec("scope", {"sequence", "block"}, "where tokens are ranked and frozen",
                    "Algorithm 1; Fast-dLLM"),
-       integer_spec("block_length", 32, 1, 1e6, "scope block: tokens per block", "Fast-dLLM"),
+       block_length_spec(32, 1, 1e6, "scope block: tokens per block", "Fast-dLLM"),
        choice_spec(
            "block_history", {"zeros", "running"},
            "scope block: history at a block's start; running: scored from the first step, at "
            "the cost of LM-head rows",
            text),
-       integer_spec("steps", 0, 0, 1e6, "T: cap on steps; 0: the paper's 64 (Dream) or 100",
-                    "section 5"),
+       steps_spec(0, 0, 1e6, "T: cap on steps; 0: the paper's 64 (Dream) or 100", "section 5"),
        choice_spec("at_cap", {"commit", "leave"},
                    "what is still active after T steps: committed, or left masked",
                    "Algorithm 1, line 29"),

@@ -100,7 +100,9 @@ class pace final : public pace_policy {
 class rows final : public row_policy {
  public:
   rows(settings s, std::shared_ptr<shared_state> shared)
-      : row_policy({{}, s.ffn_only}), settings_(std::move(s)), shared_(std::move(shared)) {}
+      : row_policy({.partial_rows = s.ffn_only}),
+        settings_(std::move(s)),
+        shared_(std::move(shared)) {}
   void select(const batch& b, const step_plan& plan, row_lists& list) override;
   void feed_forward_rows(const batch& b, const step_plan& plan, const row_lists& list,
                          row_lists& updated, tensor& index) override;

@@ -219,7 +219,7 @@ method_info info() {
   m.source = "methods/adablock";
   m.pace = "blocks of adaptive length, until clean";
   m.rows = "all at block entry, then block (dual), block and suffix (prefix) or all";
-  m.shape = {row_extent::block, 1, 0, true};
+  m.shape = {.extent = row_extent::block, .refreshes = true};
   m.keys = "all";
   m.cache = "refreshed at block entry, or none";
   m.unmask = "threshold, at least the best";
@@ -235,7 +235,7 @@ method_info info() {
       real_spec("window_fraction", 0.25, 0, 1,
                 "share of gen_length behind the block's start in which a delimiter is looked for",
                 code),
-      integer_spec("block_length", 32, 1, 1e6, "tokens of a block without a delimiter", code),
+      block_length_spec(32, 1, 1e6, "tokens of a block without a delimiter", code),
       choice_spec("cache", {"dual", "none", "prefix"},
                   "what is reused inside a block: K/V around it, nothing, K/V before it", code)};
   m.knobs = {{"threshold", "decided_early"}};

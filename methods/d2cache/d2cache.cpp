@@ -328,7 +328,7 @@ method_info info() {
   const std::string code = "d2Cache src/cache/d2cache.py",
                     loop = "d2Cache src/generation/vanilla.py";
   m.parameters = {
-      integer_spec("block_length", 0, 0, 1e6, "tokens per block; 0: one block", loop),
+      block_length_spec(0, 0, 1e6, "tokens per block; 0: one block", loop),
       integer_spec("num_transfer_tokens", 1, 1, 1024, "tokens decided per step, or at least", loop),
       real_spec("threshold", 0.0, 0, 2, "decide every token of at least this score; 0: none", loop),
       real_spec("cp_sigma", 10.0, 0, 1e4,

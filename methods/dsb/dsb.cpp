@@ -180,13 +180,13 @@ method_info info() {
   m.source = "methods/dsb";
   m.pace = "window from the first mask on, until clean";
   m.rows = "all; with DSB Cache the window, rows left of it, and all after a block of tokens";
-  m.shape = {row_extent::block, 1, 0, true};
+  m.shape = {.extent = row_extent::block, .refreshes = true};
   m.keys = "all";
   m.cache = "none, or refreshed after a block of decided tokens";
   m.unmask = "threshold, factor or top-n inside the window";
   const std::string code = "DSB generate.py";
   m.parameters = {
-      integer_spec("block_length", 32, 1, 1e6, "masks that the window begins with", code),
+      block_length_spec(32, 1, 1e6, "masks that the window begins with", code),
       integer_spec("max_block_length", -1, -1, 1e6,
                    "positions of the window at most; -1: no limit (greedy)", code),
       choice_spec("cache", {"window", "none"},
@@ -200,9 +200,9 @@ method_info info() {
                 code),
       real_spec("factor", 0.0, 0, 100, "n-th best needs confidence 1 - factor / (n + 1); 0: off",
                 code),
-      integer_spec("steps", 0, 0, 1e6,
-                   "schedule over the whole canvas where threshold and factor are 0; 0: gen_length",
-                   code),
+      steps_spec(0, 0, 1e6,
+                 "schedule over the whole canvas where threshold and factor are 0; 0: gen_length",
+                 code),
       confidence_parameter()};
   append(m.parameters, sampling_parameters());
   m.knobs = {{"threshold", "decided_early", "0"}};

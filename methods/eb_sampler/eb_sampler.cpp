@@ -107,8 +107,7 @@ method_info info() {
                    "d2Cache vanilla.py, num_transfer_tokens"),
       flag_spec("ban_mask_token", false, "the mask token is never predicted",
                 "UNI-D2 eb_sampler.py"),
-      integer_spec("block_length", 0, 0, 1e6, "tokens per block; 0: the whole canvas",
-                   "d2Cache vanilla.py"),
+      block_length_spec(0, 0, 1e6, "tokens per block; 0: the whole canvas", "d2Cache vanilla.py"),
       choice_spec("cache", {"none", "dual", "prefix"},
                   "K/V that a block reuses: nothing, those around it, those before it",
                   "d2Cache vanilla.py")};

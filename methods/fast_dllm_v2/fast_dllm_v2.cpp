@@ -233,8 +233,7 @@ method_info nested_info() {
   const std::string model_code = "Fast_dLLM_v2 modeling.py generate",
                     eval = "Fast-dLLM v2/generation_functions.py";
   m.parameters = {
-      integer_spec("block_length", 0, 0, 256, "tokens per block; 0: the model's trained length",
-                   model_code),
+      block_length_spec(0, 0, 256, "tokens per block; 0: the model's trained length", model_code),
       integer_spec("sub_block_length", 8, 0, 256, "tokens per sub-block; 0: the whole block",
                    model_code),
       real_spec("threshold", 0.9, 0, 2, "decide every token more confident than this, at least one",

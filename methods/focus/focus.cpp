@@ -20,7 +20,9 @@ recipe make_focus(const model_config& model, const parameters& p) {
   r.keys = std::make_unique<focus_keys>(s.block_length, state);
   r.pace = std::make_unique<delayed_pace>(std::move(s), state);
   auto rows = std::make_unique<focus_rows>(state);
-  r.views.eviction = [of = rows.get()](std::int32_t place) { return of->eviction(place); };
+  r.views.reports["eviction"] = [of = rows.get()](std::int32_t place) {
+    return of->eviction(place);
+  };
   r.rows = std::move(rows);
   r.cache = std::make_unique<append_cache>(/*keeps_decided=*/true);
   r.unmask = std::make_unique<block_unmask>(block_unmask_settings_of(model, p));
@@ -63,7 +65,7 @@ method_info focus_info() {
   m.source = "methods/focus";
   m.pace = "block: prefill, denoise, commit";
   m.rows = "positions not frozen; after layer 1 the retained ones";
-  m.shape = {row_extent::block, 0.6, 0.2};
+  m.shape = {row_extent::block, 0.6};
   m.keys = "slots up to the last computed, from layer 1 on up to the last retained position";
   m.cache = "frozen when it and its right neighbour were decided inputs";
   m.unmask = "threshold among the retained masks";

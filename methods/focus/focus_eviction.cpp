@@ -35,7 +35,7 @@ void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   for (tensor* t : {&layer0_, &layer1_, &score_, &all_}) {
     *t = backend.allocate(dtype::f32, {rows, 1});
   }
-  delta_ = backend.allocate(dtype::f32, {rows, 1}, memory_use::host_visible);  // view() shows it
+  delta_ = backend.allocate(dtype::f32, {rows, 1}, memory_use::host_visible);  // report() has it
   const auto host_visible = [&](std::int64_t n) {
     return backend.allocate(dtype::i32, {n}, memory_use::host_visible);
   };
@@ -75,20 +75,19 @@ void focus_eviction::find(const batch& b, const step_plan& plan, const row_lists
       begin_.as<std::int32_t>(), position_.as<std::int32_t>(), row_.as<std::int32_t>()});
 }
 
-eviction_view focus_eviction::view(std::int32_t s) const {
+method_report focus_eviction::report(std::int32_t s) const {
   const auto place = static_cast<std::size_t>(s);
-  eviction_view view;
-  if (budget_.empty() || budget_[place] == 0) return view;
+  method_report told;
+  if (budget_.empty() || budget_[place] == 0) return told;
   const focus_record& r = budgets_->records.at(s);
-  view.budget = budget_[place];
-  view.average = r.steps > 0 ? double{focus_average(r)} : 0.0;
-  view.processed_end = r.processed_end;
-  view.evicting = target_[place] > 0;
-  if (!view.evicting) return view;
+  told.numbers = {{"budget", budget_[place]},
+                  {"average", r.steps > 0 ? double{focus_average(r)} : 0.0},
+                  {"processed_end", r.processed_end}};
+  if (target_[place] == 0) return told;
   const std::int32_t* begin = begin_.as<std::int32_t>();
-  view.score = delta_.as<float>() + begin[s];
-  view.count = begin[s + 1] - begin[s];
-  return view;
+  const float* delta = delta_.as<float>();
+  told.arrays["score"].assign(delta + begin[s], delta + begin[s + 1]);
+  return told;
 }
 
 // I_j of the masked rows (FOCUS eq. 2); with whole_block over every row of the sequence, of

@@ -67,9 +67,9 @@ class focus_eviction {
   // Imposed decisions: a masked row that is decided k steps from now (0: in this one) scores 2^-k, so
   // that what is to be decided stays and the deviation rule keeps about the rows of the next step too.
   void rank_by(decision_order order) { order_ = std::move(order); }
-  // Returns what the last forward evicted, once the host has waited for it and before its decisions
-  // are observed.
-  eviction_view view(std::int32_t s) const;
+  // How the last forward evicted, once the host has waited for it and before its decisions are
+  // observed; the README says what the names mean.
+  method_report report(std::int32_t s) const;
 
  private:
   void prepare(const batch& b, std::int64_t rows);

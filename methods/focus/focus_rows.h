@@ -31,13 +31,13 @@ class focus_state final : public delayed_state {
 class focus_rows final : public delayed_rows, public ranked_by_activations {
  public:
   explicit focus_rows(std::shared_ptr<focus_state> state)
-      : delayed_rows(state, {focus_eviction::layers(), false}),
+      : delayed_rows(state, {.narrows_at = focus_eviction::layers(), .keeps = 1.0 / 3}),
         state_(state),
         eviction_(state->budgets) {}
   bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept) override;
   void rank_by(decision_order order) override { eviction_.rank_by(std::move(order)); }
-  eviction_view eviction(std::int32_t s) const { return eviction_.view(s); }
+  method_report eviction(std::int32_t s) const { return eviction_.report(s); }
 
  private:
   void finish(const batch& b, const step_plan& plan, const row_lists& rows, bool dropped);

@@ -187,7 +187,7 @@ method_info focus_dllm_info() {
   m.source = "methods/focus_dllm";
   m.pace = "block schedule, full refresh at block entry";
   m.rows = "windows around the top rho * n positions by past confidence";
-  m.shape = {row_extent::block, 0.5, 0, true};
+  m.shape = {row_extent::block, 0.5, true};
   m.keys = "dense in the first layers; then sinks, top blocks of the prompt, the response";
   m.cache = "refreshed at block entry; active rows overwrite theirs";
   m.unmask = "top-n of the schedule among active rows";

@@ -137,16 +137,16 @@ method_info info() {
   m.source = "methods/freedave";
   m.pace = "block, until complete; drafts may run into further blocks";
   m.rows = "branches of the block: the canvas, and the canvas with guesses of the next steps";
-  m.shape = {row_extent::block, 1, 0, false};
+  m.shape = {row_extent::block};
   m.keys = "what lies outside the window, and a row's own branch";
   m.cache = "commit forward; on bidirectional models as fast_dllm";
   m.unmask = "top-n or threshold, and all steps whose drafts the forward confirms";
   const std::string code = "FreeDave generation/core.py";
   m.parameters = {
-      integer_spec("block_length", 0, 0, 4096,
-                   "tokens per block; 0: what the model was trained with, or 32", code),
+      block_length_spec(0, 0, 4096, "tokens per block; 0: what the model was trained with, or 32",
+                        code),
       integer_spec("draft_steps", 4, 1, 64, "branches of a forward; 1: one step a forward", code),
-      integer_spec("tokens_per_step", 1, 1, 256, "tokens that one step decides", code),
+      tokens_per_step_spec(1, 1, 256, "tokens that one step decides", code),
       real_spec("threshold", 0, 0, 2,
                 "a step decides all tokens at least this confident, where there are any; 0: none",
                 code),

@@ -11,7 +11,7 @@ namespace unmask::dinfer {
 
 std::vector<parameter_spec> loop_parameters() {
   const std::string code = "dInfer generate_uniform.py";
-  return {integer_spec("block_length", 32, 1, 4096, "tokens per block", code),
+  return {block_length_spec(32, 1, 4096, "tokens per block", code),
           text_spec("stop", "model", "stop ids: 'model', 'none' or ids with commas", code),
           flag_spec("early_stop", true,
                     "behind a block with a stop id the canvas becomes that id; false: it stays "

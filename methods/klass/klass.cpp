@@ -84,10 +84,10 @@ method_info info() {
       integer_spec("kl_history", 2, 1, 1024, "for so many forwards in a row", code),
       choice_spec("strategy", {"all", "max_conf", "min_kl"},
                   "of those: all, the most confident, the one that moved least", code),
-      integer_spec("steps", 0, 0, 1e6,
-                   "forwards for the whole canvas; what is masked then stays so; 0: gen_length",
-                   code),
-      integer_spec("block_length", 32, 0, 1e6, "LLaDA: tokens per block; 0: one block", code)};
+      steps_spec(0, 0, 1e6,
+                 "forwards for the whole canvas; what is masked then stays so; 0: gen_length",
+                 code),
+      block_length_spec(32, 0, 1e6, "LLaDA: tokens per block; 0: one block", code)};
   m.knobs = {{"confidence_threshold", "decided_early", "1"}};
   m.presets = presets();
   m.check = [](const model_config& model, const parameters&) {

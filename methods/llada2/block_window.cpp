@@ -12,8 +12,7 @@ namespace unmask::llada2 {
 std::vector<parameter_spec> shared_parameters() {
   const std::string code = "modeling_llada2_moe.py, generate";
   return {
-      integer_spec("block_length", 0, 0, 256, "tokens per block; 0: the model's trained length",
-                   code),
+      block_length_spec(0, 0, 256, "tokens per block; 0: the model's trained length", code),
       real_spec("threshold", 0.95, 0, 2, "decide every mask that is more confident", code),
       choice_spec("cache", {"blocks", "none"},
                   "blocks: K/V of finished blocks are kept, which changes no token; none: every "

@@ -49,7 +49,7 @@ method_info info() {
   m.parameters = shared_parameters();
   const std::string code = "modeling_llada2_moe.py, generate";
   append(m.parameters,
-         {integer_spec("steps", 32, 1, 256, "steps that a block's quotas are spread over", code),
+         {steps_spec(32, 1, 256, "steps that a block's quotas are spread over", code),
           integer_spec("minimal_topk", 1, 1, 256,
                        "no more than gen_length / minimal_topk of those steps", code),
           flag_spec("eos_stop_after_block", true, "end after a block with a stop id", code)});

@@ -143,7 +143,7 @@ method_info info() {
           "d2f: blocks from the prompt's end, bidirectional models; diffulex: from position "
           "0, block-causal models; model: by the model",
           d2f + "; " + dfx),
-      integer_spec("block_length", 32, 1, 4096, "tokens per block", d2f),
+      block_length_spec(32, 1, 4096, "tokens per block", d2f),
       integer_spec("max_blocks", 0, 0, 4096, "blocks not cached at once; 0: any number", dfx),
       real_spec("add_block_threshold", 0.1, 0, 2,
                 "a block opens when this share of the last one is decided", d2f),

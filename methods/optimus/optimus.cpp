@@ -236,7 +236,7 @@ std::vector<parameter_spec> optimus_parameters() {
       choice_spec("policy", {"streaming", "naive", "prefix_caching"},
                   "chunk from the first not cached; fixed sub-blocks; whole block",
                   s3 + ", figure 4"),
-      integer_spec("chunk", 0, 0, 64, "tokens per request and step; 0: elastic (streaming)", s4),
+      chunk_spec(0, 0, 64, "tokens per request and step; 0: elastic (streaming)", s4),
       choice_spec(
           "cache_rule", {"any_decoded", "contiguous_prefix", "right_neighbour", "none"},
           "when a decided token leaves the forward: after one as input; also everything "

@@ -41,10 +41,9 @@ std::int32_t block_length_of(const model_config& model, const parameters& p) {
 std::vector<parameter_spec> block_parameters(double threshold) {
   const std::string engine = "LMDeploy strategies/dllm", sdar = "SDAR generate.py";
   return {
-      integer_spec("block_length", 0, 0, 64, "tokens per block; 0: the model's trained length",
-                   engine),
-      integer_spec("steps", 0, 0, 64,
-                   "denoising steps per block (static, sequential); 0: block_length", engine),
+      block_length_spec(0, 0, 64, "tokens per block; 0: the model's trained length", engine),
+      steps_spec(0, 0, 64, "denoising steps per block (static, sequential); 0: block_length",
+                 engine),
       choice_spec("remasking",
                   {"low_confidence_dynamic", "low_confidence_static", "sequential", "entropy_bound",
                    "klass"},

@@ -13,13 +13,12 @@ constexpr const char* dream_source = "Dream generation_utils.py";
 }  // namespace
 
 std::vector<parameter_spec> schedule_parameters() {
-  return {integer_spec("steps", 0, 0, 1e6,
-                       "denoising steps for the whole canvas; 0: gen_length / tokens_per_step",
-                       llada_source),
-          integer_spec("tokens_per_step", 1, 1, 1024, "tokens decided per step when steps is 0",
-                       llada_source),
-          integer_spec("block_length", 32, 0, 1e6,
-                       "tokens per semi-autoregressive block; 0: one block", llada_source)};
+  return {
+      steps_spec(0, 0, 1e6, "denoising steps for the whole canvas; 0: gen_length / tokens_per_step",
+                 llada_source),
+      tokens_per_step_spec(1, 1, 1024, "tokens decided per step when steps is 0", llada_source),
+      block_length_spec(32, 0, 1e6, "tokens per semi-autoregressive block; 0: one block",
+                        llada_source)};
 }
 
 std::vector<parameter_spec> parallel_parameters() {

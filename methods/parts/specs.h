@@ -50,6 +50,32 @@ inline parameter_spec varying_above_zero(parameter_spec spec) {
   return spec;
 }
 
+// Parameters that forecasts read (parameter_spec::fact), under the names that methods share.
+inline parameter_spec saying(pace_fact fact, parameter_spec spec) {
+  spec.fact = fact;
+  return spec;
+}
+inline parameter_spec steps_spec(std::int64_t value, double low, double high, std::string meaning,
+                                 std::string source) {
+  return saying(pace_fact::steps,
+                integer_spec("steps", value, low, high, std::move(meaning), std::move(source)));
+}
+inline parameter_spec tokens_per_step_spec(std::int64_t value, double low, double high,
+                                           std::string meaning, std::string source) {
+  return saying(pace_fact::tokens_per_step, integer_spec("tokens_per_step", value, low, high,
+                                                         std::move(meaning), std::move(source)));
+}
+inline parameter_spec block_length_spec(std::int64_t value, double low, double high,
+                                        std::string meaning, std::string source) {
+  return saying(pace_fact::block_length, integer_spec("block_length", value, low, high,
+                                                      std::move(meaning), std::move(source)));
+}
+inline parameter_spec chunk_spec(std::int64_t value, double low, double high, std::string meaning,
+                                 std::string source) {
+  return saying(pace_fact::chunk,
+                integer_spec("chunk", value, low, high, std::move(meaning), std::move(source)));
+}
+
 // Appends `more` to `to`.
 inline void append(std::vector<parameter_spec>& to, std::vector<parameter_spec> more) {
   for (parameter_spec& p : more) to.push_back(std::move(p));

@@ -268,7 +268,7 @@ method_info sparse_dllm_info() {
   m.source = "methods/sparse_dllm";
   m.pace = "block schedule";
   m.rows = "all for delay + 1 steps of a block, then the block";
-  m.shape = {row_extent::block, 1, 0, true};
+  m.shape = {.extent = row_extent::block, .refreshes = true};
   m.keys = "all; then kept and block";
   m.cache = "top share of prefix and suffix by pooled query-key score, per layer and block";
   m.unmask = "top-n of the schedule; gamma when set";

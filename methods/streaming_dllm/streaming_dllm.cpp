@@ -157,13 +157,13 @@ method_info streaming_info() {
   m.source = "methods/streaming_dllm";
   m.pace = "block, until clean; an end token in a clean block ends the answer";
   m.rows = "prompt, blocks and kept suffix, then block and kept suffix";
-  m.shape = {row_extent::block, 1, 0, true};
+  m.shape = {.extent = row_extent::block, .refreshes = true};
   m.keys = "prompt, blocks and kept suffix";
   m.cache = "refreshed at block entry";
   m.unmask = "threshold scaled by the share of masks, at least one";
   const std::string code = "Streaming-dLLM, LLaDA generate";
   m.parameters = {
-      integer_spec("block_length", 32, 0, 1e6, "tokens per block; 0: one block", code),
+      block_length_spec(32, 0, 1e6, "tokens per block; 0: one block", code),
       integer_spec("window_size", 96, 0, 1e6,
                    "masks behind the block that stay, beside the last one", code),
       real_spec("threshold", 0.9, 1e-6, 2, "confidence that a block's first forward asks for",

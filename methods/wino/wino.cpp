@@ -220,7 +220,7 @@ method_info info() {
   m.unmask = "threshold with a cap; decided tokens of low probability are masked again";
   const std::string code = "LLaDA/decoding.py", port = "d2Cache src/generation/wino.py";
   m.parameters = {
-      integer_spec("block_length", 32, 1, 4096, "tokens per block", code),
+      block_length_spec(32, 1, 4096, "tokens per block", code),
       choice_spec(
           "variant", {"official", "port"},
           "official: reopens less than the step before took; port: less than this step takes",

@@ -133,6 +133,12 @@ def counts():
         "pairs of methods that include one another": pairs_of_methods(under("methods/", CPP)),
         "lines in kernels/ that name a method":
             sum(bool(METHOD.search(line)) for f in kernels for line in text_of(f).split("\n")),
+        "lines in harness/decode/ that name a method":
+            sum(bool(METHOD.search(line)) for f in under("harness/decode/", CPP)
+                for line in text_of(f).split("\n")),
+        "lines of forecasts that name a method's parameter":
+            sum(len(re.findall(r'"(?:steps|tokens_per_step|block_length|chunk)"', text_of(f)))
+                for f in under("harness/plan/", CPP)),
         "files of the harness that ctags sees empty":
             sum(bool(re.search(r"inline namespace|namespace [\w:]*::inline", text_of(f)))
                 for f in under("harness/", CPP)),

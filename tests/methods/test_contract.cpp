@@ -91,6 +91,27 @@ TEST(contract, a_held_token_is_decided_and_the_canvas_keeps_the_mask) {
   EXPECT_EQ(loop.state().at(0).counters.committed, 8);
 }
 
+// Three layers, 0 to 2: late are those behind the last in which rows may leave, and layer 2 where none do.
+TEST(contract, late_layers_are_those_behind_the_last_that_narrows) {
+  const auto model = tiny_model(model_family::sdar, reference_backend());
+  const auto late_layers = [&](const std::vector<std::int32_t>& narrows_at) {
+    recipe r = make("llada2", *model);
+    r.rows = std::make_unique<row_policy>(row_traits{.narrows_at = narrows_at});
+    step_loop loop(*model, std::move(r), {1, 16, 0});
+    loop.admit({{1, 2, 3, 4, 5, 6, 7, 8}, 8, 0});
+    while (loop.step()) {
+    }
+    const sequence_counters& c = loop.state().at(0).counters;
+    EXPECT_GT(c.decode_rows, 0);
+    EXPECT_EQ(c.late_layer_rows % c.decode_rows, 0);
+    return c.late_layer_rows / c.decode_rows;
+  };
+  EXPECT_EQ(late_layers({}), 1);
+  EXPECT_EQ(late_layers({0, 1}), 1);
+  EXPECT_EQ(late_layers({0}), 2);
+  EXPECT_EQ(late_layers({0, 2}), 0);
+}
+
 TEST(contract, caches_that_keep_decided_rows_refuse_rules_that_revise) {
   const auto model = tiny_model(model_family::sdar, reference_backend());
   recipe r = make("llada21", *model);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <set>
 
@@ -87,6 +88,26 @@ TEST(registry, every_parameter_default_lies_in_its_own_range) {
     EXPECT_NO_THROW(m.resolve("", {})) << name;
     for (const auto& [preset, values] : m.presets) {
       EXPECT_NO_THROW(m.resolve(preset, {})) << name << " " << preset;
+    }
+  }
+}
+
+// A forecast would otherwise know nothing of a method's pace, or two things.
+TEST(registry, parameters_of_the_pace_say_so_once) {
+  const std::map<std::string, pace_fact> shared = {{"steps", pace_fact::steps},
+                                                   {"tokens_per_step", pace_fact::tokens_per_step},
+                                                   {"block_length", pace_fact::block_length},
+                                                   {"chunk", pace_fact::chunk}};
+  for (const std::string& name : method_registry::instance().names()) {
+    std::set<pace_fact> said;
+    for (const parameter_spec& p : method_registry::instance().find(name).parameters) {
+      const auto usual = shared.find(p.name);
+      if (usual != shared.end()) {
+        EXPECT_EQ(p.fact, usual->second) << name << " " << p.name;
+      }
+      if (p.fact != pace_fact::none) {
+        EXPECT_TRUE(said.insert(p.fact).second) << name << " " << p.name;
+      }
     }
   }
 }

@@ -92,7 +92,7 @@ method_info fast_dllm_info() {
   m.source = "methods/baselines/fast_dllm";
   m.pace = "block schedule, or until the block is clean";
   m.rows = "all at block entry, then block and suffix (prefix) or block (dual)";
-  m.shape = {row_extent::block, 1, 0, true};
+  m.shape = {.extent = row_extent::block, .refreshes = true};
   m.keys = "all";
   m.cache = "refreshed at block entry";
   m.unmask = "top-n of the schedule; threshold, factor or gamma when set";

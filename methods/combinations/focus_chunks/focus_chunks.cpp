@@ -42,12 +42,12 @@ class focus_chunk_pace final : public optimus_pace {
 class focus_chunk_rows final : public row_policy, public ranked_by_activations {
  public:
   explicit focus_chunk_rows(std::shared_ptr<focus_chunk_state> state)
-      : row_policy({focus_eviction::layers(), false}),
+      : row_policy({.narrows_at = focus_eviction::layers(), .keeps = 0.6}),
         state_(state),
         chunk_(state->chunks),
         eviction_(state->budgets) {}
   void rank_by(decision_order order) override { eviction_.rank_by(std::move(order)); }
-  eviction_view eviction(std::int32_t s) const { return eviction_.view(s); }
+  method_report eviction(std::int32_t s) const { return eviction_.report(s); }
 
   void select(const batch& b, const step_plan& plan, row_lists& rows) override {
     if (!state_->key_begin) {
@@ -119,7 +119,9 @@ recipe make_focus_chunks(const model_config& model, const parameters& p) {
   recipe r;
   r.pace = std::make_unique<focus_chunk_pace>(state);
   auto rows = std::make_unique<focus_chunk_rows>(state);
-  r.views.eviction = [of = rows.get()](std::int32_t place) { return of->eviction(place); };
+  r.views.reports["eviction"] = [of = rows.get()](std::int32_t place) {
+    return of->eviction(place);
+  };
   r.rows = std::move(rows);
   r.keys = std::make_unique<focus_chunk_keys>(state->chunks->settings.chunk.block, state);
   r.cache = std::make_unique<optimus_cache>(state->chunks);
@@ -152,7 +154,7 @@ method_info focus_chunks_info() {
   m.source = "methods/combinations/focus_chunks";
   m.pace = "elastic chunk: argmax of N(c) b / T(b c)";
   m.rows = "the chunk; after layer 1 its retained rows";
-  m.shape = {row_extent::chunk, 1, 0.6};
+  m.shape = {row_extent::chunk};
   m.keys = "cached slots and the chunk, from layer 2 on its retained rows";
   m.cache = "a token settles by one forward with its own id as input";
   m.unmask = "threshold among the retained masks, at least one per chunk";

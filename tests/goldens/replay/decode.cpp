@@ -43,9 +43,12 @@ parameter_map recorded_parameters(const json& params) {
 // Compares every forward with the golden one; keeps the first difference.
 class replay final : public step_observer {
  public:
-  // The loop that owns what `views` show outlives the replay.
-  replay(const json& golden, const transformer& model, const recipe_views& views)
-      : golden_(golden), model_(model), views_(views) {}
+  // What the recipe's views show lives as long as the loop that gets it.
+  replay(const json& golden, const transformer& model, const recipe& method)
+      : golden_(golden),
+        model_(model),
+        views_(method.views),
+        late_layers_(model.config().layers - method.rows->traits().first_late_layer()) {}
 
   void on_step(const step_view& step) override {
     const std::size_t i = forward_++;
@@ -62,8 +65,8 @@ class replay final : public step_observer {
     if (step.plan.of[0].what == forward_kind::prefill) return;
     ++steps_;
     // As the row of a result has it: the metric `processed_rows`, which a model of two layers has not.
-    if (const std::int32_t late = model_.config().layers - first_late_layer; late > 0) {
-      processed_ = step.state.at(0).counters.late_layer_rows / late;
+    if (late_layers_ > 0) {
+      processed_ = step.state.at(0).counters.late_layer_rows / late_layers_;
     }
     commits_ += step.plan.of[0].what == forward_kind::commit ? 1 : 0;
   }
@@ -286,32 +289,42 @@ class replay final : public step_observer {
   // FOCUS: budget, mean and ranking. The mean is null in the official trace before a first step,
   // where the engine's own arithmetic assumes one token.
   void add_eviction(const json& want, json& ours) {
-    const eviction_view view = views_.eviction(0);
+    const method_report told = views_.reports.at("eviction")(0);
+    const auto number = [&](const char* name) {
+      const auto at = told.numbers.find(name);
+      return at == told.numbers.end() ? 0.0 : at->second;
+    };
+    const auto score = told.arrays.find("score");
     const bool engine = golden_.at("params").at("preset") == "engine";
     const auto masked = recorded_number(want.at("masked"));
-    ours["evict"] = view.evicting;
-    ours["target"] = engine ? std::min(view.budget, masked) : view.budget;
+    const auto budget = static_cast<std::int32_t>(number("budget"));
+    ours["evict"] = score != told.arrays.end();
+    ours["target"] = engine ? std::min(budget, masked) : budget;
     const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-5; };
-    const double average = view.average > 0 ? view.average : engine ? 1.0 : -1.0;
+    const double mean = number("average");
+    const double average = mean > 0 ? mean : engine ? 1.0 : -1.0;
     const double golden = want.at("avg").is_null() ? -1.0 : want.at("avg").get<double>();
     ours["avg"] = near(average, golden) ? want.at("avg") : json(average);
     if (want.contains("rightmost_after")) {
-      ours["rightmost_after"] = view.processed_end - 1 - recorded_number(want.at("block_start"));
+      ours["rightmost_after"] = static_cast<std::int32_t>(number("processed_end")) - 1 -
+                                recorded_number(want.at("block_start"));
     }
     if (!want.contains("delta")) return;
     // Sums over heads and queries in float32 on both sides.
     const auto delta = want.at("delta").get<std::vector<double>>();
-    bool same = static_cast<std::size_t>(view.count) == delta.size();
+    const std::vector<float> got =
+        score == told.arrays.end() ? std::vector<float>() : score->second;
+    bool same = got.size() == delta.size();
     for (std::size_t j = 0; same && j < delta.size(); ++j) {
-      same = std::abs(view.score[j] - delta[j]) <= 1e-3;
+      same = std::abs(got[j] - delta[j]) <= 1e-3;
     }
-    ours["delta"] =
-        same ? want.at("delta") : json(std::vector<float>(view.score, view.score + view.count));
+    ours["delta"] = same ? want.at("delta") : json(got);
   }
 
   const json& golden_;
   const transformer& model_;
   recipe_views views_;
+  std::int64_t late_layers_;
   std::size_t forward_ = 0, trace_ = 0;
   std::int64_t steps_ = 0, processed_ = 0, commits_ = 0;
   std::string difference_;
@@ -354,9 +367,8 @@ std::string run_case(const json& golden, const method_info& how, official_settin
   if (golden.contains("suffix_kept") && request.recorded_uniforms.empty()) {
     request.recorded_uniforms = draws_that_keep(golden, static_cast<std::size_t>(length));
   }
-  const recipe_views views = r.views;
+  replay watcher(golden, model, r);
   step_loop loop(model, std::move(r), {1, length, 0});
-  replay watcher(golden, model, views);
   loop.observe(&watcher);
   loop.admit(request);
   while (loop.step()) {

@@ -56,7 +56,7 @@ TEST(step_program, of_plain_policies_is_one_segment) {
 // FOCUS: the K/V of layers 0 and 1 end a segment, and the next begins with the rows that are left.
 TEST(step_program, is_cut_where_rows_narrow) {
   recipe r = plain();
-  r.rows = std::make_unique<row_policy>(row_traits{{0, 1}, false});
+  r.rows = std::make_unique<row_policy>(row_traits{.narrows_at = {0, 1}});
   const step_program p(r, 3, false, false);
   const std::vector<layer_action> want = {{embed, 0},  {project, 0}, {narrow, 0},    {gather, 0},
                                           {attend, 0}, {close, 0},   {project, 1},   {narrow, 1},
@@ -105,14 +105,14 @@ TEST(step_program, leaves_whole_layers_to_stored_outputs) {
 // Rows of which a part passes the feed-forward cannot be filled up with padding rows.
 TEST(step_program, of_partial_rows_is_not_captured) {
   recipe r = plain();
-  r.rows = std::make_unique<row_policy>(row_traits{{}, true});
+  r.rows = std::make_unique<row_policy>(row_traits{.partial_rows = true});
   EXPECT_FALSE(step_program(r, 2, false, false).is_capturable());
   EXPECT_EQ(needs_activations(r), nullptr);
 }
 
 TEST(step_program, refuses_what_does_not_go_together) {
   recipe both = plain();
-  both.rows = std::make_unique<row_policy>(row_traits{{0}, true});
+  both.rows = std::make_unique<row_policy>(row_traits{.narrows_at = {0}, .partial_rows = true});
   EXPECT_THROW(step_program(both, 2, false, false), std::logic_error);
   EXPECT_THROW(step_program(plain(), 2, true, false), std::logic_error);  // evicts, undeclared
   recipe stored = plain();

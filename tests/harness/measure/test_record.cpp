@@ -257,8 +257,9 @@ TEST(record, a_knob_that_changed_nothing_is_inactive) {
 }
 
 TEST(record, rows_of_later_layers_need_layers) {
-  const auto processed = [](std::int64_t layers, double keys) {
+  const auto processed = [](std::int64_t layers, double keys, std::int32_t first = 2) {
     measured_point point = good_point();
+    point.first_late_layer = first;
     for (answer_record& a : point.passes[0].answers) a.work.keys_seen = keys;
     result_row row;
     row.model.layers = layers;
@@ -267,8 +268,10 @@ TEST(record, rows_of_later_layers_need_layers) {
   };
   EXPECT_EQ(processed(3, 100), 36);
   EXPECT_FALSE(processed(2, 100));
-  EXPECT_FALSE(processed(0, 100));  // a row of before
-  EXPECT_FALSE(processed(3, 0));    // decisions from elsewhere: no layer was computed
+  EXPECT_FALSE(processed(0, 100));      // a row of before
+  EXPECT_EQ(processed(9, 100, 6), 12);  // a method that drops rows in layer 5
+  EXPECT_FALSE(processed(6, 100, 6));
+  EXPECT_FALSE(processed(3, 0));  // decisions from elsewhere: no layer was computed
 }
 
 // One planted fault for every law.

@@ -11,6 +11,9 @@ method_info with(const row_shape& shape) {
   method_info m;
   m.name = "planted";
   m.shape = shape;
+  m.parameters = {{.name = "window", .fact = pace_fact::block_length},
+                  {.name = "chunk", .fact = pace_fact::chunk},
+                  {.name = "block_length"}};
   return m;
 }
 
@@ -29,7 +32,8 @@ TEST(expected_time, rows_are_those_that_the_method_declares) {
   EXPECT_EQ(rows({row_extent::block}), 32);
   EXPECT_EQ(rows({row_extent::chunk}), 8);
   EXPECT_EQ(rows({row_extent::token}), 1);
-  const parameters given({{"block_length", 16}, {"chunk", 4}});
+  // By what a parameter says and not by its name.
+  const parameters given({{"window", 16}, {"block_length", 8}, {"chunk", 4}});
   EXPECT_EQ(work_of(sdar(), with({row_extent::block}), given, run).rows, 16);
   EXPECT_EQ(work_of(sdar(), with({row_extent::chunk}), given, run).rows, 4);
 }
@@ -37,7 +41,7 @@ TEST(expected_time, rows_are_those_that_the_method_declares) {
 TEST(expected_time, refreshes_and_prompts_are_counted_once) {
   const run_work run{1, 1, 1000, 256, 64};
   const parameters none({});
-  const run_work refreshed = work_of(sdar(), with({row_extent::block, 1, 0, true}), none, run);
+  const run_work refreshed = work_of(sdar(), with({row_extent::block, 1, true}), none, run);
   EXPECT_EQ(refreshed.full_forwards, 8);
   EXPECT_FALSE(refreshed.prefills);
   const run_work blocks = work_of(sdar(), with({row_extent::block}), none, run);
@@ -50,15 +54,44 @@ TEST(expected_time, refreshes_and_prompts_are_counted_once) {
 TEST(expected_time, a_cache_is_cheaper_than_none) {
   const run_work run{100, 8, 1000, 256, 64};
   const parameters none({});
-  const auto seconds = [&](const row_shape& shape) {
-    return expected_seconds(sdar(), work_of(sdar(), with(shape), none, run), ceilings_of("h100"));
+  const auto seconds = [&](const row_shape& shape, const row_traits& rows = {}) {
+    return expected_seconds(sdar(), work_of(sdar(), with(shape), none, run, rows),
+                            ceilings_of("h100"));
   };
   const double whole = seconds({row_extent::canvas});
-  const double cached = seconds({row_extent::block, 1, 0, true});
-  const double evicting = seconds({row_extent::block, 0.6, 0.2});
+  const double cached = seconds({row_extent::block, 1, true});
+  const double evicting =
+      seconds({row_extent::block, 0.6}, {.narrows_at = {0, 1}, .keeps = 1.0 / 3});
   EXPECT_GT(whole, 3 * cached);
   EXPECT_GT(cached, seconds({row_extent::block}));
   EXPECT_GT(seconds({row_extent::block}), evicting);
+}
+
+// 20 rows of a sequence enter, 5 are left. Each of the 36 layers that they reach as 5 is cheaper by the
+// same time, so what is saved falls by equal steps with the layer that drops them.
+TEST(expected_time, rows_are_fewer_behind_the_layer_that_drops_them) {
+  const run_work run{100, 64, 1000, 256, 64};
+  const parameters none({});
+  const auto work = [&](const row_traits& rows) {
+    return work_of(sdar(), with({row_extent::block, 0.625}), none, run, rows);
+  };
+  EXPECT_EQ(work({}).late_rows, 0);
+  EXPECT_EQ(work({.narrows_at = {0, 7}, .keeps = 0.25}).rows, 20);
+  EXPECT_EQ(work({.narrows_at = {0, 7}, .keeps = 0.25}).late_rows, 5);
+  const auto seconds = [&](const row_traits& rows) {
+    return expected_seconds(sdar(), work(rows), ceilings_of("h100"));
+  };
+  const auto at = [&](std::int32_t layer) {
+    return seconds({.narrows_at = {layer}, .keeps = 0.25});
+  };
+  const double step = (at(21) - at(1)) / 20;
+  EXPECT_GT(step, 0);
+  EXPECT_NEAR(at(11) - at(1), 10 * step, 1e-9 * at(1));
+  // Behind the last layer nothing is saved but in the part of it that follows the projection.
+  const double rest = seconds({}) - at(35);
+  EXPECT_GT(rest, 0);
+  EXPECT_LT(rest, step);
+  EXPECT_EQ(seconds({.narrows_at = {1}, .keeps = 1}), seconds({}));
 }
 
 TEST(expected_time, a_run_is_its_forwards) {
