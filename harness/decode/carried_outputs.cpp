@@ -80,7 +80,7 @@ void carried_outputs::list(const batch& b, const sequence_step& step, const row_
   }
 }
 
-row_set carried_outputs::read(const batch& b, const step_plan& plan, const row_lists& rows,
+row_set carried_outputs::read(const batch& b, const step_choice& plan, const row_lists& rows,
                               const tensor& final, bool dry) {
   keep(b, rows, final, dry);
   appended_ = 0;

@@ -28,7 +28,7 @@ class carried_outputs {
   // `rows`, which are kept; outputs of earlier forwards that candidates are read from are appended.
   // Returns the rows that can predict: those computed now, and earlier ones of positions that are
   // decided. dry: no output is computed, so none is copied.
-  row_set read(const batch& b, const step_plan& plan, const row_lists& rows, const tensor& final,
+  row_set read(const batch& b, const step_choice& plan, const row_lists& rows, const tensor& final,
                bool dry);
   // Where row r of that set stands in `final`.
   std::int32_t place_of(std::int32_t r) const { return place_[static_cast<std::size_t>(r)]; }

@@ -69,7 +69,7 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
 
 // What each sequence asks for, as ranges of positions, and how many rows that makes; true when that
 // is every row of all.
-bool feature_layers::choose(std::int32_t layer, const batch& b, const step_plan& plan) {
+bool feature_layers::choose(std::int32_t layer, const batch& b, const step_choice& plan) {
   bool everything = true;
   std::int32_t* begin = chosen_.begin.as<std::int32_t>();
   begin[0] = 0;
@@ -157,7 +157,7 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
   backend.run(op::kv_write{chosen, model_.key(acts, chosen.rows), {}, pages});
 }
 
-feature_work feature_layers::forward(std::int32_t layer, const batch& b, const step_plan& plan,
+feature_work feature_layers::forward(std::int32_t layer, const batch& b, const step_choice& plan,
                                      const row_lists& rows, const tensor_view& x,
                                      const transformer::activations& acts, const paged_kv& pages,
                                      const key_policy& keys, const std::int32_t* kv_length) {

@@ -40,13 +40,13 @@ class feature_layers {
   // Layer `layer` of a forward. `rows` holds every position [0, length) of each active sequence, x
   // [rows, D] is their residual, `pages` the layer's K/V. Views in the answer hold until the next
   // call.
-  feature_work forward(std::int32_t layer, const batch& b, const step_plan& plan,
+  feature_work forward(std::int32_t layer, const batch& b, const step_choice& plan,
                        const row_lists& rows, const tensor_view& x,
                        const transformer::activations& acts, const paged_kv& pages,
                        const key_policy& keys, const std::int32_t* kv_length);
 
  private:
-  bool choose(std::int32_t layer, const batch& b, const step_plan& plan);
+  bool choose(std::int32_t layer, const batch& b, const step_choice& plan);
   void project(std::int32_t layer, const batch& b, const row_set& rows, const tensor_view& x,
                const transformer::activations& acts, const paged_kv& pages);
 

@@ -33,7 +33,7 @@ class one_forward final : public pace_policy {
 class fixed_mask final : public key_policy {
  public:
   fixed_mask(mask_kind mask, std::int32_t block) : mask_(mask), block_(block) {}
-  layer_keys select(const batch&, const step_plan&, std::int32_t,
+  layer_keys select(const batch&, const step_choice&, std::int32_t,
                     const std::int32_t* kv_length) const override {
     return {{kv_length, nullptr, nullptr, mask_, block_}, {}, {}};
   }
@@ -50,9 +50,9 @@ class scratch_cache final : public cache_policy {
 
 class nothing_decided final : public unmask_policy {
  public:
-  void judge(const batch&, const step_plan&, const tensor_view&, const packed_matrix&,
+  void judge(const batch&, const step_choice&, const tensor_view&, const packed_matrix&,
              candidate_lists&) override {}
-  void decide(const batch&, const step_plan&, candidate_lists&) override {}
+  void decide(const batch&, const step_choice&, candidate_lists&) override {}
 };
 
 class logits_of_rows final : public step_observer {

@@ -42,7 +42,7 @@ candidate_lists make_candidate_lists(const backend& backend, std::int32_t sequen
 
 // The ranges are the host's own, so it lists them itself, in memory that kernels read too: an
 // operation would have to be waited for before the layers can be issued.
-void row_policy::select(const batch& b, const step_plan& plan, row_lists& rows) {
+void row_policy::select(const batch& b, const step_choice& plan, row_lists& rows) {
   auto* begin = rows.begin.as<std::int32_t>();
   auto* position = rows.position.as<std::int32_t>();
   auto* sequence = rows.sequence.as<std::int32_t>();
@@ -68,7 +68,7 @@ bool pace_policy::limit_prefill(std::int32_t rows) {
   return true;
 }
 
-layer_keys key_policy::select(const batch& b, const step_plan& plan, std::int32_t layer,
+layer_keys key_policy::select(const batch& b, const step_choice& plan, std::int32_t layer,
                               const std::int32_t* kv_length) const {
   (void)plan, (void)layer;
   layer_keys keys;

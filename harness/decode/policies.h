@@ -66,7 +66,7 @@ struct step_arrays {
   std::int32_t* block_first = nullptr;
 };
 
-struct step_plan {
+struct step_choice {
   std::vector<sequence_step> of;  // one per place in the batch
   step_arrays arrays;
 };
@@ -232,18 +232,18 @@ class row_policy {
   virtual ~row_policy() = default;
   const row_traits& traits() const { return traits_; }
   // Default: every position in play.
-  virtual void select(const batch& b, const step_plan& plan, row_lists& rows);
+  virtual void select(const batch& b, const step_choice& plan, row_lists& rows);
   // row_traits::narrows_at. May drop rows inside layer `layer`, after its K/V were written and
   // before its attention; true when `rows` shrank: kept [rows.rows] then lists the surviving row
   // indices of before.
-  virtual bool narrow(const batch& b, const step_plan& plan, std::int32_t layer,
+  virtual bool narrow(const batch& b, const step_choice& plan, std::int32_t layer,
                       const tensor_view& q, const tensor_view& k, row_lists& rows, tensor& kept) {
     (void)b, (void)plan, (void)layer, (void)q, (void)k, (void)rows, (void)kept;
     return false;
   }
   // row_traits::partial_rows. Asked once per forward, after select(): `updated` lists those rows
   // and index [updated.rows] holds where they stand in `rows`, ascending.
-  virtual void feed_forward_rows(const batch& b, const step_plan& plan, const row_lists& rows,
+  virtual void feed_forward_rows(const batch& b, const step_choice& plan, const row_lists& rows,
                                  row_lists& updated, tensor& index) {
     (void)b, (void)plan, (void)rows, (void)updated, (void)index;
   }
@@ -255,7 +255,7 @@ class row_policy {
 // One layer of a forward: post-RoPE queries and keys, values, [R, heads, dim].
 struct layer_rows {
   const batch& state;
-  const step_plan& plan;
+  const step_choice& plan;
   std::int32_t layer = 0;
   row_set rows;
   tensor_view q, k, v;
@@ -301,10 +301,10 @@ class key_policy {
   // Names the arrays that say what is seen. It asks for no operation and waits for none, because
   // the layers that read them may be recorded; what the arrays hold may change with every step.
   // Default: slots [0, kv_length) under the model's own mask. kv_length [S] holds the plan's.
-  virtual layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+  virtual layer_keys select(const batch& b, const step_choice& plan, std::int32_t layer,
                             const std::int32_t* kv_length) const;
   // key_traits::by_view. Once per forward, behind select() of the rows: fills rows.views.range.
-  virtual void see(const batch& b, const step_plan& plan, row_lists& rows) const {
+  virtual void see(const batch& b, const step_choice& plan, row_lists& rows) const {
     (void)b, (void)plan, (void)rows;
   }
 
@@ -355,7 +355,7 @@ class cache_policy {
   virtual kv_storage storage(std::int32_t prompt, std::int32_t length) const = 0;
   // Before a forward: which storage each sequence uses; may set row slots (and slots_differ). True:
   // after_attention() is asked in the layers of this forward (cache_traits::evicts).
-  virtual bool prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) {
+  virtual bool prepare(const batch& b, const step_choice& plan, row_lists& rows, kv_cache& cache) {
     (void)b, (void)plan, (void)rows, (void)cache;
     return false;
   }
@@ -364,7 +364,7 @@ class cache_policy {
     (void)layer, (void)cache;
   }
   // After the decisions of a step: mark what is now cached.
-  virtual void settle(batch& b, const step_plan& plan) { (void)b, (void)plan; }
+  virtual void settle(batch& b, const step_choice& plan) { (void)b, (void)plan; }
 
  private:
   cache_traits traits_;
@@ -390,13 +390,13 @@ class unmask_policy {
   virtual ~unmask_policy() = default;
   const unmask_traits& traits() const { return traits_; }
   // Fill token and whatever scores decide() needs. `head_input` [R, D] is the final-norm output.
-  virtual void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  virtual void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
                      const packed_matrix& head, candidate_lists& candidates) = 0;
   // Fill accept with decisions that the traits announce.
-  virtual void decide(const batch& b, const step_plan& plan, candidate_lists& candidates) = 0;
+  virtual void decide(const batch& b, const step_choice& plan, candidate_lists& candidates) = 0;
   // Somebody else decided (trajectory.h): `accept` is filled. For policies that learn from what was
   // decided; scores mean nothing then.
-  virtual void learn(const batch& b, const step_plan& plan, const candidate_lists& candidates) {
+  virtual void learn(const batch& b, const step_choice& plan, const candidate_lists& candidates) {
     (void)b, (void)plan, (void)candidates;
   }
 
@@ -417,7 +417,7 @@ struct recipe_views {
   std::map<std::string, std::function<method_report(std::int32_t s)>> reports;
   // Positions of slots 0, 1, 2, ... of sequence s in a layer, as far as the cache moved K/V there;
   // the slots behind them, or all, hold what their rows wrote.
-  std::function<std::vector<std::int32_t>(const step_plan& plan, std::int32_t layer,
+  std::function<std::vector<std::int32_t>(const step_choice& plan, std::int32_t layer,
                                           std::int32_t s)>
       slot_positions;
   // Bytes allocated, for all places together, for what the decisions remember of a request from one

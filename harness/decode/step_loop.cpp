@@ -154,7 +154,7 @@ const kv_cache& step_loop::cache() const {
 pace_policy& step_loop::pace() const {
   return *impl_->method.pace;
 }
-const step_plan& step_loop::plan() const {
+const step_choice& step_loop::plan() const {
   return impl_->plan;
 }
 std::int32_t step_loop::rows_entered(std::int32_t s) const {

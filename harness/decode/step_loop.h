@@ -21,7 +21,7 @@ namespace unmask {
 // canvas. Views stay valid during the call only.
 struct step_view {
   const batch& state;
-  const step_plan& plan;
+  const step_choice& plan;
   row_set entered;             // rows at layer 0
   const std::int32_t* tokens;  // their input ids
   row_set left;                // rows that reached the last layer
@@ -33,7 +33,7 @@ struct step_view {
 // their keys chosen, before their attention. Views stay valid during the call only.
 struct layer_view {
   const batch& state;
-  const step_plan& plan;
+  const step_choice& plan;
   std::int32_t layer = 0;
   row_set rows;
   tensor_view q;     // [R, heads, dim], after RoPE
@@ -97,7 +97,7 @@ class step_loop {
   // Segments of layers that the backend captured and replayed; all 0 where it captures nothing.
   const graph_counts& graphs() const;
   pace_policy& pace() const;
-  const step_plan& plan() const;                    // of the last step
+  const step_choice& plan() const;                  // of the last step
   std::int32_t rows_entered(std::int32_t s) const;  // by the last step, at layer 0
   step_outcome outcome(std::int32_t s) const;       // of the last step
   std::int32_t candidates(std::int32_t s) const;    // of the last step

@@ -77,7 +77,7 @@ struct step_loop::impl {
   // The tokens that each generated position of a place has had; kept for rules that replace.
   std::vector<std::map<std::int32_t, std::vector<std::int32_t>>> tokens_had;
   std::optional<carried_outputs> carried;  // of a block-causal model with shifted logits
-  step_plan plan;
+  step_choice plan;
   std::int32_t most_pages = 0;             // paged_kv::most_pages of this step: short_pages or 0
   std::vector<sequence_step> last_step;    // of each place, for recomputation
   const schedule_action* parts = nullptr;  // of the current step; null: all places step

@@ -91,7 +91,7 @@ class trajectory_unmask final : public unmask_policy {
         refused_(std::move(refused)),
         own_(std::move(own)) {}
 
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     if (what_ != stand_in::all) {
       own_->judge(b, plan, head_input, head, c);
@@ -104,7 +104,7 @@ class trajectory_unmask final : public unmask_policy {
     });
   }
 
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {
     if (what_ == stand_in::decisions) {
       own_->decide(b, plan, c);
       b.backend().synchronize();
@@ -162,12 +162,12 @@ class event_unmask final : public unmask_policy {
         computes_(computes),
         own_(std::move(own)) {}
 
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     if (computes_) own_->judge(b, plan, head_input, head, c);
   }
 
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {
     if (computes_) own_->decide(b, plan, c);
     b.backend().synchronize();
     const std::int32_t* begin = c.begin.as<std::int32_t>();

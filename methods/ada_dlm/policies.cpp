@@ -121,7 +121,7 @@ void pace::finish(batch& b, std::int32_t s) {
   q.output_end = q.length;
 }
 
-void rows::select(const batch& b, const step_plan& plan, row_lists& list) {
+void rows::select(const batch& b, const step_choice& plan, row_lists& list) {
   const backend& backend = b.backend();
   first_.clear();
   last_.clear();
@@ -144,7 +144,7 @@ void rows::select(const batch& b, const step_plan& plan, row_lists& list) {
       list.position.as<std::int32_t>(), list.sequence.as<std::int32_t>()});
 }
 
-void rows::feed_forward_rows(const batch& b, const step_plan&, const row_lists& list,
+void rows::feed_forward_rows(const batch& b, const step_choice&, const row_lists& list,
                              row_lists& updated, tensor& index) {
   const backend& backend = b.backend();
   updated.rows =
@@ -156,7 +156,7 @@ void rows::feed_forward_rows(const batch& b, const step_plan&, const row_lists& 
                                   updated.position.as<std::int32_t>(), index.as<std::int32_t>()});
 }
 
-void unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
+void unmask::judge(const batch& b, const step_choice&, const tensor_view& head_input,
                    const packed_matrix& head, candidate_lists& c) {
   confidence_params params;
   params.gumbel_temperature = settings_.temperature;
@@ -165,7 +165,7 @@ void unmask::judge(const batch& b, const step_plan&, const tensor_view& head_inp
   b.backend().run(op::confidence{head_input, head, c.set(b.capacity()), params, c.judged()});
 }
 
-void unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
+void unmask::decide(const batch& b, const step_choice& plan, candidate_lists& c) {
   const backend& backend = b.backend();
   const candidate_set set = c.set(b.capacity());
   std::uint8_t* accept = c.accept.as<std::uint8_t>();

@@ -103,8 +103,8 @@ class rows final : public row_policy {
       : row_policy({.partial_rows = s.ffn_only}),
         settings_(std::move(s)),
         shared_(std::move(shared)) {}
-  void select(const batch& b, const step_plan& plan, row_lists& list) override;
-  void feed_forward_rows(const batch& b, const step_plan& plan, const row_lists& list,
+  void select(const batch& b, const step_choice& plan, row_lists& list) override;
+  void feed_forward_rows(const batch& b, const step_choice& plan, const row_lists& list,
                          row_lists& updated, tensor& index) override;
 
  private:
@@ -119,9 +119,9 @@ class unmask final : public unmask_policy {
       : unmask_policy({.masks_by_id = s.remask_by_id, .holds = s.keep_mask_input}),
         settings_(std::move(s)),
         shared_(std::move(shared)) {}
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override;
 
  private:
   settings settings_;

@@ -103,7 +103,7 @@ class delimited_unmask final : public unmask_policy {
       : unmask_policy({.masks_by_id = true}), settings_(std::move(s)), found_(std::move(found)) {}
 
   // The border is known after the head alone, and the candidates behind it are none.
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     confidence_params params;
     params.accumulate_double = true;
@@ -120,7 +120,7 @@ class delimited_unmask final : public unmask_policy {
     }
   }
 
-  void decide(const batch& b, const step_plan&, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice&, candidate_lists& c) override {
     const tensor& score = opens_ ? c.score : c.probability;
     b.backend().run(op::accept_threshold{c.set(b.capacity()), score.as<float>(),
                                          settings_.threshold, false, true,

@@ -21,7 +21,7 @@ class credit_unmask final : public unmask_policy {
   explicit credit_unmask(const credit_settings& s)
       : unmask_policy({.masks_by_id = true}), settings_(s) {}
 
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     const backend& backend = b.backend();
     grow(b, c.count);
@@ -44,7 +44,7 @@ class credit_unmask final : public unmask_policy {
                                         .score = c.score.as<float>()});
   }
 
-  void decide(const batch& b, const step_plan&, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice&, candidate_lists& c) override {
     b.backend().run(op::accept_near_best{c.set(b.capacity()), c.score.as<float>(),
                                          settings_.threshold, 1e-5F, c.accept.as<std::uint8_t>()});
   }

@@ -194,7 +194,7 @@ class density_unmask final : public unmask_policy {
   explicit density_unmask(std::shared_ptr<d2_state> state)
       : unmask_policy({.masks_by_id = true, .without_rows = true}), state_(std::move(state)) {}
 
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     const backend& backend = b.backend();
     list_computed(b, c);
@@ -217,7 +217,7 @@ class density_unmask final : public unmask_policy {
     score(b, plan, c, 1.0F / static_cast<float>(head.out_features));
   }
 
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {
     const backend& backend = b.backend();
     const candidate_set set = c.set(b.capacity());
     backend.run(
@@ -236,7 +236,7 @@ class density_unmask final : public unmask_policy {
   }
 
   // The pace reads the decisions, once the loop has waited for them.
-  void learn(const batch&, const step_plan&, const candidate_lists& c) override {
+  void learn(const batch&, const step_choice&, const candidate_lists& c) override {
     state_->judged = &c;
   }
 
@@ -256,7 +256,7 @@ class density_unmask final : public unmask_policy {
     }
   }
 
-  void score(const batch& b, const step_plan& plan, candidate_lists& c, float unseen) {
+  void score(const batch& b, const step_choice& plan, candidate_lists& c, float unseen) {
     const std::int32_t* begin = c.begin.as<std::int32_t>();
     std::size_t next = 0;
     for (std::int32_t s = 0; s < b.capacity(); ++s) {

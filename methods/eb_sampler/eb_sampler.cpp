@@ -27,7 +27,7 @@ class bounded_unmask final : public unmask_policy {
   explicit bounded_unmask(bound_settings s)
       : unmask_policy({.masks_by_id = true}), settings_(std::move(s)) {}
 
-  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     confidence_out out = c.judged();
     out.negative_entropy = c.negative_entropy.as<float>();
@@ -42,7 +42,7 @@ class bounded_unmask final : public unmask_policy {
     b.backend().run(op::confidence{head_input, head, c.set(b.capacity()), params, out});
   }
 
-  void decide(const batch& b, const step_plan&, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice&, candidate_lists& c) override {
     const tensor& score = settings_.order == "margin"       ? c.margin
                           : settings_.order == "confidence" ? c.probability
                                                             : c.negative_entropy;

@@ -156,13 +156,13 @@ class nested_blocks final : public pace_policy {
 // A held batch computes nothing again: what a sub-block forward reads beside its rows must stay.
 class unheld_rows final : public row_policy {
  public:
-  void select(const batch& b, const step_plan& plan, row_lists& rows) override {
+  void select(const batch& b, const step_choice& plan, row_lists& rows) override {
     first_.assign(plan.arrays.first, plan.arrays.first + b.capacity());
     for (std::int32_t s = 0; s < b.capacity(); ++s) {
       const auto place = static_cast<std::size_t>(s);
       if (plan.of[place].recompute) first_[place] = plan.arrays.last[s];
     }
-    step_plan seen;
+    step_choice seen;
     seen.arrays = plan.arrays;
     seen.arrays.first = first_.data();
     row_policy::select(b, seen, rows);

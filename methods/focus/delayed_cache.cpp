@@ -41,7 +41,7 @@ namespace {
 
 // Windows [first, last) of the sequences that `pick` names, empty for the others.
 template <class Pick>
-void write_windows(delayed_state& state, const step_plan& plan, Pick pick) {
+void write_windows(delayed_state& state, const step_choice& plan, Pick pick) {
   for (std::size_t s = 0; s < plan.of.size(); ++s) {
     const bool in = plan.of[s].active && pick(plan.of[s]);
     state.first[s] = in ? plan.of[s].first : 0;
@@ -62,7 +62,7 @@ void write_extents(const row_lists& rows, std::int32_t sequences, std::int32_t* 
 // A block is never wholly frozen before its commit: the token decided last has not been an input
 // yet. So there is always a row, and the first forward of a block, where nothing is frozen, takes
 // all of them (the engine's warm-up).
-void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
+void delayed_rows::select(const batch& b, const step_choice& plan, row_lists& rows) {
   delayed_state& state = *state_;
   const backend& backend = b.backend();
   const commit_mode mode = state.settings.commit;
@@ -87,7 +87,7 @@ void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows
                                 state.settings.right_neighbour, state.frozen});
 }
 
-layer_keys delayed_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
+layer_keys delayed_keys::select(const batch& b, const step_choice& plan, std::int32_t layer,
                                 const std::int32_t*) const {
   return key_policy::select(b, plan, layer, state_->extent_out.as<std::int32_t>());
 }

@@ -66,7 +66,7 @@ class delayed_rows : public row_policy {
  public:
   explicit delayed_rows(std::shared_ptr<delayed_state> state, row_traits traits = {})
       : row_policy(std::move(traits)), state_(std::move(state)) {}
-  void select(const batch& b, const step_plan& plan, row_lists& rows) override;
+  void select(const batch& b, const step_choice& plan, row_lists& rows) override;
 
  protected:
   delayed_state& state() { return *state_; }
@@ -80,7 +80,7 @@ class delayed_keys : public key_policy {
  public:
   delayed_keys(std::int32_t block, std::shared_ptr<delayed_state> state)
       : key_policy(block), state_(std::move(state)) {}
-  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+  layer_keys select(const batch& b, const step_choice& plan, std::int32_t layer,
                     const std::int32_t* kv_length) const override;
 
  protected:

@@ -49,7 +49,7 @@ void focus_eviction::prepare(const batch& b, std::int64_t rows) {
 }
 
 // Which sequences evict: those with more masked rows than their budget; and their masked rows.
-void focus_eviction::find(const batch& b, const step_plan& plan, const row_lists& rows) {
+void focus_eviction::find(const batch& b, const step_choice& plan, const row_lists& rows) {
   const std::int32_t* begin = rows.begin.as<std::int32_t>();
   const std::int32_t* position = rows.position.as<std::int32_t>();
   for (std::size_t s = 0; s < plan.of.size(); ++s) {
@@ -157,7 +157,7 @@ void focus_eviction::impose(const batch& b) {
   }
 }
 
-bool focus_eviction::narrow(const batch& b, const step_plan& plan, std::int32_t layer,
+bool focus_eviction::narrow(const batch& b, const step_choice& plan, std::int32_t layer,
                             const tensor_view& q, const tensor_view& k, row_lists& rows,
                             tensor& kept) {
   if (layer == 0) {

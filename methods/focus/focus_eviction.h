@@ -62,7 +62,7 @@ class focus_eviction {
   static std::vector<std::int32_t> layers() { return {0, 1}; }  // row_traits::narrows_at
   // Layer 0 measures; layer 1 measures again and drops rows (`kept` as in row_policy::narrow).
   // True when rows were dropped.
-  bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
+  bool narrow(const batch& b, const step_choice& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept);
   // Imposed decisions: a masked row that is decided k steps from now (0: in this one) scores 2^-k, so
   // that what is to be decided stays and the deviation rule keeps about the rows of the next step too.
@@ -73,7 +73,7 @@ class focus_eviction {
 
  private:
   void prepare(const batch& b, std::int64_t rows);
-  void find(const batch& b, const step_plan& plan, const row_lists& rows);
+  void find(const batch& b, const step_choice& plan, const row_lists& rows);
   void importance(const batch& b, const tensor_view& q, const tensor_view& k, const tensor& out);
   const float* score(const batch& b);
   void impose(const batch& b);

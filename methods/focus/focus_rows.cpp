@@ -20,7 +20,7 @@ void focus_state::start(const batch& b, std::int32_t s) {
   clear_started(b, processed);
 }
 
-bool focus_rows::narrow(const batch& b, const step_plan& plan, std::int32_t layer,
+bool focus_rows::narrow(const batch& b, const step_choice& plan, std::int32_t layer,
                         const tensor_view& q, const tensor_view& k, row_lists& rows, tensor& kept) {
   const bool dropped = eviction_.narrow(b, plan, layer, q, k, rows, kept);
   if (layer == 1) finish(b, plan, rows, dropped);
@@ -29,7 +29,7 @@ bool focus_rows::narrow(const batch& b, const step_plan& plan, std::int32_t laye
 
 // Positions that reach the last layer: the range the later keys end at, and how far the block's
 // K/V now goes in every layer.
-void focus_rows::finish(const batch& b, const step_plan& plan, const row_lists& rows,
+void focus_rows::finish(const batch& b, const step_choice& plan, const row_lists& rows,
                         bool dropped) {
   focus_state& state = *state_;
   const backend& backend = b.backend();
@@ -47,7 +47,7 @@ void focus_rows::finish(const batch& b, const step_plan& plan, const row_lists& 
                           state.key_sequence.as<std::int32_t>()});
 }
 
-layer_keys focus_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
+layer_keys focus_keys::select(const batch& b, const step_choice& plan, std::int32_t layer,
                               const std::int32_t* kv_length) const {
   layer_keys keys = delayed_keys::select(b, plan, layer, kv_length);
   if (layer == 1 && state_->layer1_processed) {

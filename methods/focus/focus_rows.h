@@ -34,13 +34,13 @@ class focus_rows final : public delayed_rows, public ranked_by_activations {
       : delayed_rows(state, {.narrows_at = focus_eviction::layers(), .keeps = 1.0 / 3}),
         state_(state),
         eviction_(state->budgets) {}
-  bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
+  bool narrow(const batch& b, const step_choice& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept) override;
   void rank_by(decision_order order) override { eviction_.rank_by(std::move(order)); }
   method_report eviction(std::int32_t s) const { return eviction_.report(s); }
 
  private:
-  void finish(const batch& b, const step_plan& plan, const row_lists& rows, bool dropped);
+  void finish(const batch& b, const step_choice& plan, const row_lists& rows, bool dropped);
   std::shared_ptr<focus_state> state_;
   focus_eviction eviction_;
 };
@@ -49,7 +49,7 @@ class focus_keys final : public delayed_keys {
  public:
   focus_keys(std::int32_t block, std::shared_ptr<focus_state> state)
       : delayed_keys(block, state), state_(std::move(state)) {}
-  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+  layer_keys select(const batch& b, const step_choice& plan, std::int32_t layer,
                     const std::int32_t* kv_length) const override;
 
  private:

@@ -25,7 +25,7 @@ class focused_rows final : public flagged_rows {
   focused_rows(std::shared_ptr<focus_dllm_state> state, bool dream)
       : state_(std::move(state)), dream_(dream) {}
 
-  void select(const batch& b, const step_plan& plan, row_lists& rows) override {
+  void select(const batch& b, const step_choice& plan, row_lists& rows) override {
     remember();
     flagged_rows::select(b, plan, rows);
     const std::int32_t* position = rows.position.as<std::int32_t>();
@@ -111,7 +111,7 @@ class remembering_unmask final : public ranked_unmask {
  public:
   remembering_unmask(unmask_settings u, std::shared_ptr<focus_dllm_state> state)
       : ranked_unmask(std::move(u)), state_(std::move(state)) {}
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     ranked_unmask::judge(b, plan, head_input, head, c);
     state_->judged = c.set(b.capacity());

@@ -19,7 +19,7 @@ bool sparse_context::dense(const batch& b, std::int32_t layer) const {
 }
 
 // False at block entry, where everything is computed and seen.
-bool sparse_context::focused(const step_plan& plan, std::int32_t s) const {
+bool sparse_context::focused(const step_choice& plan, std::int32_t s) const {
   const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
   return step.active && step.step > 0;
 }
@@ -30,7 +30,7 @@ std::int32_t sparse_context::blocks_of(const batch& b, std::int32_t s) const {
 }
 
 // Once per forward, at layer 0: which sequences are focused, and room for what follows.
-void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_kv& cache,
+void sparse_context::prepare(const batch& b, const step_choice& plan, const paged_kv& cache,
                              dtype query) {
   const std::int32_t sequences = b.capacity();
   any_focused_ = false;
@@ -69,7 +69,7 @@ bool sparse_context::sums_mass(std::int32_t layer) const {
 
 // Largest attention mass among the prompt's slots (eq. 6). The sum over heads and active rows ranks
 // as their mean does.
-void sparse_context::find_sinks(const batch& b, const step_plan& plan) {
+void sparse_context::find_sinks(const batch& b, const step_choice& plan) {
   const std::int32_t sequences = b.capacity();
   mass_begin_.clear();
   sink_begin_.assign(1, 0);
@@ -95,7 +95,7 @@ void sparse_context::find_sinks(const batch& b, const step_plan& plan) {
 }
 
 // Mean keys of the prompt's blocks: all of them at block entry, later those with computed rows.
-void sparse_context::refresh_means(const batch& b, const step_plan& plan, std::int32_t layer,
+void sparse_context::refresh_means(const batch& b, const step_choice& plan, std::int32_t layer,
                                    const paged_kv& cache) {
   const std::int32_t size = state_->settings.prompt_block_size;
   const tensor_view& means = means_[static_cast<std::size_t>(layer)].view();
@@ -123,7 +123,7 @@ void sparse_context::refresh_means(const batch& b, const step_plan& plan, std::i
 }
 
 // R_b = mean over heads of (mean focus query) . (mean key of block b), top C of them (eqs 7, 8).
-void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::int32_t layer,
+void sparse_context::score_blocks(const batch& b, const step_choice& plan, std::int32_t layer,
                                   const tensor_view& q) {
   const backend& backend = b.backend();
   const std::int32_t sequences = b.capacity();
@@ -201,7 +201,7 @@ void sparse_context::rank_blocks(const batch& b, std::int32_t layer) {
 }
 
 // Ascending: sinks and tokens of the top blocks, then the response.
-void sparse_context::list_slots(const batch& b, const step_plan& plan, std::int32_t layer) {
+void sparse_context::list_slots(const batch& b, const step_choice& plan, std::int32_t layer) {
   const backend& backend = b.backend();
   const focus_dllm_settings& f = state_->settings;
   zero_.assign(plan.of.size(), 0);
@@ -223,7 +223,7 @@ void sparse_context::list_slots(const batch& b, const step_plan& plan, std::int3
 
 void sparse_context::choose(const layer_rows& rows, const paged_kv& cache, double*) {
   const batch& b = rows.state;
-  const step_plan& plan = rows.plan;
+  const step_choice& plan = rows.plan;
   const std::int32_t layer = rows.layer;
   if (layer == 0) prepare(b, plan, cache, rows.q.type);
   if (sums_mass(layer)) {
@@ -251,7 +251,7 @@ void sparse_context::choose(const layer_rows& rows, const paged_kv& cache, doubl
   list_slots(b, plan, layer);
 }
 
-layer_keys sparse_context::select(const batch& b, const step_plan&, std::int32_t layer,
+layer_keys sparse_context::select(const batch& b, const step_choice&, std::int32_t layer,
                                   const std::int32_t* kv_length) const {
   layer_keys keys;
   keys.set.kv_length = kv_length;

@@ -51,22 +51,22 @@ class sparse_context final : public key_policy {
   explicit sparse_context(std::shared_ptr<focus_dllm_state> state)
       : key_policy(0, {true}), state_(std::move(state)) {}
   void choose(const layer_rows& layer, const paged_kv& cache, double* flops) override;
-  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+  layer_keys select(const batch& b, const step_choice& plan, std::int32_t layer,
                     const std::int32_t* kv_length) const override;
 
  private:
   bool dense(const batch& b, std::int32_t layer) const;
   bool sums_mass(std::int32_t layer) const;
-  bool focused(const step_plan& plan, std::int32_t s) const;
+  bool focused(const step_choice& plan, std::int32_t s) const;
   std::int32_t blocks_of(const batch& b, std::int32_t s) const;
-  void prepare(const batch& b, const step_plan& plan, const paged_kv& cache, dtype query);
-  void find_sinks(const batch& b, const step_plan& plan);
-  void refresh_means(const batch& b, const step_plan& plan, std::int32_t layer,
+  void prepare(const batch& b, const step_choice& plan, const paged_kv& cache, dtype query);
+  void find_sinks(const batch& b, const step_choice& plan);
+  void refresh_means(const batch& b, const step_choice& plan, std::int32_t layer,
                      const paged_kv& cache);
-  void score_blocks(const batch& b, const step_plan& plan, std::int32_t layer,
+  void score_blocks(const batch& b, const step_choice& plan, std::int32_t layer,
                     const tensor_view& q);
   void rank_blocks(const batch& b, std::int32_t layer);
-  void list_slots(const batch& b, const step_plan& plan, std::int32_t layer);
+  void list_slots(const batch& b, const step_choice& plan, std::int32_t layer);
 
   std::shared_ptr<focus_dllm_state> state_;
   std::int32_t means_stride_ = 0;  // pages of block means per sequence

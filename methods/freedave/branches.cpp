@@ -51,7 +51,7 @@ void branch_rows::add_view(const batch& b, std::int32_t s, std::int32_t branch, 
   }
 }
 
-void branch_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
+void branch_rows::select(const batch& b, const step_choice& plan, row_lists& rows) {
   shared_->make_room(b);
   rows.rows = rows.views.count = 0;
   rows.slots_differ = true;
@@ -72,7 +72,7 @@ void branch_rows::select(const batch& b, const step_plan& plan, row_lists& rows)
   rows.begin.as<std::int32_t>()[b.capacity()] = rows.rows;
 }
 
-void branch_keys::see(const batch& b, const step_plan& plan, row_lists& rows) const {
+void branch_keys::see(const batch& b, const step_choice& plan, row_lists& rows) const {
   const row_views& views = rows.views;
   const auto *begin = views.begin.as<std::int32_t>(), *of = views.sequence.as<std::int32_t>(),
              *position = rows.position.as<std::int32_t>(), *slot = rows.slot.as<std::int32_t>();

@@ -63,7 +63,7 @@ class branch_rows final : public row_policy {
       : row_policy({.views = shared->set.draft_steps * (1 + shared->set.further_blocks()) + 1,
                     .view_positions = shared->set.causal ? shared->set.block_length : 0}),
         shared_(std::move(shared)) {}
-  void select(const batch& b, const step_plan& plan, row_lists& rows) override;
+  void select(const batch& b, const step_choice& plan, row_lists& rows) override;
 
  private:
   void add_view(const batch& b, std::int32_t s, std::int32_t branch, std::int32_t first,
@@ -75,7 +75,7 @@ class branch_keys final : public key_policy {
  public:
   explicit branch_keys(shared_branches shared)
       : key_policy(0, {.by_view = true}), shared_(std::move(shared)) {}
-  void see(const batch& b, const step_plan& plan, row_lists& rows) const override;
+  void see(const batch& b, const step_choice& plan, row_lists& rows) const override;
 
  private:
   shared_branches shared_;

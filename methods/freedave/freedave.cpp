@@ -23,12 +23,12 @@ class verified_unmask final : public unmask_policy {
   verified_unmask(shared_branches shared, const step_rule& rule)
       : shared_(std::move(shared)), rule_(rule) {}
 
-  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     b.backend().run(op::confidence{head_input, head, c.set(b.capacity()), {}, c.judged()});
   }
 
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {
     if (!order_) {
       order_ = b.backend().allocate(dtype::i32, {c.accept.view().rows()});
       row_begin_.resize(plan.of.size() + 1);

@@ -19,14 +19,14 @@ class hierarchical_unmask final : public unmask_policy {
         threshold_(threshold),
         low_threshold_(low_threshold) {}
 
-  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     confidence_params params;
     params.accumulate_double = true;
     b.backend().run(op::confidence{head_input, head, c.set(b.capacity()), params, c.judged()});
   }
 
-  void decide(const batch& b, const step_plan&, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice&, candidate_lists& c) override {
     const backend& backend = b.backend();
     const candidate_set set = c.set(b.capacity());
     const float* confidence = c.probability.as<float>();

@@ -19,7 +19,7 @@ class editing_unmask final : public block_unmask {
   editing_unmask(const block_unmask_settings& s, float editing_threshold)
       : block_unmask(s, {.replaces = true}), editing_threshold_(editing_threshold) {}
 
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {
     const backend& backend = b.backend();
     const candidate_set set = c.set(b.capacity());
     const float* probability = c.probability.as<float>();

@@ -23,7 +23,7 @@ class in_blocks_unmask final : public unmask_policy {
   in_blocks_unmask(shared_flight shared, float threshold, forced_by rank, std::int32_t banned)
       : shared_(std::move(shared)), threshold_(threshold), rank_(rank), banned_token_(banned) {}
 
-  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     confidence_params params;
     // Not before: memory is shared with the device that decodes once its backend is known.
@@ -38,7 +38,7 @@ class in_blocks_unmask final : public unmask_policy {
     b.backend().run(op::confidence{head_input, head, c.set(b.capacity()), params, out});
   }
 
-  void decide(const batch& b, const step_plan&, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice&, candidate_lists& c) override {
     const tensor& score = rank_ == forced_by::margin             ? c.margin
                           : rank_ == forced_by::negative_entropy ? c.negative_entropy
                                                                  : c.probability;

@@ -115,7 +115,7 @@ void open_blocks::observe(batch& b, std::int32_t s, const sequence_step&, const 
 }
 
 // A view for each block; of the prompt, where it is one block, one.
-void block_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
+void block_rows::select(const batch& b, const step_choice& plan, row_lists& rows) {
   rows.rows = rows.views.count = 0;
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     rows.begin.as<std::int32_t>()[s] = rows.rows;
@@ -138,7 +138,7 @@ void block_rows::select(const batch& b, const step_plan& plan, row_lists& rows) 
   rows.begin.as<std::int32_t>()[b.capacity()] = rows.rows;
 }
 
-void block_keys::see(const batch& b, const step_plan& plan, row_lists& rows) const {
+void block_keys::see(const batch& b, const step_choice& plan, row_lists& rows) const {
   (void)b, (void)plan;
   const row_views& views = rows.views;
   const auto *begin = views.begin.as<std::int32_t>(), *position = rows.position.as<std::int32_t>();

@@ -71,7 +71,7 @@ class block_rows final : public row_policy {
   explicit block_rows(shared_flight shared)
       : row_policy({.views = 2, .view_positions = shared->set.block_length, .carries = true}),
         shared_(std::move(shared)) {}
-  void select(const batch& b, const step_plan& plan, row_lists& rows) override;
+  void select(const batch& b, const step_choice& plan, row_lists& rows) override;
 
  private:
   shared_flight shared_;
@@ -80,7 +80,7 @@ class block_rows final : public row_policy {
 class block_keys final : public key_policy {
  public:
   block_keys() : key_policy(0, {.by_view = true}) {}
-  void see(const batch& b, const step_plan& plan, row_lists& rows) const override;
+  void see(const batch& b, const step_choice& plan, row_lists& rows) const override;
 };
 
 }  // namespace unmask::multi_block

@@ -237,7 +237,7 @@ bool optimus_pace::stops_at_prefix(const batch& b, std::int32_t s, const progres
   return stopped;
 }
 
-void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
+void optimus_rows::select(const batch& b, const step_choice& plan, row_lists& rows) {
   optimus_state& state = *state_;
   const backend& backend = b.backend();
   const std::int32_t block = state.settings.chunk.block;
@@ -280,7 +280,7 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
                           state.key_sequence.as<std::int32_t>()});
 }
 
-layer_keys optimus_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
+layer_keys optimus_keys::select(const batch& b, const step_choice& plan, std::int32_t layer,
                                 const std::int32_t*) const {
   const optimus_state& state = *state_;
   layer_keys keys = key_policy::select(b, plan, layer, state.kv_end.as<std::int32_t>());
@@ -294,7 +294,7 @@ layer_keys optimus_keys::select(const batch& b, const step_plan& plan, std::int3
   return keys;
 }
 
-void optimus_cache::settle(batch& b, const step_plan&) {
+void optimus_cache::settle(batch& b, const step_choice&) {
   const optimus_state& state = *state_;
   const row_set rows = state.rows.set(b.capacity());
   const std::uint8_t* settles = state.settles.as<std::uint8_t>();
@@ -304,7 +304,7 @@ void optimus_cache::settle(batch& b, const step_plan&) {
   b.backend().run(op::scatter_flags{rows, settles, 1, state.visible});
 }
 
-void optimus_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
+void optimus_unmask::decide(const batch& b, const step_choice& plan, candidate_lists& c) {
   block_unmask::decide(b, plan, c);
   if (!state_->elastic) return;
   if (by_entropy()) {  // a bound on a sum has no candidates that pass beside those it takes
@@ -322,13 +322,13 @@ void optimus_unmask::decide(const batch& b, const step_plan& plan, candidate_lis
   note(b, plan, c, passed);
 }
 
-void optimus_unmask::learn(const batch& b, const step_plan& plan, const candidate_lists& c) {
+void optimus_unmask::learn(const batch& b, const step_choice& plan, const candidate_lists& c) {
   if (!state_->elastic) return;
   b.backend().synchronize();
   note(b, plan, c, c.accept.as<std::uint8_t>());
 }
 
-void optimus_unmask::note(const batch& b, const step_plan& plan, const candidate_lists& c,
+void optimus_unmask::note(const batch& b, const step_choice& plan, const candidate_lists& c,
                           const std::uint8_t* passed) {
   optimus_state& state = *state_;
   const std::int32_t* begin = c.begin.as<std::int32_t>();

@@ -90,7 +90,7 @@ class optimus_pace : public pace_policy {
 class optimus_rows final : public row_policy {
  public:
   explicit optimus_rows(std::shared_ptr<optimus_state> state) : state_(std::move(state)) {}
-  void select(const batch& b, const step_plan& plan, row_lists& rows) override;
+  void select(const batch& b, const step_choice& plan, row_lists& rows) override;
 
  private:
   std::shared_ptr<optimus_state> state_;
@@ -103,7 +103,7 @@ class optimus_keys : public key_policy {
   optimus_keys(std::int32_t block, std::shared_ptr<optimus_state> state)
       : key_policy(block), state_(std::move(state)) {}
   // Listed slots ascend and equal positions; those of the next block lie behind the row's own.
-  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+  layer_keys select(const batch& b, const step_choice& plan, std::int32_t layer,
                     const std::int32_t* kv_length) const override;
 
  private:
@@ -116,7 +116,7 @@ class optimus_cache final : public cache_policy {
   explicit optimus_cache(std::shared_ptr<optimus_state> state)
       : cache_policy({.keeps_decided = true}), state_(std::move(state)) {}
   kv_storage storage(std::int32_t, std::int32_t length) const override { return {length, 0}; }
-  void settle(batch& b, const step_plan& plan) override;
+  void settle(batch& b, const step_choice& plan) override;
 
  private:
   std::shared_ptr<optimus_state> state_;
@@ -127,12 +127,12 @@ class optimus_unmask final : public block_unmask {
  public:
   optimus_unmask(block_unmask_settings u, std::shared_ptr<optimus_state> state)
       : block_unmask(std::move(u)), state_(std::move(state)) {}
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override;
   // Learns from a step; of replayed decisions, those that were taken are those that passed.
-  void learn(const batch& b, const step_plan& plan, const candidate_lists& c) override;
+  void learn(const batch& b, const step_choice& plan, const candidate_lists& c) override;
 
  private:
-  void note(const batch& b, const step_plan& plan, const candidate_lists& c,
+  void note(const batch& b, const step_choice& plan, const candidate_lists& c,
             const std::uint8_t* passed);
   std::shared_ptr<optimus_state> state_;
   tensor passed_;

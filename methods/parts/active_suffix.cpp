@@ -7,7 +7,7 @@
 
 namespace unmask {
 
-void active_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
+void active_rows::select(const batch& b, const step_choice& plan, row_lists& rows) {
   auto* begin = rows.begin.as<std::int32_t>();
   auto* position = rows.position.as<std::int32_t>();
   auto* sequence = rows.sequence.as<std::int32_t>();
@@ -29,7 +29,7 @@ void active_rows::select(const batch& b, const step_plan& plan, row_lists& rows)
   rows.rows = n;
 }
 
-bool compact_cache::prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache&) {
+bool compact_cache::prepare(const batch& b, const step_choice& plan, row_lists& rows, kv_cache&) {
   const std::int32_t* begin = rows.begin.as<std::int32_t>();
   const std::int32_t* position = rows.position.as<std::int32_t>();
   std::int32_t* slot = rows.slot.as<std::int32_t>();
@@ -44,9 +44,9 @@ bool compact_cache::prepare(const batch& b, const step_plan& plan, row_lists& ro
   return false;
 }
 
-std::function<std::vector<std::int32_t>(const step_plan&, std::int32_t, std::int32_t)> slots_of(
+std::function<std::vector<std::int32_t>(const step_choice&, std::int32_t, std::int32_t)> slots_of(
     std::shared_ptr<active_suffixes> active) {
-  return [active = std::move(active)](const step_plan& plan, std::int32_t, std::int32_t s) {
+  return [active = std::move(active)](const step_choice& plan, std::int32_t, std::int32_t s) {
     std::vector<std::int32_t> positions;
     if (!plan.of[static_cast<std::size_t>(s)].active) return positions;
     const active_suffix& of = active->at(s);

@@ -23,7 +23,7 @@ using active_suffixes = per_sequence<active_suffix>;
 class active_rows final : public row_policy {
  public:
   explicit active_rows(std::shared_ptr<active_suffixes> active) : active_(std::move(active)) {}
-  void select(const batch& b, const step_plan& plan, row_lists& rows) override;
+  void select(const batch& b, const step_choice& plan, row_lists& rows) override;
 
  private:
   std::shared_ptr<active_suffixes> active_;
@@ -39,7 +39,7 @@ class compact_cache final : public cache_policy {
   kv_storage storage(std::int32_t, std::int32_t length) const override {
     return keeps_ ? kv_storage{length, 0} : kv_storage{0, length};
   }
-  bool prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) override;
+  bool prepare(const batch& b, const step_choice& plan, row_lists& rows, kv_cache& cache) override;
 
  private:
   std::shared_ptr<active_suffixes> active_;
@@ -47,7 +47,7 @@ class compact_cache final : public cache_policy {
 };
 
 // recipe_views::slot_positions of this cache.
-std::function<std::vector<std::int32_t>(const step_plan&, std::int32_t, std::int32_t)> slots_of(
+std::function<std::vector<std::int32_t>(const step_choice&, std::int32_t, std::int32_t)> slots_of(
     std::shared_ptr<active_suffixes> active);
 
 }  // namespace unmask

@@ -24,7 +24,7 @@ block_unmask::block_unmask(block_unmask_settings s, unmask_traits more)
   if (settings_.bf16) settings_.threshold = from_bf16(to_bf16(settings_.threshold));
 }
 
-void block_unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
+void block_unmask::judge(const batch& b, const step_choice&, const tensor_view& head_input,
                          const packed_matrix& head, candidate_lists& c) {
   const backend& backend = b.backend();
   confidence_out out = c.judged();
@@ -47,11 +47,11 @@ void block_unmask::judge(const batch& b, const step_plan&, const tensor_view& he
   if (settings_.bf16) backend.run(op::round_bf16{c.count, c.probability.as<float>()});
 }
 
-void block_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
+void block_unmask::decide(const batch& b, const step_choice& plan, candidate_lists& c) {
   decide_by(c.probability.as<float>(), b, plan, c);
 }
 
-void block_unmask::decide_by(const float* score, const batch& b, const step_plan& plan,
+void block_unmask::decide_by(const float* score, const batch& b, const step_choice& plan,
                              candidate_lists& c) {
   const backend& backend = b.backend();
   const candidate_set set = c.set(b.capacity());

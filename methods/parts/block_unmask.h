@@ -28,15 +28,15 @@ class block_unmask : public unmask_policy {
  public:
   // `more`: decisions of a rule that builds on these.
   explicit block_unmask(block_unmask_settings s, unmask_traits more = {});
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override;
 
  protected:
   const block_unmask_settings& settings() const { return settings_; }
   bool by_entropy() const { return settings_.remasking == "entropy_bound"; }
   // The rule with another score [C] than the confidence.
-  void decide_by(const float* score, const batch& b, const step_plan& plan, candidate_lists& c);
+  void decide_by(const float* score, const batch& b, const step_choice& plan, candidate_lists& c);
 
  private:
   block_unmask_settings settings_;

@@ -32,7 +32,7 @@ class append_cache : public cache_policy {
 // enter this forward.
 class flagged_rows : public row_policy {
  public:
-  void select(const batch& b, const step_plan& plan, row_lists& rows) override {
+  void select(const batch& b, const step_choice& plan, row_lists& rows) override {
     if (!flags_) {
       flags_ =
           b.backend().allocate(dtype::u8, {b.capacity(), b.max_length()}, memory_use::host_visible);

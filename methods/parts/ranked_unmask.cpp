@@ -10,7 +10,7 @@
 
 namespace unmask {
 
-void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
+void ranked_unmask::judge(const batch& b, const step_choice&, const tensor_view& head_input,
                           const packed_matrix& head, candidate_lists& c) {
   const backend& backend = b.backend();
   const noise_source noise{b.seeds(), b.steps()};
@@ -45,7 +45,7 @@ void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& h
   }
 }
 
-void ranked_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
+void ranked_unmask::decide(const batch& b, const step_choice& plan, candidate_lists& c) {
   const backend& backend = b.backend();
   const candidate_set set = c.set(b.capacity());
   std::uint8_t* accept = c.accept.as<std::uint8_t>();
@@ -81,14 +81,14 @@ void ranked_unmask::grow(const backend& backend, std::int64_t rows, std::int64_t
   logits_ = backend.allocate(dtype::f32, {rows, vocabulary});
 }
 
-void random_transfer::judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+void random_transfer::judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
                             const packed_matrix& head, candidate_lists& c) {
   judge_.judge(b, plan, head_input, head, c);
   b.backend().run(
       op::uniform_scores{c.set(b.capacity()), {b.seeds(), b.steps()}, c.score.as<float>()});
 }
 
-void random_transfer::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
+void random_transfer::decide(const batch& b, const step_choice& plan, candidate_lists& c) {
   // One threshold per sequence: sequences at different steps are judged one after the other.
   const candidate_set all = c.set(b.capacity());
   one_begin_.resize(static_cast<std::size_t>(b.capacity()) * 2);

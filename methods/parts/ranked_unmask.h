@@ -32,9 +32,9 @@ struct unmask_settings {
 class ranked_unmask : public unmask_policy {
  public:
   explicit ranked_unmask(unmask_settings s) : unmask_policy({true}), settings_(std::move(s)) {}
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override;
 
  protected:
   // What candidates are ranked by, [C].
@@ -51,9 +51,9 @@ class random_transfer final : public unmask_policy {
  public:
   explicit random_transfer(unmask_settings s)
       : unmask_policy({true}), settings_(s), judge_(std::move(s)) {}
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override;
 
  private:
   unmask_settings settings_;

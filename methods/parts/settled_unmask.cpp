@@ -6,7 +6,7 @@
 
 namespace unmask {
 
-void settled_unmask::judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+void settled_unmask::judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
                            const packed_matrix& head, candidate_lists& c) {
   const backend& backend = b.backend();
   grow(b, c);
@@ -34,7 +34,7 @@ void settled_unmask::judge(const batch& b, const step_plan& plan, const tensor_v
       .settled = settled_.as<std::uint8_t>()});
 }
 
-void settled_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
+void settled_unmask::decide(const batch& b, const step_choice& plan, candidate_lists& c) {
   b.backend().run(
       op::accept_settled{.candidates = c.set(b.capacity()),
                          .last = last_.data(),
@@ -53,7 +53,7 @@ void settled_unmask::decide(const batch& b, const step_plan& plan, candidate_lis
 
 // What the step is to each sequence. LLaDA's loop does not use the rule in the first history - 1
 // forwards of a block.
-void settled_unmask::note_steps(const batch& b, const step_plan& plan) {
+void settled_unmask::note_steps(const batch& b, const step_choice& plan) {
   for (std::size_t s = 0; s < plan.of.size(); ++s) {
     const sequence_step& step = plan.of[s];
     if (!step.active) continue;

@@ -28,15 +28,15 @@ class settled_unmask final : public unmask_policy {
  public:
   explicit settled_unmask(const settled_settings& s)
       : unmask_policy({.masks_by_id = s.masks_by_id}), settings_(s) {}
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override;
 
   // recipe_views::state_bytes
   std::size_t bytes() const { return bytes_; }
 
  private:
-  void note_steps(const batch& b, const step_plan& plan);
+  void note_steps(const batch& b, const step_choice& plan);
   void grow(const batch& b, const candidate_lists& c);
 
   settled_settings settings_;

@@ -81,14 +81,14 @@ class surprise_unmask final : public unmask_policy {
         lambda_(lambda),
         limit_(limit) {}
 
-  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     confidence_params params;
     params.accumulate_double = true;
     b.backend().run(op::confidence{head_input, head, c.set(b.capacity()), params, c.judged()});
   }
 
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {
     // Not before: a recipe may be made before its backend says where its operations read.
     if (weight_.empty()) {
       surprise_.assign(table_.begin(), table_.end());

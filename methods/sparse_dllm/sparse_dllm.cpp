@@ -74,7 +74,7 @@ class evicting_cache final : public cache_policy {
   }
 
   // Full forwards see every position; the others what was kept and the block.
-  bool prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) override {
+  bool prepare(const batch& b, const step_choice& plan, row_lists& rows, kv_cache& cache) override {
     const std::int32_t* begin = rows.begin.as<std::int32_t>();
     const std::int32_t* position = rows.position.as<std::int32_t>();
     std::int32_t* slot = rows.slot.as<std::int32_t>();
@@ -101,7 +101,7 @@ class evicting_cache final : public cache_policy {
   }
 
   // recipe_views::slot_positions.
-  std::vector<std::int32_t> slot_positions(const step_plan& plan, std::int32_t layer,
+  std::vector<std::int32_t> slot_positions(const step_choice& plan, std::int32_t layer,
                                            std::int32_t s) const {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     if (!step.active) return {};
@@ -129,7 +129,7 @@ class evicting_cache final : public cache_policy {
     evicting_ = true;
   }
 
-  void settle(batch& b, const step_plan& plan) override {
+  void settle(batch& b, const step_choice& plan) override {
     if (!std::exchange(evicting_, false)) return;
     b.backend().synchronize();
     for (std::size_t l = 0; l < kept_.size(); ++l) {
@@ -196,7 +196,7 @@ class evicting_cache final : public cache_policy {
 class kept_keys final : public key_policy {
  public:
   explicit kept_keys(std::shared_ptr<eviction_state> state) : state_(std::move(state)) {}
-  layer_keys select(const batch&, const step_plan&, std::int32_t,
+  layer_keys select(const batch&, const step_choice&, std::int32_t,
                     const std::int32_t*) const override {
     layer_keys keys;
     keys.set.kv_length = state_->key_length.data();
@@ -222,7 +222,7 @@ recipe make_sparse_dllm(const model_config& model, const parameters& p) {
   r.rows = std::make_unique<row_policy>();
   r.keys = std::make_unique<kept_keys>(state);
   auto cache = std::make_unique<evicting_cache>(state);
-  r.views.slot_positions = [of = cache.get()](const step_plan& plan, std::int32_t layer,
+  r.views.slot_positions = [of = cache.get()](const step_choice& plan, std::int32_t layer,
                                               std::int32_t place) {
     return of->slot_positions(plan, layer, place);
   };

@@ -86,7 +86,7 @@ class scaled_threshold final : public unmask_policy {
   explicit scaled_threshold(std::shared_ptr<streaming_state> state)
       : unmask_policy({.masks_by_id = true}), state_(std::move(state)) {}
 
-  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     confidence_params params;
     params.accumulate_double = true;
@@ -94,7 +94,7 @@ class scaled_threshold final : public unmask_policy {
   }
 
   // Sequences have thresholds of their own: one after the other.
-  void decide(const batch& b, const step_plan&, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice&, candidate_lists& c) override {
     const candidate_set all = c.set(b.capacity());
     one_begin_.assign(static_cast<std::size_t>(b.capacity()) * 2, 0);
     for (std::int32_t s = 0; s < b.capacity(); ++s) {

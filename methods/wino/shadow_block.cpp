@@ -8,7 +8,7 @@
 
 namespace unmask::wino {
 
-void shadow_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
+void shadow_rows::select(const batch& b, const step_choice& plan, row_lists& rows) {
   auto *begin = rows.begin.as<std::int32_t>(), *position = rows.position.as<std::int32_t>(),
        *sequence = rows.sequence.as<std::int32_t>(), *token = rows.views.token.as<std::int32_t>(),
        *view_begin = rows.views.begin.as<std::int32_t>(),
@@ -44,7 +44,7 @@ void shadow_rows::select(const batch& b, const step_plan& plan, row_lists& rows)
   rows.views.count = views;
 }
 
-void shadow_keys::see(const batch& b, const step_plan& plan, row_lists& rows) const {
+void shadow_keys::see(const batch& b, const step_choice& plan, row_lists& rows) const {
   (void)b;
   auto* range = rows.views.range.as<std::int32_t>();
   const auto add = [&](std::int32_t first, std::int32_t last) {
@@ -64,7 +64,7 @@ void shadow_keys::see(const batch& b, const step_plan& plan, row_lists& rows) co
   }
 }
 
-bool shadow_slots::prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache&) {
+bool shadow_slots::prepare(const batch& b, const step_choice& plan, row_lists& rows, kv_cache&) {
   const auto *begin = rows.begin.as<std::int32_t>(), *position = rows.position.as<std::int32_t>();
   auto* slot = rows.slot.as<std::int32_t>();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {

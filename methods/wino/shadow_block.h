@@ -15,13 +15,13 @@ namespace unmask::wino {
 class shadow_rows final : public row_policy {
  public:
   explicit shadow_rows(std::int32_t block) : row_policy({.views = 1 + block}) {}
-  void select(const batch& b, const step_plan& plan, row_lists& rows) override;
+  void select(const batch& b, const step_choice& plan, row_lists& rows) override;
 };
 
 class shadow_keys final : public key_policy {
  public:
   shadow_keys() : key_policy(0, {.by_view = true}) {}
-  void see(const batch& b, const step_plan& plan, row_lists& rows) const override;
+  void see(const batch& b, const step_choice& plan, row_lists& rows) const override;
 };
 
 // One layer of scratch: slots [0, length) are the canvas's positions, `block` more the shadow's.
@@ -31,7 +31,7 @@ class shadow_slots final : public cache_policy {
   kv_storage storage(std::int32_t, std::int32_t length) const override {
     return {0, length + block_};
   }
-  bool prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) override;
+  bool prepare(const batch& b, const step_choice& plan, row_lists& rows, kv_cache& cache) override;
 
  private:
   std::int32_t block_;

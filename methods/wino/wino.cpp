@@ -110,7 +110,7 @@ class revoking_unmask final : public unmask_policy {
   explicit revoking_unmask(const settings& s)
       : unmask_policy({.masks_by_id = s.port, .reopens = true}), settings_(s) {}
 
-  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     const backend& backend = b.backend();
     if (!logits_ || logits_.view().rows() < c.count) {
@@ -126,7 +126,7 @@ class revoking_unmask final : public unmask_policy {
                                           .probability = c.probability.as<float>()});
   }
 
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {
     if (!taken_) {
       taken_ = b.backend().allocate(dtype::i32, {b.capacity()});
       restart_.resize(plan.of.size());

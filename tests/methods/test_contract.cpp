@@ -19,11 +19,11 @@ class meddling_unmask final : public unmask_policy {
  public:
   meddling_unmask(std::unique_ptr<unmask_policy> own, unmask_traits traits, std::uint8_t decision)
       : unmask_policy(traits), own_(std::move(own)), decision_(decision) {}
-  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     own_->judge(b, plan, head_input, head, c);
   }
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {
     own_->decide(b, plan, c);
     b.backend().synchronize();
     c.accept.as<std::uint8_t>()[c.count - 1] = decision_;

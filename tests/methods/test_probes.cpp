@@ -129,7 +129,7 @@ void play(probe_recorder& observer, const shown_trace& trace) {
   request.prompt = {1, 1};
   request.gen_length = 4;
   b.admit(0, request, 6);
-  step_plan plan;
+  step_choice plan;
   plan.of.resize(1);
   candidate_lists c = make_candidate_lists(backend, 1, 4);
   for (const auto& step : trace) {

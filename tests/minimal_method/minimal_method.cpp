@@ -14,7 +14,7 @@ namespace {
 class leftmost_unmask final : public ranked_unmask {
  public:
   leftmost_unmask() : ranked_unmask({}) {}
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {
     b.backend().run(op::accept_leftmost{.candidates = c.set(b.capacity()),
                                         .quota = plan.arrays.quota,
                                         .accept = c.accept.as<std::uint8_t>()});

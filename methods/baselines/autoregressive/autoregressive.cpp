@@ -69,7 +69,7 @@ class last_token final : public unmask_policy {
  public:
   explicit last_token(sample_params sampling) : sampling_(sampling) {}
 
-  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     const backend& backend = b.backend();
     const confidence_out out = c.judged();
@@ -84,7 +84,7 @@ class last_token final : public unmask_policy {
     backend.run(op::sample{c.set(b.capacity()), rows, sampling_, out});
   }
 
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {
     b.backend().run(op::accept_top{c.set(b.capacity()), c.probability.as<float>(),
                                    plan.arrays.quota, c.accept.as<std::uint8_t>()});
   }

@@ -130,11 +130,11 @@ class greedy_unmask final : public unmask_policy {
  public:
   explicit greedy_unmask(std::shared_ptr<greedy_orders> orders)
       : unmask_policy({true}), orders_(std::move(orders)) {}
-  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+  void judge(const batch& b, const step_choice&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     b.backend().run(op::confidence{head_input, head, c.set(b.capacity()), {}, c.judged()});
   }
-  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+  void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {
     std::uint8_t* accept = c.accept.as<std::uint8_t>();
     const std::int32_t* begin = c.begin.as<std::int32_t>();
     for (std::int32_t s = 0; s < b.capacity(); ++s) {

@@ -67,7 +67,7 @@ void pattern_keys::choose(const layer_rows& layer, const paged_kv& cache, double
   if (make) make_pattern(layer, cache, flops);
 }
 
-layer_keys pattern_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
+layer_keys pattern_keys::select(const batch& b, const step_choice& plan, std::int32_t layer,
                                 const std::int32_t* kv_length) const {
   layer_keys keys = key_policy::select(b, plan, layer, kv_length);
   if (!sparse_) return keys;

@@ -31,7 +31,7 @@ class pattern_keys final : public key_policy {
       : key_policy(0, {true}), settings_(s), schedule_(std::move(schedule)) {}
 
   void choose(const layer_rows& layer, const paged_kv& cache, double* flops) override;
-  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+  layer_keys select(const batch& b, const step_choice& plan, std::int32_t layer,
                     const std::int32_t* kv_length) const override;
 
   // First key block of the answer: the first that starts at or after length - gen_length, else the

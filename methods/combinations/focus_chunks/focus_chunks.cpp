@@ -49,7 +49,7 @@ class focus_chunk_rows final : public row_policy, public ranked_by_activations {
   void rank_by(decision_order order) override { eviction_.rank_by(std::move(order)); }
   method_report eviction(std::int32_t s) const { return eviction_.report(s); }
 
-  void select(const batch& b, const step_plan& plan, row_lists& rows) override {
+  void select(const batch& b, const step_choice& plan, row_lists& rows) override {
     if (!state_->key_begin) {
       const backend& backend = b.backend();
       const std::int64_t places = b.capacity(), all = places * b.max_length();
@@ -63,7 +63,7 @@ class focus_chunk_rows final : public row_policy, public ranked_by_activations {
 
   // A dropped row wrote K/V in layers 0 and 1 only: the layers above must not see its slot, and
   // nothing of it settles.
-  bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
+  bool narrow(const batch& b, const step_choice& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept) override {
     const backend& backend = b.backend();
     optimus_state& chunks = *state_->chunks;
@@ -95,7 +95,7 @@ class focus_chunk_keys final : public optimus_keys {
  public:
   focus_chunk_keys(std::int32_t block, std::shared_ptr<focus_chunk_state> state)
       : optimus_keys(block, state->chunks), state_(std::move(state)) {}
-  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+  layer_keys select(const batch& b, const step_choice& plan, std::int32_t layer,
                     const std::int32_t* kv_length) const override {
     layer_keys keys = optimus_keys::select(b, plan, layer, kv_length);
     if (layer > 1) {

@@ -33,7 +33,7 @@ class prompt_keys final : public key_policy {
 
   void choose(const layer_rows& layer, const paged_kv& cache, double* flops) override {
     const batch& b = layer.state;
-    const step_plan& plan = layer.plan;
+    const step_choice& plan = layer.plan;
     if (layer.layer == 0) open_step(b, plan);
     if (!ranking_.empty()) {
       ranking_.rank(layer.layer, b, layer.q, first_, last_, cache, keep_);
@@ -62,7 +62,7 @@ class prompt_keys final : public key_policy {
   }
 
   // Listed slots ascend and equal positions.
-  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+  layer_keys select(const batch& b, const step_choice& plan, std::int32_t layer,
                     const std::int32_t* kv_length) const override {
     layer_keys keys = key_policy::select(b, plan, layer, kv_length);
     if (!lists_) return keys;
@@ -74,7 +74,7 @@ class prompt_keys final : public key_policy {
  private:
   // Which sequences choose in this forward and which see their choice. A block is known by its
   // first position and by the forwards the request has made.
-  void open_step(const batch& b, const step_plan& plan) {
+  void open_step(const batch& b, const step_choice& plan) {
     const auto places = static_cast<std::size_t>(b.capacity());
     if (kept_.empty()) {
       kept_.assign(static_cast<std::size_t>(b.model().layers),
