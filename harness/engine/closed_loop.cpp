@@ -82,7 +82,7 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   engine_settings engine;
   engine.policy = batching::mixed;
   engine.prefill_tokens = whole ? 0 : prefill_rows;
-  const std::vector<request_plan> all_at_once(requests.size());
+  const std::vector<request_order> all_at_once(requests.size());
   batch_sink sink(result);
 
   const phase_range range(profile_phase::run, static_cast<std::int64_t>(requests.size()));

@@ -28,10 +28,10 @@ struct place_state {
 
 class engine_run {
  public:
-  engine_run(batch_runner& runner, std::span<const request_plan> plans,
+  engine_run(batch_runner& runner, std::span<const request_order> orders,
              const engine_settings& settings, engine_clock& clock, engine_sink& sink)
       : runner_(runner),
-        plans_(plans),
+        orders_(orders),
         settings_(settings),
         clock_(clock),
         sink_(sink),
@@ -45,8 +45,8 @@ class engine_run {
       take_arrivals();
       take_cancellations();
       if (live_.empty()) {
-        if (next_ == plans_.size()) break;
-        clock_.wait_until(plans_[next_].arrival);
+        if (next_ == orders_.size()) break;
+        clock_.wait_until(orders_[next_].arrival);
         continue;
       }
       if (settings_.policy == batching::mixed) {
@@ -83,13 +83,13 @@ class engine_run {
 
   void take_arrivals() {
     const double now = clock_.now();
-    while (next_ < plans_.size() && plans_[next_].arrival <= now) {
+    while (next_ < orders_.size() && orders_[next_].arrival <= now) {
       request_record record;
       record.request = next_;
-      record.arrival = plans_[next_].arrival;
+      record.arrival = orders_[next_].arrival;
       live_.emplace(next_, std::move(record));
       waiting_.insert(next_);
-      if (std::isfinite(plans_[next_].cancel)) cancellations_.push({plans_[next_].cancel, next_});
+      if (std::isfinite(orders_[next_].cancel)) cancellations_.push({orders_[next_].cancel, next_});
       ++next_;
     }
   }
@@ -365,7 +365,7 @@ class engine_run {
 
   void hand_out(request_record& record, std::size_t s, double time) {
     record.emissions.push_back({time, progress_[s].emitted});
-    const auto enough = static_cast<std::size_t>(plans_[record.request].cancel_blocks);
+    const auto enough = static_cast<std::size_t>(orders_[record.request].cancel_blocks);
     if (record.emissions.size() == enough) cancellations_.push({time, record.request});
   }
 
@@ -392,7 +392,7 @@ class engine_run {
   }
 
   batch_runner& runner_;
-  std::span<const request_plan> plans_;
+  std::span<const request_order> orders_;
   const engine_settings& settings_;
   engine_clock& clock_;
   engine_sink& sink_;
@@ -434,9 +434,9 @@ std::int32_t lmdeploy_forwards(const pace_shape& shape) {
   return std::clamp(2 * (kv_page_size / shape.block), 1, most);
 }
 
-engine_totals run_engine(batch_runner& runner, std::span<const request_plan> plans,
+engine_totals run_engine(batch_runner& runner, std::span<const request_order> orders,
                          const engine_settings& settings, engine_clock& clock, engine_sink& sink) {
-  if (!std::ranges::is_sorted(plans, {}, &request_plan::arrival)) {
+  if (!std::ranges::is_sorted(orders, {}, &request_order::arrival)) {
     throw std::logic_error("engine: requests must be ordered by arrival");
   }
   const std::int32_t turn = runner.shape().turn;
@@ -444,7 +444,7 @@ engine_totals run_engine(batch_runner& runner, std::span<const request_plan> pla
     throw usage_error("lmd: forwards_per_turn is at most " + std::to_string(turn) +
                       " for this method, which changes the rows of a block after every forward");
   }
-  return engine_run(runner, plans, settings, clock, sink).run();
+  return engine_run(runner, orders, settings, clock, sink).run();
 }
 
 }  // namespace unmask

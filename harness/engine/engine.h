@@ -44,8 +44,8 @@ struct engine_settings {
 // blocks of 32 and 16 token by token; never more than the shape's turn.
 std::int32_t lmdeploy_forwards(const pace_shape& shape);
 
-struct request_plan {
-  double arrival = 0;                                       // seconds; plans are ordered by arrival
+struct request_order {
+  double arrival = 0;                                       // seconds; orders are sorted by arrival
   double cancel = std::numeric_limits<double>::infinity();  // when the client gives up
   std::int32_t cancel_blocks = 0;  // or after it was handed that many emissions; 0: never
 };
@@ -103,10 +103,10 @@ struct engine_totals {
   std::int64_t forwards = 0, prefill_forwards = 0, preemptions = 0;
 };
 
-// Serves every plan to its end. Every request reaches the sink exactly once, in the order in which
+// Serves every order to its end. Every request reaches the sink exactly once, in the order in which
 // they ended. What the engine holds is bounded by the requests in the system. Usage error when lmd is
 // asked for longer turns than the method's shape allows.
-engine_totals run_engine(batch_runner& runner, std::span<const request_plan> plans,
+engine_totals run_engine(batch_runner& runner, std::span<const request_order> orders,
                          const engine_settings& settings, engine_clock& clock, engine_sink& sink);
 
 }  // namespace unmask

@@ -333,13 +333,13 @@ class engine_point final : public loadable_point {
   recipe make() const { return method_.make(model_->config, calibration_.settings()); }
 
   // `longer`: arrivals last so many times serve.duration.
-  std::vector<request_plan> plans(double rate, std::uint64_t seed, double longer) const {
-    std::vector<request_plan> all;
+  std::vector<request_order> orders(double rate, std::uint64_t seed, double longer) const {
+    std::vector<request_order> all;
     for (const double t : arrival_times(serve_, workload_->arrivals, workload_->requests.size(),
                                         rate, seed, longer)) {
       all.push_back({t});
     }
-    plan_cancellations(all, serve_, seed);
+    add_cancellations(all, serve_, seed);
     return all;
   }
 
@@ -361,7 +361,7 @@ class engine_point final : public loadable_point {
   }
 
   served_run serve(double rate, std::uint64_t seed, double longer = 1) {
-    const std::vector<request_plan> arrivals = plans(rate, seed, longer);
+    const std::vector<request_order> arrivals = orders(rate, seed, longer);
     const double overhead = serve_.real("step_overhead_ms") / 1e3;
     engine_settings settings;
     settings.policy = parse_batching(serve_.text("policy"));

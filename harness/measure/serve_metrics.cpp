@@ -116,16 +116,16 @@ void cancellation_values(values& v, const std::vector<request_record>& all, orig
 
 }  // namespace
 
-void plan_cancellations(std::vector<request_plan>& plans, const parameters& serve,
-                        std::uint64_t seed) {
+void add_cancellations(std::vector<request_order>& orders, const parameters& serve,
+                       std::uint64_t seed) {
   const double share = serve.real("cancel_share");
   const double seconds = serve.real("cancel_after_seconds");
   const auto blocks = static_cast<std::int32_t>(serve.integer("cancel_after_blocks"));
   const std::uint64_t key = stream_key(seed, 41);
-  for (std::size_t i = 0; i < plans.size(); ++i) {
+  for (std::size_t i = 0; i < orders.size(); ++i) {
     if (uniform_open(key, i) >= share) continue;
-    if (seconds > 0) plans[i].cancel = plans[i].arrival + seconds;
-    plans[i].cancel_blocks = blocks;
+    if (seconds > 0) orders[i].cancel = orders[i].arrival + seconds;
+    orders[i].cancel_blocks = blocks;
   }
 }
 

@@ -31,8 +31,8 @@ struct serving_objective {
 
 // Marks the requests whose client leaves: keys cancel_* of [serve], drawn by seed and the index of
 // the request, so that a longer run begins as a shorter one.
-void plan_cancellations(std::vector<request_plan>& plans, const parameters& serve,
-                        std::uint64_t seed);
+void add_cancellations(std::vector<request_order>& orders, const parameters& serve,
+                       std::uint64_t seed);
 
 // Values by name; results/README.md defines them. `time`: where the times come from, `tokens`:
 // where the tokens do. Percentiles only where statistics.h says that the requests earn them.

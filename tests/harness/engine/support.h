@@ -58,10 +58,10 @@ class constant final : public cost_model {
   double seconds_;
 };
 
-inline std::vector<request_plan> at_times(const std::vector<double>& times) {
-  std::vector<request_plan> plans;
-  for (const double t : times) plans.push_back({t});
-  return plans;
+inline std::vector<request_order> at_times(const std::vector<double>& times) {
+  std::vector<request_order> orders;
+  for (const double t : times) orders.push_back({t});
+  return orders;
 }
 
 struct scripted_case {

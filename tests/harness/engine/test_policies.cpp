@@ -200,10 +200,10 @@ TEST(policies, cancelled_requests_free_their_place_between_turns) {
         return request_script{0, {10}};
       },
       10);
-  const std::vector<request_plan> plans = {{0, 2.5}, {0, 1.0}, {0}};
+  const std::vector<request_order> orders = {{0, 2.5}, {0, 1.0}, {0}};
   engine_clock clock(second);
   collector seen;
-  run_engine(runner, plans, {}, clock, seen);
+  run_engine(runner, orders, {}, clock, seen);
   EXPECT_EQ(seen.of(0).end, outcome::cancelled);
   EXPECT_EQ(seen.of(0).finish, 3);  // after the forward it was in
   EXPECT_EQ(seen.of(1).end, outcome::cancelled);
@@ -227,13 +227,13 @@ TEST(policies, clients_leave_when_they_were_handed_enough_blocks) {
           return request_script{0, {2, 2}};
         },
         10);
-    const std::vector<request_plan> plans = {{0, 1e9, 1}, {0, 1e9, 2}, {0, 1e9, 3}, {0}};
+    const std::vector<request_order> orders = {{0, 1e9, 1}, {0, 1e9, 2}, {0, 1e9, 3}, {0}};
     engine_settings settings;
     settings.policy = policy;
     settings.forwards_per_turn = 1;
     engine_clock clock(second);
     collector seen;
-    run_engine(runner, plans, settings, clock, seen);
+    run_engine(runner, orders, settings, clock, seen);
     const request_record& left = seen.of(0);
     EXPECT_EQ(left.end, outcome::cancelled) << name_of(policy);
     ASSERT_EQ(left.emissions.size(), 1u) << name_of(policy);

@@ -39,10 +39,10 @@ TEST(queueing, a_null_method_is_an_m_d_1_queue) {
           return request_script{0, {1}};
         },
         1);
-    const auto plans = at_times(poisson_arrivals(load / service, n, 5));
+    const auto orders = at_times(poisson_arrivals(load / service, n, 5));
     engine_clock clock(std::make_shared<constant>(service));
     waits seen;
-    run_engine(runner, plans, {}, clock, seen);
+    run_engine(runner, orders, {}, clock, seen);
     const double expected = load * service / (2 * (1 - load));
     EXPECT_EQ(seen.n, static_cast<double>(n));
     EXPECT_NEAR(seen.wait / seen.n, expected, 0.02 * expected) << load;
@@ -105,10 +105,10 @@ TEST_P(random_load, nothing_is_lost_doubled_or_leaked) {
     }
     return s;
   };
-  std::vector<request_plan> plans = at_times(gamma_arrivals(0.1, 2, n, 9));
+  std::vector<request_order> orders = at_times(gamma_arrivals(0.1, 2, n, 9));
   for (std::size_t i = 0; i < n; ++i) {
-    if (draw(i, 6) < 0.125) plans[i].cancel = plans[i].arrival + 200 * draw(i, 7);
-    if (draw(i, 8) < 0.05) plans[i].cancel_blocks = 1 + static_cast<std::int32_t>(draw(i, 9) * 4);
+    if (draw(i, 6) < 0.125) orders[i].cancel = orders[i].arrival + 200 * draw(i, 7);
+    if (draw(i, 8) < 0.05) orders[i].cancel_blocks = 1 + static_cast<std::int32_t>(draw(i, 9) * 4);
   }
 
   class checker final : public engine_sink {
@@ -159,7 +159,7 @@ TEST_P(random_load, nothing_is_lost_doubled_or_leaked) {
   settings.keep_on_preemption = p.keep;
   settings.prefill_tokens = 512;
   engine_clock clock(std::make_shared<constant>(1));
-  run_engine(runner, plans, settings, clock, sink);
+  run_engine(runner, orders, settings, clock, sink);
 
   ASSERT_EQ(sink.seen.size(), n);
   for (const auto& [request, times] : sink.seen) ASSERT_EQ(times, 1) << request;

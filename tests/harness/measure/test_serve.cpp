@@ -92,14 +92,14 @@ TEST(serve, clients_that_leave_are_drawn_by_seed_and_index) {
       make_plan(serve_spec("[serve]\ncancel_share=0.25\ncancel_after_seconds=3\n"), catalogue());
   const parameters serve(points[0].run.serve);
   const auto leaving = [&](std::size_t n, std::uint64_t seed) {
-    std::vector<request_plan> plans(n);
-    for (std::size_t i = 0; i < n; ++i) plans[i].arrival = static_cast<double>(i);
-    plan_cancellations(plans, serve, seed);
+    std::vector<request_order> orders(n);
+    for (std::size_t i = 0; i < n; ++i) orders[i].arrival = static_cast<double>(i);
+    add_cancellations(orders, serve, seed);
     std::vector<std::size_t> who;
     for (std::size_t i = 0; i < n; ++i) {
-      EXPECT_EQ(plans[i].cancel_blocks, 0);
-      if (!std::isfinite(plans[i].cancel)) continue;
-      EXPECT_EQ(plans[i].cancel, static_cast<double>(i) + 3);
+      EXPECT_EQ(orders[i].cancel_blocks, 0);
+      if (!std::isfinite(orders[i].cancel)) continue;
+      EXPECT_EQ(orders[i].cancel, static_cast<double>(i) + 3);
       who.push_back(i);
     }
     return who;
