@@ -110,10 +110,10 @@ class real_executor final : public executor {
     std::int32_t rows = 1;
     for (const experiment_point& p : group) {
       preparation prepared;
-      prepared.verdict = verdict_kind::not_supported;
+      prepared.verdict = row_verdict::not_supported;
       try {
         method_registry::instance().find(p.method).check(model_->config, parameters(p.params));
-        prepared.verdict = verdict_kind::failed;  // from here on it is no matter of support
+        prepared.verdict = row_verdict::failed;  // from here on it is no matter of support
         std::unique_ptr<loadable_point> point;
         if (p.workload.benchmark.kind == "likelihood") {
           if (p.run.impose != "none") throw usage_error("likelihoods commit nothing to `impose`");

@@ -69,7 +69,7 @@ class prepared_point {
 
 struct preparation {
   std::unique_ptr<prepared_point> point;  // null: see verdict and reason
-  verdict_kind verdict = verdict_kind::failed;
+  row_verdict verdict = row_verdict::failed;
   std::string reason;
 };
 

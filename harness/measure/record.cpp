@@ -300,7 +300,7 @@ void check_activity(result_row& row, const std::vector<active_knob>& knobs) {
                         knob.counter);
   }
   if (idle.empty()) return;
-  row.verdict = verdict_kind::inactive;
+  row.verdict = row_verdict::inactive;
   row.reason = row.reason.empty() ? idle : idle + "; " + row.reason;
 }
 
@@ -309,7 +309,7 @@ void check_activity(result_row& row, const std::vector<active_knob>& knobs) {
 void check_kernels(result_row& row) {
   std::string said;
   if (row.model.checked == not_checked) {
-    row.verdict = verdict_kind::not_verified;
+    row.verdict = row_verdict::not_verified;
     said = "device_check is off: no kernel was checked on this GPU";
   } else if (const auto at = row.model.checked.find("not used: "); at != std::string::npos) {
     said = "device check: " + row.model.checked.substr(at);
@@ -374,7 +374,7 @@ void describe_device(result_row& row) {
 
 void measure_row(result_row& row, const measured_point& point) {
   describe_device(row);
-  row.verdict = verdict_kind::invalid;
+  row.verdict = row_verdict::invalid;
   row.samples.warmup_seconds = point.warmup_seconds;
   row.samples.stop = point.stop;
   row.samples.taken_up = static_cast<std::int64_t>(std::min(point.taken_up, point.passes.size()));
@@ -422,13 +422,13 @@ void measure_row(result_row& row, const measured_point& point) {
       const bool clock = name.ends_with("_seconds");
       if (!clock && m.from != origin::analytic) m.from = origin::synthetic;
     }
-    row.verdict = verdict_kind::not_verified;
+    row.verdict = row_verdict::not_verified;
     const std::string commits = setting_of(row, "serve.commits").value_or("model");
     row.reason = imposed ? "commits imposed (" + row.run.impose + "): the output means nothing"
                  : commits == "model" ? "synthetic weights: the output means nothing"
                                       : "decisions from " + commits + ", not from a model";
   } else if (!row.score) {
-    row.verdict = verdict_kind::not_verified;
+    row.verdict = row_verdict::not_verified;
     const auto& all = point.scores;
     const auto why = std::ranges::find_if(
         all, [](const scored_answer& a) { return a.note.starts_with("NOT RUN"); });
@@ -437,13 +437,13 @@ void measure_row(result_row& row, const measured_point& point) {
                  : !undecided.empty() ? undecided
                                       : "no item of this workload can be scored";
   } else {
-    row.verdict = verdict_kind::pass;
+    row.verdict = row_verdict::pass;
     row.reason = row.model.caution;
     if (const std::string undecided = undecided_items(point.scores); !undecided.empty()) {
       row.reason += (row.reason.empty() ? "" : "; ") + undecided;
     }
     if (is_noisy(row)) {
-      row.verdict = verdict_kind::noisy;
+      row.verdict = row_verdict::noisy;
       row.reason += row.reason.empty() ? "" : "; ";
       row.reason += fmt::format("the speed is known to ±{:.0f} % only, from {} repetitions",
                                 100 * row.samples.half_width, row.samples.seconds.size());

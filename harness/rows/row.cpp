@@ -139,7 +139,7 @@ class row_writer {
   }
   void rounded(const row_field& f, double value) { put(f, value, number(value)); }
   void word(const row_field& f, const std::string& value, const auto&) { out_[f.name] = value; }
-  void word(const row_field& f, verdict_kind value, const auto&) { out_[f.name] = name_of(value); }
+  void word(const row_field& f, row_verdict value, const auto&) { out_[f.name] = name_of(value); }
   void pair(const row_field& f, double low, double high) { out_[f.name] = {low, high}; }
   void text(const row_field& f, const std::string& value) { put(f, value, object_of(value)); }
   void texts(const row_field& f, const std::map<std::string, std::string>& value) {
@@ -203,10 +203,10 @@ class row_reader {
   void operator()(const row_field& f, parameter_map& into) { into = params_of(object_in(f)); }
   void rounded(const row_field& f, double& into) { (*this)(f, into); }
   void word(const row_field& f, std::string& into, const auto&) { (*this)(f, into); }
-  void word(const row_field& f, verdict_kind& into, const auto& names) {
+  void word(const row_field& f, row_verdict& into, const auto& names) {
     std::string name;
     (*this)(f, name);
-    into = named<verdict_kind>(names, name);
+    into = named<row_verdict>(names, name);
   }
   void pair(const row_field& f, double& low, double& high) {
     std::vector<double> range;
@@ -294,8 +294,8 @@ void check_items(const item_records& items) {
 
 }  // namespace
 
-const char* name_of(verdict_kind verdict) {
-  return verdict_names[static_cast<std::size_t>(verdict)];
+const char* name_of(row_verdict verdict) {
+  return row_verdict_names[static_cast<std::size_t>(verdict)];
 }
 const char* name_of(origin from) {
   return origin_names[static_cast<std::size_t>(from)];
@@ -308,8 +308,8 @@ std::optional<double> result_row::value_of(const std::string& name) const {
 }
 
 bool is_reportable(const result_row& row) {
-  return row.verdict == verdict_kind::pass || row.verdict == verdict_kind::noisy ||
-         row.verdict == verdict_kind::not_verified || row.verdict == verdict_kind::inactive;
+  return row.verdict == row_verdict::pass || row.verdict == row_verdict::noisy ||
+         row.verdict == row_verdict::not_verified || row.verdict == row_verdict::inactive;
 }
 
 std::string to_json_line(const result_row& row) {

@@ -22,7 +22,7 @@ namespace unmask {
 inline constexpr int row_schema_major = 1;
 inline constexpr int row_schema_minor = 5;
 
-enum class verdict_kind : std::uint8_t {
+enum class row_verdict : std::uint8_t {
   pass,           // every check held and the output was scored
   noisy,          // as PASS, but the speed is known to no better than a quarter either way
   invalid,        // the numbers contradict each other or physics
@@ -31,7 +31,7 @@ enum class verdict_kind : std::uint8_t {
   failed,         // the run ended with an error
   inactive        // all is well, but a setting of the method never changed anything
 };
-const char* name_of(verdict_kind verdict);  // "PASS", "INVALID", ...
+const char* name_of(row_verdict verdict);  // "PASS", "INVALID", ...
 
 // Where a value comes from.
 enum class origin : std::uint8_t {
@@ -145,7 +145,7 @@ struct result_row {
   parameter_map params;
   run_settings run;
   std::optional<device_facts> device;  // nothing: the row is older than this was recorded
-  verdict_kind verdict = verdict_kind::failed;
+  row_verdict verdict = row_verdict::failed;
   std::string reason;
   std::map<std::string, metric> metrics;  // absent: not earned or not defined
   std::optional<score_record> score;      // never with synthetic weights

@@ -45,7 +45,7 @@ constexpr row_field some(const char* name, const char* meaning = "") {
 }
 
 inline constexpr const char* weight_sources[] = {"checkpoint", "synthetic"};
-inline constexpr const char* verdict_names[] = {
+inline constexpr const char* row_verdict_names[] = {
     "PASS", "NOISY", "INVALID", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED", "INACTIVE"};
 inline constexpr const char* origin_names[] = {"measured", "counted", "analytic", "synthetic"};
 
@@ -173,7 +173,7 @@ void each_field(result_row& r, Visit& visit) {
                     "what the device that was used says of itself; rows before this was recorded "
                     "lack it"),
                r.device);
-  visit.word(needed("verdict"), r.verdict, verdict_names);
+  visit.word(needed("verdict"), r.verdict, row_verdict_names);
   visit(needed("reason"), r.reason);
   visit.metrics(r.metrics);
   visit.object(needed("score"), r.score);

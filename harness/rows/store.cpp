@@ -182,7 +182,7 @@ stored_rows read_rows(const fs::path& path) {
 std::set<std::string> completed_points(const std::vector<result_row>& rows) {
   std::set<std::string> done;
   for (const result_row& row : rows) {
-    if (row.verdict != verdict_kind::failed) done.insert(row.point_id);
+    if (row.verdict != row_verdict::failed) done.insert(row.point_id);
   }
   return done;
 }

@@ -112,7 +112,7 @@ class verdict_cells {
  public:
   std::string cell(const result_row& row) {
     const std::string verdict = name_of(row.verdict);
-    if (row.verdict == verdict_kind::pass || row.reason.empty()) return verdict;
+    if (row.verdict == row_verdict::pass || row.reason.empty()) return verdict;
     if (row.reason.size() <= longest_inside) return verdict + ": " + row.reason;
     auto at = std::ranges::find(reasons_, row.reason);
     if (at == reasons_.end()) at = reasons_.insert(at, row.reason);

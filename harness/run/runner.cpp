@@ -193,7 +193,7 @@ class experiment_run {
       work();
     } catch (const std::exception& problem) {
       progress_.end_pass(false);
-      give_up(f, verdict_kind::failed, problem.what());
+      give_up(f, row_verdict::failed, problem.what());
     }
   }
 
@@ -217,7 +217,7 @@ class experiment_run {
       f.ready = std::move(prepared[i].point);
       if (f.ready) continue;
       const bool whole = !problem.empty();
-      give_up(f, whole ? verdict_kind::failed : prepared[i].verdict,
+      give_up(f, whole ? row_verdict::failed : prepared[i].verdict,
               whole ? problem : prepared[i].reason);
     }
     return flights;
@@ -386,7 +386,7 @@ class experiment_run {
     }
   }
 
-  void give_up(in_flight& f, verdict_kind verdict, const std::string& reason) {
+  void give_up(in_flight& f, row_verdict verdict, const std::string& reason) {
     result_row row = new_row(*f.point);
     if (f.ready) {
       row.model = f.ready->model();
@@ -417,7 +417,7 @@ class experiment_run {
     progress_.expect(-f.expected);
     row.finished_at = utc_now("%Y-%m-%dT%H:%M:%SZ");
     // Passes of a point that FAILED are worth another try: what they measured is not lost with it.
-    waiting_.push_back({to_json_line(row), row.point_id, row.verdict != verdict_kind::failed});
+    waiting_.push_back({to_json_line(row), row.point_id, row.verdict != row_verdict::failed});
     write_waiting();
     std::string line = title(f) + " " + name_of(row.verdict);
     if (is_reportable(row)) {
@@ -426,7 +426,7 @@ class experiment_run {
         line += fmt::format(", capacity {:.2f} requests/s", *found);
       }
       ++summary_.measured;
-    } else if (row.verdict == verdict_kind::not_supported) {
+    } else if (row.verdict == row_verdict::not_supported) {
       ++summary_.not_supported;
     } else {
       ++summary_.failed;
@@ -468,7 +468,7 @@ class experiment_run {
     const std::lock_guard hold(keeping_);
     for (const experiment_point& p : group) {
       const bool failed = std::ranges::any_of(summary_.rows, [&](const result_row& row) {
-        return row.point_id == p.id && row.verdict == verdict_kind::failed;
+        return row.point_id == p.id && row.verdict == row_verdict::failed;
       });
       if (!failed) passes_.drop(p.id);
     }

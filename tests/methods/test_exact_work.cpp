@@ -101,7 +101,7 @@ TEST(exact_work, every_method_does_the_work_that_it_did) {
   std::string found;
   std::size_t decoded = 0;
   for (const result_row& row : rows) {
-    if (row.verdict == verdict_kind::not_supported) continue;
+    if (row.verdict == row_verdict::not_supported) continue;
     const std::string key = row.method + " on " + row.model.name;
     ASSERT_TRUE(is_reportable(row)) << key << ": " << row.reason;
     json line = {{"method", row.method}, {"model", row.model.name}, {"answers", row.answers_hash}};

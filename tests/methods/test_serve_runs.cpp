@@ -93,7 +93,7 @@ TEST_F(serve_runs, clients_that_leave_are_counted_and_their_tokens_are_discarded
 
   // Everybody leaves before the first forward is over: nothing can be said about the answers.
   const result_row none = run(virtual_clock + "cancel_share = 1\ncancel_after_seconds = 1e-9\n");
-  EXPECT_EQ(none.verdict, verdict_kind::invalid);
+  EXPECT_EQ(none.verdict, row_verdict::invalid);
   EXPECT_NE(none.reason.find("no request was answered"), std::string::npos) << none.reason;
 }
 
@@ -138,15 +138,15 @@ TEST_F(serve_runs, random_weights_need_no_tokenizer_for_lengths) {
                                      "2023-11-16 18:15:47.5,30,16\n";
   const std::string trace = "trace = \"" + (out_ / "two.csv").string() + "\"\nformat = \"azure\"";
   const result_row row = run("requests = 2\n", bare.string(), "random:3", trace);
-  EXPECT_EQ(row.verdict, verdict_kind::not_verified) << row.reason;
+  EXPECT_EQ(row.verdict, row_verdict::not_verified) << row.reason;
   EXPECT_EQ(value(row, "requests_finished"), 2);
   const result_row tasks = run("requests = 2\n", bare.string(), "random:3",
                                "file = \"" + std::string(UNMASK_SOURCE_DIR) +
                                    "/experiments/data/word_problem.jsonl\"\nlimit = 2");
-  EXPECT_EQ(tasks.verdict, verdict_kind::failed);
+  EXPECT_EQ(tasks.verdict, row_verdict::failed);
   EXPECT_NE(tasks.reason.find("tokenizer.json"), std::string::npos) << tasks.reason;
   const result_row trained = run("requests = 2\n", bare.string(), "checkpoint", trace);
-  EXPECT_EQ(trained.verdict, verdict_kind::failed);
+  EXPECT_EQ(trained.verdict, row_verdict::failed);
 }
 
 // Virtual serving of drawn lengths and commits: nothing of the model but its block length.
@@ -204,7 +204,7 @@ TEST_F(virtual_serving, capacities_are_those_of_an_independent_simulation) {
         expected{
             "optimus", "params.stop = \"none\"\n", {6.98753, 6.55132}, {6.9153, 6.6535}, 0.016}}) {
     const result_row row = serve(e.method, e.params, search);
-    ASSERT_EQ(row.verdict, verdict_kind::not_verified) << row.reason;
+    ASSERT_EQ(row.verdict, row_verdict::not_verified) << row.reason;
     const metric& found = row.metrics.at("slo_capacity_requests_per_second");
     ASSERT_EQ(found.samples.size(), 2u) << e.method;
     for (std::size_t seed = 0; seed < 2; ++seed) {
@@ -224,7 +224,7 @@ TEST_F(virtual_serving, a_search_waits_for_enough_requests) {
       "rate = 2.0\nsearch = true\nsearch_seeds = 3\npolicy = \"block_sync\"\n";
   const auto capacity = [&](const std::string& duration) {
     const result_row row = serve("block_diffusion", "params.stop = \"none\"\n", duration + search);
-    EXPECT_EQ(row.verdict, verdict_kind::not_verified) << row.reason;
+    EXPECT_EQ(row.verdict, row_verdict::not_verified) << row.reason;
     return value(row, "slo_capacity_requests_per_second");
   };
   const double longer = capacity("duration = 120\n");
@@ -236,7 +236,7 @@ TEST_F(virtual_serving, a_search_of_answers_in_one_piece_ends) {
   const result_row row =
       serve("block_diffusion", "params.stop = \"none\"\n",
             "duration = 5\nrate = 20.0\ntpot = \"stream\"\nsearch = true\nsearch_seeds = 1\n", 1);
-  EXPECT_EQ(row.verdict, verdict_kind::failed);
+  EXPECT_EQ(row.verdict, row_verdict::failed);
   EXPECT_NE(row.reason.find("0 requests are too few for a P90"), std::string::npos) << row.reason;
 }
 

@@ -60,7 +60,7 @@ class faults : public testing::Test {
     std::map<std::string, std::string> all;
     for (const result_row& row : read_rows(root_ / output).rows) {
       // How noisy a machine is, is not the run's doing.
-      const bool noisy = row.verdict == verdict_kind::noisy;
+      const bool noisy = row.verdict == row_verdict::noisy;
       std::string text =
           std::string(noisy ? "PASS" : name_of(row.verdict)) + " " + row.answers_hash;
       for (const auto& [name, m] : row.metrics) {

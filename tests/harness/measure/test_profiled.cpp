@@ -151,7 +151,7 @@ TEST(profiled, a_watched_pass_that_decides_otherwise_is_an_error) {
   const scratch_directory where;
   profiled_run run(with(profile_tool::phases), true);
   const run_summary summary = run.run(where, method("vanilla"));
-  EXPECT_EQ(summary.rows.at(0).verdict, verdict_kind::failed);
+  EXPECT_EQ(summary.rows.at(0).verdict, row_verdict::failed);
   EXPECT_NE(summary.rows[0].reason.find("other tokens"), std::string::npos)
       << summary.rows[0].reason;
 }

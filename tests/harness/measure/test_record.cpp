@@ -34,7 +34,7 @@ TEST(record, tokens_are_counted_up_to_the_first_stop) {
 TEST(record, metrics_of_a_good_point) {
   const result_row row = sample_row();
   // Passes of 1.0, 1.2 and 0.8 s: a mean known to half of itself.
-  EXPECT_EQ(row.verdict, verdict_kind::noisy) << row.reason;
+  EXPECT_EQ(row.verdict, row_verdict::noisy) << row.reason;
   EXPECT_EQ(row.reason, "the speed is known to ±50 % only, from 3 repetitions");
   EXPECT_TRUE(is_reportable(row));
   const auto value = [&](const char* name) { return row.value_of(name).value_or(-1); };
@@ -226,8 +226,8 @@ TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
   EXPECT_NE(whole.find("This page describes " + std::to_string(row_schema_major) + "." +
                        std::to_string(row_schema_minor) + ":"),
             std::string::npos);
-  for (int v = 0; v <= static_cast<int>(verdict_kind::inactive); ++v) {
-    const std::string name = name_of(static_cast<verdict_kind>(v));
+  for (int v = 0; v <= static_cast<int>(row_verdict::inactive); ++v) {
+    const std::string name = name_of(static_cast<row_verdict>(v));
     EXPECT_NE(whole.find("\n| " + name + " | "), std::string::npos) << name;
   }
 }
@@ -246,13 +246,13 @@ TEST(record, a_knob_that_changed_nothing_is_inactive) {
     measure_row(row, point);
     return row;
   };
-  EXPECT_EQ(judged(1, true).verdict, verdict_kind::pass);
+  EXPECT_EQ(judged(1, true).verdict, row_verdict::pass);
   const result_row idle = judged(0, true);
-  EXPECT_EQ(idle.verdict, verdict_kind::inactive);
+  EXPECT_EQ(idle.verdict, row_verdict::inactive);
   EXPECT_EQ(idle.reason, "alpha = 0.5 changed nothing (rows_dropped is 0)");
   EXPECT_TRUE(idle.score);
   EXPECT_TRUE(is_reportable(idle));
-  EXPECT_EQ(parse_row(to_json_line(idle), "x").verdict, verdict_kind::inactive);
+  EXPECT_EQ(parse_row(to_json_line(idle), "x").verdict, row_verdict::inactive);
   EXPECT_NE(judged(0, false).reason.find("no item of this workload"), std::string::npos);
 }
 
@@ -307,7 +307,7 @@ TEST(record, each_broken_law_is_found) {
     point.passes = {pass};
     result_row row;
     measure_row(row, point);
-    EXPECT_EQ(row.verdict, verdict_kind::invalid) << sentence;
+    EXPECT_EQ(row.verdict, row_verdict::invalid) << sentence;
     EXPECT_FALSE(row.score) << sentence;
   }
 }
@@ -325,7 +325,7 @@ TEST(record, kernels_that_were_not_checked_or_not_used_mark_the_row) {
   EXPECT_EQ(other.verdict, row_with("").verdict);
   EXPECT_TRUE(other.reason.starts_with("device check: not used: attention by wgmma (w)"));
   const result_row off = row_with("NOT VERIFIED");
-  EXPECT_EQ(off.verdict, verdict_kind::not_verified);
+  EXPECT_EQ(off.verdict, row_verdict::not_verified);
   EXPECT_TRUE(off.reason.starts_with("device_check is off"));
 }
 
@@ -384,7 +384,7 @@ TEST(record, repetitions_that_disagree_are_invalid) {
   point.passes[2].answers[1].tokens[0] = 9;
   result_row row;
   measure_row(row, point);
-  EXPECT_EQ(row.verdict, verdict_kind::invalid);
+  EXPECT_EQ(row.verdict, row_verdict::invalid);
   EXPECT_EQ(row.reason, "repetition 3 gave other tokens than the first for request 2");
 }
 
@@ -393,7 +393,7 @@ TEST(record, missing_evidence_is_never_a_pass) {
   for (scored_answer& s : point.scores) s.scored = false;
   result_row row;
   measure_row(row, point);
-  EXPECT_EQ(row.verdict, verdict_kind::not_verified);
+  EXPECT_EQ(row.verdict, row_verdict::not_verified);
   EXPECT_FALSE(row.score);
   for (scored_answer& s : point.scores) s.note = "NOT RUN: /usr/bin/bwrap is not installed";
   result_row unsafe;
@@ -401,7 +401,7 @@ TEST(record, missing_evidence_is_never_a_pass) {
   EXPECT_EQ(unsafe.reason, "NOT RUN: /usr/bin/bwrap is not installed");
   result_row nothing;
   measure_row(nothing, {});
-  EXPECT_EQ(nothing.verdict, verdict_kind::invalid);
+  EXPECT_EQ(nothing.verdict, row_verdict::invalid);
 }
 
 TEST(record, trials_have_a_deviation_and_what_is_undecided_is_counted) {
@@ -441,7 +441,7 @@ TEST(record, synthetic_weights_never_have_a_score) {
   result_row row;
   row.model.weights = "synthetic";
   measure_row(row, good_point());
-  EXPECT_EQ(row.verdict, verdict_kind::not_verified);
+  EXPECT_EQ(row.verdict, row_verdict::not_verified);
   EXPECT_FALSE(row.score);
   EXPECT_EQ(row.metrics.at("tokens_per_second").from, origin::synthetic);
   EXPECT_EQ(row.metrics.at("wall_seconds").from, origin::measured);

@@ -27,7 +27,7 @@ inline result_row row_of(const std::string& label, const std::vector<double>& se
   row.metrics["wall_seconds"] = {mean_of(seconds), origin::measured};
   row.metrics["tokens_per_second"] = {100 / mean_of(seconds), origin::measured};
   row.score = score_record{0.5, 5, 10, 0.24, 0.76};
-  row.verdict = verdict_kind::pass;
+  row.verdict = row_verdict::pass;
   row.reason = "";
   return row;
 }

@@ -18,11 +18,11 @@ TEST(row_table, the_latest_row_of_a_point_counts_in_the_order_of_the_plan) {
   late.position = 2;
   early.position = 1;
   result_row again = late;
-  again.verdict = verdict_kind::failed;
+  again.verdict = row_verdict::failed;
   const row_table rows(std::vector{late, early, again});
   ASSERT_EQ(rows.rows().size(), 2u);
   EXPECT_EQ(rows.rows()[0].label, "early");
-  EXPECT_EQ(rows.rows()[1].verdict, verdict_kind::failed);
+  EXPECT_EQ(rows.rows()[1].verdict, row_verdict::failed);
   ASSERT_EQ(rows.reportable().size(), 1u);
   EXPECT_EQ(rows.reportable()[0]->label, "early");
 }

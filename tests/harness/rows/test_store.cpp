@@ -280,9 +280,9 @@ TEST_F(failing_disk, half_a_row_that_cannot_be_taken_back_swallows_no_other) {
 TEST(store, failed_points_are_not_complete_and_samples_are_not_rows) {
   scratch_directory dir;
   result_row failed = sample_row("f");
-  failed.verdict = verdict_kind::failed;
+  failed.verdict = row_verdict::failed;
   result_row invalid = sample_row("i");
-  invalid.verdict = verdict_kind::invalid;
+  invalid.verdict = row_verdict::invalid;
   write_file(dir / "part-00000-of-00002.jsonl", to_json_line(failed) + "\n");
   write_file(dir / "part-00001-of-00002.jsonl", to_json_line(invalid) + "\n");
   write_file(dir / "samples_x.jsonl", "{\"item\":1}\n");

@@ -47,7 +47,7 @@ TEST(table, speed_ups_are_over_the_first_method_of_the_same_circumstances) {
 // A verdict that says something else does not hide it, and a reason stands once.
 TEST(table, a_noisy_speed_is_marked_whatever_the_verdict) {
   result_row row = sample_row(), other = sample_row("other");
-  row.verdict = other.verdict = verdict_kind::not_verified;
+  row.verdict = other.verdict = row_verdict::not_verified;
   row.reason = other.reason = "no item of this workload can be scored";
   other.label = "other";
   other.samples.half_width = 0.1;
@@ -113,7 +113,7 @@ TEST(table, synthetic_weights_show_no_score_even_if_a_file_has_one) {
 
 TEST(table, numbers_of_invalid_rows_are_not_shown) {
   result_row row = sample_row();
-  row.verdict = verdict_kind::invalid;
+  row.verdict = row_verdict::invalid;
   row.reason = "a | b";
   const std::string text = render_rows(std::vector{row}, table_format::md);
   EXPECT_TRUE(has(text, "| – | – | – | – | – | – | INVALID: a \\| b |")) << text;
@@ -130,7 +130,7 @@ TEST(table, rows_of_one_experiment_stand_in_the_order_of_its_plan) {
 
 TEST(table, the_last_row_of_a_point_counts) {
   result_row failed = sample_row();
-  failed.verdict = verdict_kind::failed;
+  failed.verdict = row_verdict::failed;
   const std::string text = render_rows(std::vector{failed, sample_row()}, table_format::md);
   EXPECT_FALSE(has(text, "FAILED"));
   EXPECT_TRUE(has(text, "NOISY"));

@@ -70,7 +70,7 @@ class counting_executor final : public executor {
   std::vector<preparation> prepare(std::span<const experiment_point> group) override {
     std::vector<preparation> all;
     for (const experiment_point& p : group) {
-      all.push_back({std::make_unique<point>(*this, p.label, p.id), verdict_kind::failed, ""});
+      all.push_back({std::make_unique<point>(*this, p.label, p.id), row_verdict::failed, ""});
     }
     return all;
   }
@@ -203,7 +203,7 @@ void expect_measured_again(const scratch_directory& dir, const experiment_spec& 
   EXPECT_NE(said.find(words), std::string::npos) << said;
   for (const result_row& row : read_rows(dir / "out").rows) {
     EXPECT_EQ(row.samples.taken_up, 0);
-    EXPECT_EQ(row.verdict, verdict_kind::pass) << row.reason;
+    EXPECT_EQ(row.verdict, row_verdict::pass) << row.reason;
   }
   EXPECT_FALSE(std::filesystem::exists(dir / "out/unfinished"));
 }
@@ -348,7 +348,7 @@ TEST(resume, answers_that_cannot_be_judged_are_undecided_and_their_point_counts)
   for (const result_row& row : s.rows) {
     EXPECT_GT(row.value_of("tokens_per_second").value_or(0), 0);
     if (row.label != "vanilla") continue;
-    EXPECT_EQ(row.verdict, verdict_kind::not_verified);
+    EXPECT_EQ(row.verdict, row_verdict::not_verified);
     EXPECT_FALSE(row.score);
     EXPECT_NE(row.reason.find("2 of 2 items are undecided"), std::string::npos) << row.reason;
     EXPECT_NE(row.reason.find("retry limit of a pattern"), std::string::npos) << row.reason;

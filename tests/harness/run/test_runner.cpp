@@ -73,9 +73,9 @@ class fake_executor final : public executor {
     for (const experiment_point& p : group) {
       const std::string label = p.label + p.variation;
       if (label == unsupported_label) {
-        all.push_back({nullptr, verdict_kind::not_supported, "no mask token"});
+        all.push_back({nullptr, row_verdict::not_supported, "no mask token"});
       } else {
-        all.push_back({std::make_unique<point>(*this, label), verdict_kind::failed, ""});
+        all.push_back({std::make_unique<point>(*this, label), row_verdict::failed, ""});
       }
     }
     return all;
@@ -115,7 +115,7 @@ TEST(runner, methods_are_measured_in_turn_and_in_alternating_order) {
   EXPECT_EQ(s.rows[0].samples.warmup_seconds, std::vector<double>{1.1});
   EXPECT_EQ(s.rows[0].samples.seconds, (std::vector<double>{1.2, 1.3, 1.4}));
   EXPECT_EQ(s.rows[0].samples.stop, "max_repetitions");
-  EXPECT_EQ(s.rows[0].verdict, verdict_kind::pass);
+  EXPECT_EQ(s.rows[0].verdict, row_verdict::pass);
   EXPECT_EQ(s.rows[0].source_hash, "source");
   EXPECT_EQ(read_rows(s.file).rows.size(), 2u);
 }
@@ -146,7 +146,7 @@ TEST(runner, probes_have_a_pass_of_their_own_after_the_measured_ones) {
     ASSERT_EQ(row.probes.size(), 1u);
     EXPECT_NE(row.probes.at("decoding").find("\"mean\":2"), std::string::npos);
     EXPECT_EQ(row.samples.seconds.size(), 3u);
-    EXPECT_EQ(row.verdict, verdict_kind::pass);
+    EXPECT_EQ(row.verdict, row_verdict::pass);
   }
 }
 
@@ -161,7 +161,7 @@ TEST(runner, a_trace_waits_where_the_package_cannot_be_run) {
   ::unsetenv("UNMASK_PYTHON");
   for (const result_row& row : read_rows(s.file).rows) {
     EXPECT_TRUE(row.probes.empty());
-    EXPECT_EQ(row.verdict, verdict_kind::pass);
+    EXPECT_EQ(row.verdict, row_verdict::pass);
     EXPECT_NE(row.reason.find("probes: NOT RUN: needs Python 3.11"), std::string::npos)
         << row.reason;
     EXPECT_NE(row.reason.find("unmask probes"), std::string::npos) << row.reason;
@@ -229,9 +229,9 @@ TEST(runner, a_failing_point_is_recorded_and_the_run_goes_on) {
   EXPECT_EQ(s.measured, 1u);
   const auto rows = read_rows(s.file).rows;
   ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0].verdict, verdict_kind::failed);
+  EXPECT_EQ(rows[0].verdict, row_verdict::failed);
   EXPECT_EQ(rows[0].reason, "out of luck");
-  EXPECT_EQ(rows[1].verdict, verdict_kind::pass);
+  EXPECT_EQ(rows[1].verdict, row_verdict::pass);
   // The next run repeats what failed and nothing else.
   fake_executor again;
   const run_summary second = run_experiment(spec_of(two_methods), quiet(dir / "out"), again);
@@ -247,7 +247,7 @@ TEST(runner, unsupported_and_unloadable_points_carry_their_reason) {
   const run_summary s = run_experiment(spec_of(two_methods), quiet(dir / "a"), with);
   EXPECT_EQ(s.exit_status(), 0);
   EXPECT_EQ(s.not_supported, 1u);
-  EXPECT_EQ(s.rows[0].verdict, verdict_kind::not_supported);
+  EXPECT_EQ(s.rows[0].verdict, row_verdict::not_supported);
   fake_executor broken;
   broken.throw_for_model = "m";
   const run_summary t = run_experiment(spec_of(two_methods), quiet(dir / "b"), broken);
