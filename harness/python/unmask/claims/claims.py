@@ -37,27 +37,31 @@ HEAD = [
 
 
 def read_since(folder):
-    """When each claim was last changed: {key: {hash, since, role, artifacts}}; {} where the folder has no
-    record."""
+    """Since when each claim tests what it does: {key: {hash, since, words, worded, role, artifacts}}; {} where
+    the folder has no record."""
     path = os.path.join(folder, SINCE)
-    shape = {"*": {"hash": TEXT, "since": TEXT}}
+    shape = {"*": {"hash": TEXT, "since": TEXT, "words?": TEXT, "worded?": TEXT}}
     return fit(read_json(path), shape, path) if os.path.lexists(path) else {}
 
 
 def write_since(folder, register):
-    """Dates what is new or has changed, keeps the dates of all else, and forgets what is gone."""
+    """Dates what is new or tests something else, and words by themselves; keeps the dates of all else, and forgets
+    what is gone."""
     before, now = read_since(folder), datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    after = {}
+    after, changed, reworded = {}, 0, 0
     for c in register.claims + register.controls:
-        entry = before.get(c.key)
-        kept = entry is not None and entry["hash"] == c.hash
+        entry = before.get(c.key, {})
+        kept, as_worded = entry.get("hash") == c.hash, entry.get("words") == c.words
         stems = [os.path.splitext(os.path.basename(a))[0] for a in c.artifacts]
-        after[c.key] = {"hash": c.hash, "since": entry["since"] if kept else now,
+        after[c.key] = {"hash": c.hash, "since": entry["since"] if kept else now, "words": c.words,
+                        "worded": entry.get("worded", now) if as_worded else now,
                         "role": "control" if c.is_control else "claim", "artifacts": stems}
+        changed += not kept
+        reworded += kept and not as_worded
     with open(os.path.join(folder, SINCE), "w", encoding="utf-8") as file:
         file.write(tables.json_text(after))
-    changed = sum(after[key]["hash"] != before.get(key, {}).get("hash") for key in after)
-    return f"{changed} of {len(after)} claims and controls dated {now}\n"
+    return (f"{changed} of {len(after)} claims and controls dated {now}; {reworded} others say the same test in "
+            "other words and keep their date\n")
 
 
 def _published_text(c):
@@ -131,7 +135,7 @@ def claim_json(c, r, register):
             "corrected": r.after_correction or None, "campaigns": [
                 {"verdict": verdict, "measured": found and found.value, "interval": found and found.range}
                 for verdict, found in r.each], "registered": r.registered or None,
-            "hash": c.hash, "register": register.hash, "dirty_rows": r.dirty, "rows": r.rows,
+            "hash": c.hash, "words": c.words, "register": register.hash, "dirty_rows": r.dirty, "rows": r.rows,
             "tiny_models": r.tiny_models, "synthetic": r.synthetic, "note": c.note,
             "controls": [f"{k.paper}/{k.id}" for k, _ in r.controls]}
 
@@ -153,7 +157,9 @@ def explain(c, register, evidence, asked):
     line += [f"clock      {c.clock}", f"preset     {c.preset}", f"tasks      {c.tasks}",
              f"items      {c.items}", f"scale      {r.scale} (of {', '.join(c.scales)})"]
     line += [f"each       {c.each_because}"] if c.each_because else []
-    line += [f"registered {r.registered or 'no rows'}; hash {c.hash} of {register.hash[:16]}",
+    dates = evidence[0].since.get(c.key, {})
+    worded = f", worded {dates['worded']}" if dates.get("worded", dates.get("since")) != dates.get("since") else ""
+    line += [f"registered {r.registered or 'no rows'}{worded}; hash {c.hash} of {register.hash[:16]}",
              f"reason     {r.reason}"]
     line += [f"campaigns  {r.campaigns}"] if r.campaigns else []
     line += [f"           {verdict}" + (f", {estimate_text(e)}" if e else "")

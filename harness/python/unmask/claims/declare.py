@@ -49,6 +49,11 @@ class Bound:
         """The bound that a value has to pass; of two the lower one."""
         return self.high if self.low is None else self.low
 
+    @property
+    def tested(self):
+        """Without the reason that stands behind who set it."""
+        return self.low, self.high, self.open, self.by.partition(":")[0]
+
 
 def above(value, by):
     return Bound(value, None, True, by)
@@ -73,11 +78,17 @@ def within(low, high, by):
 @dataclass(frozen=True)
 class Published:
     """A printed number in the units of the claim's quantity (ratio, difference of scores of 1, value),
-    `rounding` half a unit of its last digit; `approximate`: read from a picture."""
+    `rounding` half a unit of its last digit; `approximate`: read from a picture; `says`: how the paper words
+    it, which no verdict is about."""
     value: float
     source: str
     rounding: float = 0.0
     approximate: bool = False
+    says: str = ""
+
+    @property
+    def tested(self):
+        return self.value, self.rounding, self.approximate
 
 
 @dataclass(frozen=True)
@@ -93,10 +104,10 @@ class Regime:
     by_task: bool = False
     over: dict | None = None
 
-    def __repr__(self):
+    @property
+    def tested(self):
         metric = inspect.getsource(self.metric) if callable(self.metric) else self.metric
-        over = f"|{self.over}" if self.over else ""
-        return f"{self.says}|{metric}|{self.where}|{self.bound}|{self.by_task}{over}"
+        return metric, self.where, self.bound.tested, self.by_task, self.over
 
     @property
     def metric_name(self):
@@ -163,7 +174,8 @@ class Claim:
     is_control: bool = False
     function: object = None
     where: str = ""
-    hash: str = ""
+    hash: str = ""            # of what is tested
+    words: str = ""           # a hash of all else that it says
     of: list = field(default_factory=list)  # a control: ids of the claims that name it
 
     @property
@@ -191,16 +203,39 @@ KINDS_OF_FIELDS = {f.name: f.type for f in dataclasses.fields(Claim) if f.type i
     "bound": Bound, "regime": (str, Regime, tuple), "published": Published | None, "quality": Bound | None}
 
 
-def _hash_of(c, source):
-    """Of all that a claim says but its note, of what its function does and of the constants that it
-    names. source: of the function, behind its `def`."""
-    parts = [f"{name}={getattr(c, name)!r}" for name in Claim.__dataclass_fields__
-             if name not in ("function", "where", "hash", "of", "note")]
-    parts.append(source)
+# The fields that a verdict rests on, and those that only say something. The note may change freely, and the
+# last ones are no part of a declaration.
+TESTED = ("paper", "id", "is_control", "kind", "bound", "quality", "published", "regime", "artifacts", "scales",
+          "rivals", "controls")
+WORDS = ("place", "statement", "quantity", "tasks", "items", "clock", "preset", "reading", "each_because")
+NEITHER = ("note", "function", "where", "hash", "words", "of")
+
+
+def _short_hash(parts):
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _hash_of_tested(c, source):
+    """Of what a verdict rests on: declared values without their words, what the function does, the constants that
+    it names. source: of the function, behind its `def`."""
+    def tested(value):
+        if isinstance(value, tuple):
+            return tuple(map(tested, value))
+        return getattr(value, "tested", value)
+    parts = [f"{name}={tested(getattr(c, name))!r}" for name in TESTED if name != "regime"]
+    parts += [f"regime={tested(c.preconditions)!r}", f"reads_the_clock={c.reads_the_clock}", source]
     known = c.function.__globals__
     parts += [f"{name}={known[name]!r}" for name in c.function.__code__.co_names
               if isinstance(known.get(name), (str, int, float, tuple, list, dict))]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return _short_hash(parts)
+
+
+def _hash_of_words(c):
+    parts = [f"{name}={getattr(c, name)!r}" for name in WORDS]
+    parts += [f"bound={c.bound.by!r}", f"quality={c.quality and c.quality.by!r}", f"regime={c.regime_says!r}"]
+    parts += [f"bound of regime={g.bound.by!r}" for g in c.preconditions]
+    parts += [f"published={c.published.source!r} {c.published.says!r}"] if c.published else []
+    return _short_hash(parts)
 
 
 class Register:
@@ -234,7 +269,7 @@ class Register:
                 raise UserError(f"{where}: {c.id} names {a}, which does not exist")
         portable = [os.path.basename(a) for a in c.artifacts]
         kept, c.artifacts = c.artifacts, tuple(portable)
-        c.hash, c.artifacts = _hash_of(c, self.sources[c.id]), kept
+        c.hash, c.words, c.artifacts = _hash_of_tested(c, self.sources[c.id]), _hash_of_words(c), kept
         (self.controls if is_control else self.claims).append(c)
         return c
 
@@ -243,6 +278,7 @@ class Register:
 
     @property
     def hash(self):
+        """Of what all of them test."""
         text = "\n".join(f"{c.key} {c.hash}" for c in self.claims + self.controls)
         return hashlib.sha256(text.encode()).hexdigest()
 
