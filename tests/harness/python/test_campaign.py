@@ -22,6 +22,21 @@ BETTER = """
 def c(f):
     return score(f, "fast", "slow")
 """
+RIVAL = """
+@claim(rivals=("k",), controls=("l",), **SPEED)
+def c(f):
+    return speed(f, "fast", "slow")
+
+
+@control(**{**SPEED, "statement": "The cache is fast."})
+def k(f):
+    return speed(f, "cache", "slow")
+
+
+@control(**{**SPEED, "statement": "The draft is fast."})
+def l(f):
+    return speed(f, "draft", "slow")
+"""
 FAST, SLOW = (1.0, 1.01, 0.99), (2.0, 2.02, 1.98)
 
 
@@ -68,6 +83,44 @@ class Campaigns(Made):
                       "           NOT SUPPORTED, 0.500, n = 3 repetitions\n"
                       "           NOT SUPPORTED, 0.500, n = 3 repetitions\n", text)
         self.assertIn("batch 1 | 0.500, n", text)  # the points are those of a campaign with that verdict
+
+    def test_controls_are_named_with_the_verdict_of_all_campaigns(self):
+        """The cache is twice as fast in the first campaign, half as fast in both others; the ratios of the made
+        times are exactly 2 and 0.5, without a spread."""
+        def measured(first):
+            half, whole, double = ([s, s, s] for s in (0.5, 1.0, 2.0))
+            return [scored("fast", 180, 200, whole), scored("slow", 180, 200, double),
+                    scored("cache", 180, 200, whole if first else (4.0, 4.0, 4.0)),
+                    scored("draft", 180, 200, double if first else half)]
+        results = self.put_campaigns(measured(True), measured(False), measured(False))
+        r = self.verdict(results, RIVAL)
+        self.assertEqual((r.verdict, r.campaigns), ("SUPPORTED", "2 of 3: PARTLY, SUPPORTED, SUPPORTED"))
+        self.assertIn("; a simpler method passes in 1 of 3 campaigns: The cache is fast: NOT SUPPORTED (2; 0.500; 0.500, "
+                      "n = 3 repetitions)", r.reason)
+        for k, of in repeats.controls_of(self.register(RIVAL).controls, repeats.evidence_of(results), "tiny"):
+            self.assertEqual(of.verdict, {"k": "NOT SUPPORTED", "l": "SUPPORTED"}[k.id])
+        slower = RIVAL.replace('speed(f, "fast", "slow")', 'speed(f, "slow", "fast")')
+        r = self.verdict(results, slower)
+        self.assertEqual(r.verdict, "NOT SUPPORTED")
+        self.assertIn("; control: The draft is fast: SUPPORTED (1; 4; 4, n = 3 repetitions)", r.reason)
+        self.assertEqual([(k.id, of.verdict) for k, of in r.controls], [("k", "NOT SUPPORTED"), ("l", "SUPPORTED")])
+        said = self.run_command()[1]
+        self.assertIn("| c | focus | s (Table 5) | tiny | NOT SUPPORTED |", said)
+        self.assertIn("| k | focus | The cache is fast. (Table 5) | tiny | NOT SUPPORTED | – | 2; 0.500; 0.500, n = 3 "
+                      "repetitions |", said)
+        self.assertIn("; by campaign: SUPPORTED 2, NOT SUPPORTED 0.500, NOT SUPPORTED 0.500 |", said)
+
+    def test_a_majority_shows_what_each_campaign_found(self):
+        wide = [scored("fast", 180, 200, (1.0, 1.0, 4.0)), scored("slow", 180, 200, (2.0, 2.0, 2.0))]
+        r = self.verdict(self.put_campaigns(rows(True), wide, wide))
+        self.assertEqual((r.verdict, r.campaigns), ("OPEN", "2 of 3: SUPPORTED, OPEN, OPEN"))
+        found = [e for _, e in r.each]
+        self.assertEqual(r.measured_text, "2; " + "; ".join(f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]"
+                                                          for e in found[1:]) + ", n = 3 repetitions")
+        self.assertIn(f"; by campaign: SUPPORTED 2, OPEN {found[1].value:.3f} [", r.reason)
+        same = self.verdict(self.put_campaigns(rows(True), rows(True), rows(True)))
+        self.assertEqual(same.measured_text, "2, n = 3 repetitions")
+        self.assertNotIn("by campaign", same.reason)
 
     def test_a_table_says_how_well_campaigns_agree(self):
         def judged(*each, kind="speed", reads=True):

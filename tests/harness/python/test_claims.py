@@ -291,7 +291,7 @@ def k(f):
                     for label, s in (("fast", 1.0), ("slow", 2.0), ("cache", cache))]
         passed = self.judged(rival, rows(1.1))
         self.assertEqual(passed.verdict, "PARTLY")
-        self.assertIn("a control passes: s: 1.818", passed.reason)
+        self.assertIn("a simpler method passes: s: SUPPORTED, 1.818", passed.reason)
         self.assertEqual(self.judged(rival, rows(3.0)).verdict, "SUPPORTED")
         absent = self.judged(rival, rows(1.1)[:2])
         self.assertEqual(absent.verdict, "SUPPORTED")

@@ -27,10 +27,13 @@ HEAD = [
     "crosses the bound;",
     "NOT APPLICABLE: the claim's precondition was measured and is not met; NOT RUN: with the rows or the "
     "machine that it needs.",
-    "size: whether the published number lies inside the interval or outside; SUPPORTED speaks of the bound, "
-    "not of the size. corrected: what is left of a verdict among all claims (Benjamini and Hochberg).",
-    "campaigns: how many of several whole campaigns give the verdict, which is that of most; the numbers are those "
-    "of the first that gives it, and where no verdict has a majority the claim is OPEN.",
+    "A claim says what its bound tests. The paper's number is in the column `published`, in the units of `measured "
+    "here`; SUPPORTED does not speak of it. here / published: the ratio of both; differences of scores have none. "
+    "size: whether the published number lies inside the interval or outside. corrected: what is left of a verdict "
+    "among all claims (Benjamini and Hochberg).",
+    "campaigns: how many of several whole campaigns give the verdict, which is that of most; without a "
+    "majority the claim is OPEN. If all give one verdict the numbers are those of the first; if they give several, "
+    "`measured here` has the interval of each, in their order.",
     "registered: whether a claim was last changed before its rows were measured or after, when they may "
     "have suggested it. Controls are no claims of the papers and are counted apart.",
 ]
@@ -66,19 +69,32 @@ def write_since(folder, register):
 
 def _published_text(c):
     p = c.published
-    return f"{short_number(p.value)}{' (picture)' if p.approximate else ''} ({p.source})" if p else "–"
+    if p is None:
+        return "–"
+    says = f'"{p.says}"; ' if p.says else ""
+    return f"{short_number(p.value)}{' (picture)' if p.approximate else ''} ({says}{p.source})"
+
+
+def _over_published(c, r):
+    """What was measured over the published number: of each campaign where the table shows each."""
+    p = c.published
+    if p is None or p.value == 0 or c.kind == "score" or not r.measured_text:
+        return "–"
+    found = [e for _, e in r.each] if r.by_campaign else [r.estimate]
+    return "; ".join("–" if e is None else f"{e.value / p.value:.2f}" for e in found)
 
 
 def _table(judged, title):
-    table = tables.Table(["id", "paper", "claim", "scale", "verdict", "size", "measured here", "bound",
-                          "published", "score beside it", "corrected", "campaigns", "registered", "reason"])
+    table = tables.Table(["id", "paper", "claim", "scale", "verdict", "published", "measured here",
+                          "here / published", "size", "bound", "score beside it", "corrected", "campaigns",
+                          "registered", "reason"])
     table.title = title
     for c, r in judged:
         quality = r.finding.quality if r.finding else None
         reading = f"; reading: {c.reading}" if c.reading else ""
-        table.add(c.id, c.paper, f"{c.statement} ({c.place}{reading})", r.scale, r.verdict, r.size or "–",
-                  estimate_text(r.estimate) if r.estimate else "–", f"{c.bound.text} ({c.bound.by})",
-                  _published_text(c), estimate_text(quality) if quality else "–",
+        table.add(c.id, c.paper, f"{c.statement} ({c.place}{reading})", r.scale, r.verdict, _published_text(c),
+                  r.measured_text or "–", _over_published(c, r), r.size or "–", f"{c.bound.text} ({c.bound.by})",
+                  estimate_text(quality) if quality else "–",
                   r.after_correction or "–", r.campaigns or "–", r.registered or "–", r.reason)
     count = Counter(r.verdict for _, r in judged)
     table.notes.append("".join(f"{count[v]} {v}, " for v in VERDICTS) + f"of {len(judged)} " +
@@ -89,13 +105,14 @@ def _table(judged, title):
 
 def headlines_table(judged):
     """A line for each claim of an abstract, without reasons: for a page that says what came of them."""
-    table = tables.Table(["paper", "headline", "published", "here", "score beside it", "verdict", "campaigns"])
+    table = tables.Table(["paper", "headline", "published", "here", "here / published", "score beside it", "verdict",
+                          "campaigns"])
     for c, r in judged:
         quality = r.finding.quality if r.finding else None
         reading = f" ({c.reading})" if c.reading else ""
         table.add(c.paper, f"{c.statement.rstrip('.')}{reading}",
                   f"{short_number(c.published.value)}" if c.published else "–",
-                  estimate_text(r.estimate) if r.estimate else "–",
+                  r.measured_text or "–", _over_published(c, r),
                   estimate_text(quality) if quality else "–", r.verdict, r.campaigns or "one")
     count = Counter(r.verdict for _, r in judged)
     table.notes.append("".join(f"{count[v]} {v}, " for v in VERDICTS) + f"of {len(judged)} headlines")
@@ -129,7 +146,7 @@ def claim_json(c, r, register):
             "n_unit": e and e.unit, "score": estimate_json(r.finding.quality if r.finding else None),
             "bound": {"low": c.bound.low, "high": c.bound.high, "open": c.bound.open, "by": c.bound.by},
             "published": p and {"value": p.value, "unit": "x" if c.kind in RATIOS else "",
-                                "source": p.source, "approximate": p.approximate},
+                                "source": p.source, "approximate": p.approximate, "says": p.says},
             "regime": c.regime_says, "preset": c.preset,
             "clock": c.clock, "tasks": c.tasks, "items": c.items, "p": r.p,
             "corrected": r.after_correction or None, "campaigns": [

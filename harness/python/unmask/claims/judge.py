@@ -14,7 +14,7 @@ from unmask.claims.power import smallest_effect
 from unmask.claims.relation import PROMPTS
 from unmask.rows import experiments
 from unmask.rows.errors import EnvironmentFault
-from unmask.rows.estimates import NOISY_HALF_WIDTH, estimate_text, is_modelled, short_number
+from unmask.rows.estimates import NOISY_HALF_WIDTH, estimate_text, estimates_text, is_modelled, short_number
 from unmask.rows.intervals import Z95, mean
 from unmask.rows.rows import ARCHIVE, is_reportable, latest, places_below
 from unmask.rows.verdicts import FAILED, HELD, UNDECIDED, Region, judge
@@ -45,6 +45,7 @@ class Result:
     tiny_models: bool = False
     synthetic: bool = False
     controls: list = field(default_factory=list)  # [(Claim, Result)]
+    of_controls: str = ""      # the end of the reason, which names them
     campaigns: str = ""        # how many of several campaigns give this verdict; "" of one
     each: list = field(default_factory=list)  # of every campaign: (verdict, Estimate or None)
     own: bool = True           # False: all its rows are lent by another campaign
@@ -52,6 +53,18 @@ class Result:
     @property
     def estimate(self):
         return self.finding.estimate if self.finding else None
+
+    @property
+    def by_campaign(self):
+        """Whether campaigns give several verdicts, so that no number of one of them says it all."""
+        return len({verdict for verdict, _ in self.each}) > 1 and any(e for _, e in self.each)
+
+    @property
+    def measured_text(self):
+        """The estimate; of several verdicts that of each campaign; "" where nothing was measured."""
+        if self.by_campaign:
+            return estimates_text([e for _, e in self.each])
+        return estimate_text(self.estimate) if self.estimate else ""
 
 
 class Evidence:
@@ -325,6 +338,7 @@ def judge_all(claims, register, evidence, asked):
     for claim in claims:
         r = replace(result_of(claim, evidence, asked), controls=[])
         _look_at_controls(claim, r, register, evidence, asked)
+        name_controls(claim, r)
         judged.append((claim, r))
     _correct(judged)
     return judged
@@ -333,30 +347,51 @@ def judge_all(claims, register, evidence, asked):
 def _look_at_controls(claim, r, register, evidence, asked):
     """A rival that passes the same bound makes a claim that holds PARTLY; the other controls are asked
     where it does not hold."""
-    passed = []
-    for name in claim.rivals:
-        rival = register.named(f"{claim.paper}/{name}")
-        of_rival = result_of(rival, evidence, asked)
-        r.controls.append((rival, of_rival))
-        if of_rival.verdict in ("SUPPORTED", "PARTLY") and of_rival.estimate is not None:
-            passed.append(f"{rival.statement.rstrip('.')}: {estimate_text(of_rival.estimate)}")
+    def found(name):
+        control = register.named(f"{claim.paper}/{name}")
+        return control, result_of(control, evidence, asked)
+    r.controls += map(found, claim.rivals)
     if r.estimate is None:
         return
-    if passed and r.verdict == "SUPPORTED":
+    if r.verdict == "SUPPORTED" and any(_passes(of.verdict) and of.estimate for _, of in r.controls):
         r.verdict = "PARTLY"
-    r.reason += "".join(f"; a control passes: {text}" for text in passed)
-    not_run = [k.id for k, of in r.controls if of.verdict == "NOT RUN"]
-    r.reason += f"; controls not run: {', '.join(not_run)}" if not_run else ""
-    if r.verdict not in ("NOT SUPPORTED", "PARTLY"):
-        return
-    for name in claim.controls:
-        control = register.named(f"{claim.paper}/{name}")
-        c = result_of(control, evidence, asked)
-        r.controls.append((control, c))
-        r.reason += f"; control: {control.statement.rstrip('.')}: {c.verdict}"
-        r.reason += f", {estimate_text(c.estimate)}" if c.estimate else ""
-    if not claim.controls and not claim.rivals:
-        r.reason += "; no control"
+    if r.verdict in ("NOT SUPPORTED", "PARTLY"):
+        r.controls += map(found, claim.controls)
+
+
+def _passes(verdict):
+    return verdict in ("SUPPORTED", "PARTLY")
+
+
+def name_controls(claim, r):
+    """Ends the reason with the controls that were looked at: rivals that pass, all others, each with the verdict
+    that its table shows."""
+    text = ""
+    if r.estimate is not None:
+        rivals = [(k, of) for k, of in r.controls if k.id in claim.rivals]
+        text += "".join(_rival_text(k, of) for k, of in rivals)
+        not_run = [k.id for k, of in rivals if of.verdict == "NOT RUN"]
+        text += f"; controls not run: {', '.join(not_run)}" if not_run else ""
+        text += "".join(f"; control: {_found_text(k, of)}" for k, of in r.controls if k.id not in claim.rivals)
+        if r.verdict in ("NOT SUPPORTED", "PARTLY") and not claim.controls and not claim.rivals:
+            text += "; no control"
+    r.reason, r.of_controls = r.reason.removesuffix(r.of_controls) + text, text
+
+
+def _rival_text(rival, of):
+    """Of a rival that passes, in some of several campaigns at least; else ""."""
+    in_each = [_passes(verdict) for verdict, _ in of.each]
+    if of.estimate is None or not (_passes(of.verdict) or any(in_each)):
+        return ""
+    where = "" if _passes(of.verdict) else f" in {sum(in_each)} of {len(in_each)} campaigns"
+    return f"; a simpler method passes{where}: {_found_text(rival, of)}"
+
+
+def _found_text(control, of):
+    text = f"{control.statement.rstrip('.')}: {of.verdict}"
+    if of.by_campaign:
+        return f"{text} ({of.measured_text})"
+    return text + (f", {of.measured_text}" if of.estimate else "")
 
 
 def _correct(judged):

@@ -7,7 +7,8 @@ from itertools import combinations
 import math
 import os
 
-from unmask.claims.judge import SCORES, Evidence, judge_all, result_of
+from unmask.claims.judge import SCORES, Evidence, judge_all, name_controls, result_of
+from unmask.rows.estimates import interval_text
 from unmask.rows.files import read_json
 from unmask.rows.rows import ARCHIVE, latest
 from unmask.rows.shapes import TEXT, fit
@@ -73,9 +74,9 @@ def _point(row):
 
 
 def _together(claim, results):
-    """The verdict that most campaigns give, shown with the numbers of the first that gives it. Where none
-    has a majority the claim is OPEN: whoever measures it next may find either. Campaigns without a row of
-    their own say nothing."""
+    """The verdict that most campaigns give, shown with the numbers of the first that gives it and, where they give
+    several verdicts, with the interval of each. Where none has a majority the claim is OPEN: whoever measures it
+    next may find either. Campaigns without a row of their own say nothing."""
     if all(r.verdict == "NOT RUN" for _, r in results):
         return claim, replace(results[0][1], campaigns="none")
     results = results[:1] + [(c, r) for c, r in results[1:] if r.own]
@@ -90,8 +91,11 @@ def _together(claim, results):
         words += ": " + ", ".join(r.verdict for _, r in results)
     if 2 * times <= len(results):
         shown = replace(results[0][1], verdict="OPEN", after_correction="open")
-    return claim, replace(shown, campaigns=words,
-                          each=[(r.verdict, r.estimate) for _, r in results])
+    shown = replace(shown, campaigns=words, each=[(r.verdict, r.estimate) for _, r in results])
+    if shown.by_campaign:
+        of_each = ", ".join(f"{verdict} {interval_text(e)}" for verdict, e in shown.each)
+        shown.reason = f"{shown.reason.removesuffix(shown.of_controls)}; by campaign: {of_each}{shown.of_controls}"
+    return claim, shown
 
 
 def judge_campaigns(claims, register, evidence, asked):
@@ -99,7 +103,11 @@ def judge_campaigns(claims, register, evidence, asked):
     every = [judge_all(claims, register, one, asked) for one in evidence]
     if len(every) == 1:
         return every[0]
-    return [_together(column[0][0], list(column)) for column in zip(*every)]
+    judged = [_together(column[0][0], list(column)) for column in zip(*every)]
+    for claim, r in judged:
+        r.controls = controls_of([k for k, _ in r.controls], evidence, asked)
+        name_controls(claim, r)
+    return judged
 
 
 def controls_of(controls, evidence, asked):

@@ -237,11 +237,24 @@ def short_number(v):
     return f"{v:.1f}" if size >= 100 else f"{v:.3f}" if size >= 0.1 else f"{v:.3g}"
 
 
-def estimate_text(e):
-    """Writes an estimate: "1.63 [1.60, 1.66], n = 5 repetitions"."""
+def interval_text(e):
+    """Writes a value and its interval: "1.63 [1.60, 1.66]"; an en dash for none."""
+    if e is None:
+        return "–"
     text = short_number(e.value)
     if e.low is None:
-        text += " (no interval)"
-    elif e.low != e.high:
-        text += f" [{short_number(e.low)}, {short_number(e.high)}]"
-    return text + f", n = {e.n} {e.unit}"
+        return text + " (no interval)"
+    return text + (f" [{short_number(e.low)}, {short_number(e.high)}]" if e.low != e.high else "")
+
+
+def estimate_text(e):
+    """Writes an estimate: "1.63 [1.60, 1.66], n = 5 repetitions"."""
+    return f"{interval_text(e)}, n = {e.n} {e.unit}"
+
+
+def estimates_text(found):
+    """Writes one quantity found several times: "1.63 [1.60, 1.66]; 1.58 [1.40, 1.78], n = 5 repetitions"."""
+    sizes = dict.fromkeys(f", n = {e.n} {e.unit}" for e in found if e is not None)
+    if len(sizes) > 1:
+        return "; ".join("–" if e is None else estimate_text(e) for e in found)
+    return "; ".join(map(interval_text, found)) + "".join(sizes)
