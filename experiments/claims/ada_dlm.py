@@ -41,7 +41,7 @@ SIGNAL = {"kind": "signal", "scales": ("tiny", "full"), "items": "64 a task here
 # ---- What static thresholds miss (sections 1 and 3) ----
 
 @claim(place="Section 3.3, Fig. 1",
-       statement="15 to 20 % of the active steps are in the stagnation zone.",
+       statement="At least 15 % of the active steps are in the stagnation zone.",
        quantity="share of active tokens whose best token stays while they stay below 0.9",
        bound=at_least(0.15, "paper: \"approximately 15-20 %\""),
        published=Published(0.175, "section 3.3, \"approximately 15-20 %\"", 0.025),
@@ -51,9 +51,10 @@ def stagnation(f):
 
 
 @claim(place="Section 1, Fig. 2",
-       statement="A static threshold misses up to 43.75 % of the stable tokens.",
+       statement="A static threshold misses at least 43.75 % of the stable tokens of some sample.",
        quantity="share of the stable tokens of a sample that are below 0.9, the largest",
-       bound=at_least(0.4375, "paper: \"up to\""), published=Published(0.4375, "section 1", 0.0),
+       bound=at_least(0.4375, "paper: \"up to\""),
+       published=Published(0.4375, "section 1", 0.0, says="up to 43.75 % missed"),
        artifacts=("figure_2",), controls=("missed_stable_without_stories",),
        each_because="\"up to\": the largest counts", **SIGNAL)
 def missed_stable_tokens(f):
@@ -61,7 +62,8 @@ def missed_stable_tokens(f):
 
 
 @claim(place="Sections 1 and 3.3",
-       statement="Confidences of tokens decided late fall after their peak.",
+       statement="At least 1 % of the tokens are unmasked more than 0.05 below an earlier peak of "
+                 "their confidence.",
        quantity="share of decided tokens more than 0.05 below an earlier peak",
        bound=at_least(0.01, "us: one in a hundred; the paper gives no number"),
        artifacts=("figure_1",), controls=("decline_without_stories",), **SIGNAL)
@@ -70,8 +72,7 @@ def post_peak_decline(f):
 
 
 @claim(place="Section 1",
-       statement="The decline costs quality: the token of the peak is better than the one that "
-                 "is decided.",
+       statement="If the confidence falls, the token of the peak is mostly better than the unmasked one.",
        quantity="share of declined samples in which the peak's token scores better",
        bound=above(0.5, "us: chance"), artifacts=("figure_1",),
        controls=("decline_without_stories",), **SIGNAL)
@@ -89,7 +90,7 @@ def decline_costs_quality(f):
 RIVALS = ("threshold_of_equal_text", "threshold_0_7")
 
 
-@claim(place="Section 5.2, Table 1", statement="Ada-DLM is 4.65 times as fast as vanilla decoding.",
+@claim(place="Section 5.2, Table 1", statement="Ada-DLM has a higher throughput than vanilla decoding.",
        quantity="throughput over vanilla", bound=FASTER,
        published=Published(4.65, "Table 1, LLaDA-8B, mean speed-up", 0.005),
        rivals=("fast_dllm_over_vanilla", "vanilla_with_early_stop"),
@@ -99,9 +100,9 @@ def faster_than_vanilla(f):
 
 
 @claim(place="Abstract, section 5.2, Table 1",
-       statement="Ada-DLM is about twice as fast as Fast-dLLM on the same cache.",
+       statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
-       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005),
+       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
        reading="blocks of 32, delivered tokens", rivals=RIVALS,
        controls=("stories_stay_likely", "beats_a_threshold_of_equal_score",
                  "faster_where_the_threshold_is_slow", "fewer_forwards_on_softened_models"),
@@ -111,9 +112,9 @@ def faster_than_fast_dllm(f):
 
 
 @claim(place="Abstract, section 5.2, Table 1",
-       statement="Ada-DLM is about twice as fast as Fast-dLLM on the same cache.",
+       statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
-       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005),
+       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
        reading="blocks of 32, canvas tokens", rivals=RIVALS, controls=("stories_stay_likely",),
        **{**TABLE_1, "clock": "canvas tokens a second, prefill included"})
 def faster_than_fast_dllm_by_canvas(f):
@@ -121,9 +122,9 @@ def faster_than_fast_dllm_by_canvas(f):
 
 
 @claim(place="Abstract, section 5.2, Algorithm 1",
-       statement="Ada-DLM is about twice as fast as Fast-dLLM on the same cache.",
+       statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
-       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005),
+       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
        reading="whole canvas, delivered tokens", rivals=RIVALS, controls=("stories_stay_likely",),
        **{**TABLE_5, "preset": "whole canvas, as Algorithm 1 is written"})
 def faster_than_fast_dllm_whole_canvas(f):
@@ -131,9 +132,9 @@ def faster_than_fast_dllm_whole_canvas(f):
 
 
 @claim(place="Abstract, section 5.2, Algorithm 1",
-       statement="Ada-DLM is about twice as fast as Fast-dLLM on the same cache.",
+       statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
-       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005),
+       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
        reading="whole canvas, canvas tokens", rivals=RIVALS, controls=("stories_stay_likely",),
        **{**TABLE_5, "preset": "whole canvas, as Algorithm 1 is written",
           "clock": "canvas tokens a second, prefill included"})
@@ -160,7 +161,7 @@ def faster_on_long_prompts(f):
 
 
 @claim(place="Section 4.2.3, appendix A.3",
-       statement="Pruning the feed-forward alone is faster than vanilla decoding.",
+       statement="Pruning only the feed-forward has a higher throughput than vanilla decoding.",
        quantity="throughput, feed-forward only over vanilla", bound=FASTER, artifacts=("table_5",),
        controls=("pruning_rows_beats_pruning_the_feed_forward",), **ABLATION)
 def feed_forward_alone_is_faster(f):
@@ -168,9 +169,10 @@ def feed_forward_alone_is_faster(f):
 
 
 @claim(place="Section 4.2.3, appendix F",
-       statement="The decision takes less than 0.2 % of the time.", kind="signal",
+       statement="The unmasking rule takes at most 0.2 % of the time.", kind="signal",
        quantity="share of the time in the rule", bound=at_most(0.002, "paper"),
-       published=Published(0.002, "appendix F"), artifacts=("table_1",), scales=("tiny", "full"),
+       published=Published(0.002, "appendix F", says="less than 0.2 % of the time"), artifacts=("table_1",),
+       scales=("tiny", "full"),
        regime=no_precondition("small models make it harder"), tasks="every task of the file",
        items=repeated(0.2, 0.1), clock="share of the time, measured", preset="block32")
 def overhead_is_small(f):
@@ -178,7 +180,7 @@ def overhead_is_small(f):
 
 
 @claim(place="Section 5.4, Fig. 4",
-       statement="Active tokens fall more steeply than under the threshold.", kind="count",
+       statement="Active tokens fall more steeply under Ada-DLM than under Fast-dLLM.", kind="count",
        quantity="area under the active tokens by step, Ada-DLM over Fast-dLLM",
        bound=below(1, "paper: \"steeper drop\""), artifacts=("figure_4",), scales=("tiny", "full"),
        regime=few("Fast-dLLM"), tasks="stories", items="8 requests here", preset="block32",
@@ -209,16 +211,16 @@ def keeps_quality(f):
 
 
 @claim(place="Abstract, section 5.2",
-       statement="On open text Ada-DLM is up to 19 % better than Fast-dLLM.",
+       statement="Ada-DLM scores higher than Fast-dLLM on open text.",
        quantity="Ada-DLM - Fast-dLLM, summaries", bound=above(0, "paper"), artifacts=("table_6",),
-       published=Published(0.0279, "SAMSum: 17.37 - 14.58", 0.0001),
+       published=Published(0.0279, "SAMSum: 17.37 - 14.58", 0.0001, says="up to 19 % better"),
        controls=("stories_stay_likely",),
        **{**SCORES, "tasks": "summaries (ROUGE-L here)", "items": scored(0.03, 0.3)})
 def better_on_open_text(f):
     return score(f, "Ada-DLM", "Fast-dLLM", model=MODELS)
 
 
-@claim(place="Table 6", statement="On long summaries its ROUGE-1 is above that of Fast-dLLM.",
+@claim(place="Table 6", statement="Ada-DLM has a higher ROUGE-1 than Fast-dLLM on long summaries.",
        quantity="Ada-DLM - Fast-dLLM, ROUGE-1", bound=above(0, "paper"), artifacts=("table_6",),
        published=Published(0.0201, "Table 6: 16.51 - 14.50", 0.0001),
        controls=("stories_stay_likely",),
@@ -238,10 +240,12 @@ def temperature(row):
     return float(row["params"].get("temperature", 0))
 
 
-@claim(place="Section 5.3", statement="Over five seeds the score spreads by 0.18 points.",
+@claim(place="Section 5.3", statement="The standard deviation of the score over five seeds is at "
+                                      "most 0.5 percentage points.",
        kind="signal", quantity="standard deviation of the score over five seeds",
        bound=at_most(0.005, "us: half a point"),
-       published=Published(0.0018, "section 5.3: 72.50 +- 0.18", 0.00005), artifacts=("table_1",),
+       published=Published(0.0018, "section 5.3: 72.50 +- 0.18", 0.00005, says="a spread of 0.18 points"),
+       artifacts=("table_1",),
        scales=("tiny", "full"), regime=presumes("tokens are drawn", temperature, above(0, "us")),
        tasks="tasks with an answer", items="five seeds", preset="block32, temperature above 0")
 def seeds_agree(f):
@@ -277,7 +281,7 @@ def k_of_15_is_on_the_front(f):
     return at_equal_score(f, "K = 15 %", [f"K = {k} %" for k in (5, 10, 20, 25)], TOKENS, model=MODELS)
 
 
-@claim(place="Section 4.2.2", statement="The frozen set is not bound by K.", kind="signal",
+@claim(place="Section 4.2.2", statement="Some steps freeze more than K tokens.", kind="signal",
        quantity="share of the steps that freeze more than K tokens, 15 % of a block of 32",
        bound=above(0, "paper"),
        artifacts=("table_3",), scales=("tiny", "full"),
@@ -308,7 +312,7 @@ def history_helps(f):
     return score(f, "m = 3", "m = 1", model=MODELS)
 
 
-@claim(place="Table 4", statement="A history of 5 answers no better than one of 3.",
+@claim(place="Table 4", statement="A history of 5 scores at most 0.5 percentage points above one of 3.",
        quantity="m = 5 - m = 3", bound=at_most(0.005, "us: half a point"), artifacts=("table_4",),
        published=Published(0.0016, "Table 4: 72.66 - 72.50", 0.0001),
        controls=("last_confidence_keeps_quality",), **SCORES)
@@ -364,7 +368,7 @@ def history_of_three_is_on_the_front(f):
     return at_equal_score(f, "m = 3", [f"m = {m}" for m in (1, 2, 4, 5)], TOKENS, model=MODELS)
 
 
-@claim(place="Abstract, section 5.2", statement="On news summaries it is better than Fast-dLLM.",
+@claim(place="Abstract, section 5.2", statement="Ada-DLM scores higher than Fast-dLLM on news summaries.",
        quantity="Ada-DLM - Fast-dLLM, CNN/DM", bound=above(0, "paper"), artifacts=("table_1",),
        published=Published(0.0251, "CNN/DM: 21.82 - 19.31", 0.0001),
        controls=("stories_stay_likely",),
@@ -381,17 +385,18 @@ MEMORY = {"artifacts": ("table_7",), "scales": ("shapes",), "tasks": "prompts of
 
 
 @claim(place="Appendix D, Table 7",
-       statement="At 16K the history takes 0.19 MiB beside 8192 MiB of K/V.", kind="count",
+       statement="At 16K tokens the history takes 0.0023 % of the memory of the KV cache.", kind="count",
        quantity="bytes of the history over bytes of K/V",
        bound=within(2.25e-5, 2.39e-5, "us: 3 %, what the printed 0.19 leaves open"),
-       published=Published(2.319e-5, "Table 7, UltraLLaDA: 0.19 / 8192", 6.1e-7), **MEMORY)
+       published=Published(2.319e-5, "Table 7, UltraLLaDA: 0.19 / 8192", 6.1e-7,
+                           says="0.19 MiB next to 8192 MiB"), **MEMORY)
 def state_at_16k(f):
     return within_row(f, "state_bytes", "peak_kv_bytes", label="Ada-DLM", model="ultrallada")
 
 
 @claim(place="Appendix D", statement="At short prompts the history takes less than 0.02 MiB.",
        kind="signal", quantity="bytes of the history", bound=below(20972, "paper: 0.02 MiB"),
-       published=Published(10486, "Table 7, LLaDA and Dream: 0.01 MiB", 5243), **MEMORY)
+       published=Published(10486, "Table 7, LLaDA and Dream: 0.01 MiB", 5243, says="0.01 MiB"), **MEMORY)
 def state_is_small(f):
     return level(f, "state_bytes", label="Ada-DLM", model=("llada-8b", "dream-7b"))
 
@@ -441,14 +446,15 @@ def stories_stay_likely(f):
 ANSWERS = ("word_problem", "list_program", "retrieval_64", "retrieval_128", "summary")
 
 
-@control(statement="Without stories 15 % of the active steps are in the stagnation zone.",
+@control(statement="At least 15 % of the active steps are in the stagnation zone, without stories.",
          quantity="share of active tokens, all tasks but stories", bound=at_least(0.15, "us"),
          artifacts=("figure_1",), **SIGNAL)
 def stagnation_without_stories(f):
     return level(f, "probes.stagnation.share", label="Fast-dLLM", model=MODELS, workload=ANSWERS)
 
 
-@control(statement="Without stories a static threshold misses up to 43.75 % of the stable tokens.",
+@control(statement="A static threshold misses at least 43.75 % of the stable tokens of some "
+                   "sample, without stories.",
          quantity="share of the stable tokens of a sample, the largest",
          bound=at_least(0.4375, "us"), artifacts=("figure_2",), each_because="\"up to\"", **SIGNAL)
 def missed_stable_without_stories(f):
@@ -456,7 +462,7 @@ def missed_stable_without_stories(f):
                          workload=ANSWERS))
 
 
-@control(statement="Without stories confidences fall after their peak.",
+@control(statement="At least 1 % of the tokens are unmasked more than 0.05 below an earlier peak, without stories.",
          quantity="share of decided tokens below an earlier peak", bound=at_least(0.01, "us"),
          artifacts=("figure_1",), **SIGNAL)
 def decline_without_stories(f):
@@ -468,37 +474,37 @@ FORWARDS = {"kind": "count", "quantity": "forwards", "scales": ("tiny",), "items
             "regime": no_precondition("forwards are counted on any task")}
 
 
-@control(statement="The cache alone takes as many forwards as vanilla decoding.",
+@control(statement="The cache alone takes as many forward passes as vanilla decoding, within a quarter.",
          bound=within(0.8, 1.25, "us"), artifacts=("table_1",), **FORWARDS)
 def cache_forwards(f):
     return ratio(f, "nfe", "dKV-Cache", "Vanilla", model=MODELS)
 
 
-@control(statement="On long prompts Ada-DLM takes more forwards than Fast-dLLM.",
+@control(statement="Ada-DLM takes more forward passes than Fast-dLLM on long prompts.",
          bound=above(1, "us"), artifacts=("table_2",), **FORWARDS)
 def more_forwards_on_long_prompts(f):
     return ratio(f, "nfe", "Ada-DLM", "Fast-dLLM")
 
 
-@control(statement="A larger K takes fewer forwards.", bound=below(1, "us"), artifacts=("table_3",),
+@control(statement="A larger K takes fewer forward passes.", bound=below(1, "us"), artifacts=("table_3",),
          **FORWARDS)
 def larger_k_takes_fewer_forwards(f):
     return ratio(f, "nfe", "K = 25 %", "K = 5 %", model=MODELS)
 
 
-@control(statement="A history of 5 takes fewer forwards than one of 1.", bound=below(1, "us"),
+@control(statement="A history of 5 takes fewer forward passes than one of 1.", bound=below(1, "us"),
          artifacts=("table_4",), **FORWARDS)
 def longer_history_takes_fewer_forwards(f):
     return ratio(f, "nfe", "m = 5", "m = 1", model=MODELS)
 
 
-@control(statement="A history of 3 takes fewer forwards than one of 1.", bound=below(1, "us"),
+@control(statement="A history of 3 takes fewer forward passes than one of 1.", bound=below(1, "us"),
          artifacts=("table_4",), **FORWARDS)
 def history_of_three_takes_fewer_forwards(f):
     return ratio(f, "nfe", "m = 3", "m = 1", model=MODELS)
 
 
-@control(statement="Cosine distance takes more forwards than squared Euclidean.",
+@control(statement="Cosine distance takes more forward passes than squared Euclidean.",
          bound=above(1, "us"), artifacts=("table_5",), **FORWARDS)
 def cosine_takes_more_forwards(f):
     return ratio(f, "nfe", "Cosine", "Sq. Euclidean", model=MODELS)
@@ -546,21 +552,20 @@ def history_beats_the_plain_average(f):
     return score(f, "Sq. Euclidean", "moving average", model=MODELS)
 
 
-@control(statement="Leaving frozen rows out is faster than leaving them out of the feed-forward.",
+@control(statement="Leaving frozen positions out is faster than leaving them out of the feed-forward only.",
          quantity="throughput, rows over feed-forward", bound=FASTER, artifacts=("table_5",),
          **ABLATION)
 def pruning_rows_beats_pruning_the_feed_forward(f):
     return speed(f, "Sq. Euclidean", "feed-forward only", TOKENS, model=MODELS)
 
 
-@control(statement="On a model whose threshold decides about one token a step (logits / 3) "
-                   "Ada-DLM is faster.", quantity="throughput over Fast-dLLM", bound=FASTER,
+@control(statement="Ada-DLM is faster than Fast-dLLM if logits are divided by 3.", quantity="throughput over Fast-dLLM", bound=FASTER,
          artifacts=("table_1",), **{**ABLATION, "scales": ("tiny",)})
 def faster_where_the_threshold_is_slow(f):
     return speed(f, "Ada-DLM", "Fast-dLLM", TOKENS, model="tiny-llada, logits / 3")
 
 
-@control(statement="With logits divided by 2 Ada-DLM takes fewer forwards than Fast-dLLM.",
+@control(statement="Ada-DLM takes fewer forward passes than Fast-dLLM if logits are divided by 2.",
          bound=below(1, "us"), artifacts=("table_1",), **FORWARDS)
 def fewer_forwards_on_softened_models(f):
     return ratio(f, "nfe", "Ada-DLM", "Fast-dLLM", model="tiny-llada, logits / 2")

@@ -63,23 +63,22 @@ ROWS = {"kind": "count", "quantity": "rows of layers 2 and up in decode forwards
 # ---- The opportunity: few tokens a step, and which they are (sections 2 and 3) ----
 
 @claim(place="Section 2, Fig. 2",
-       statement="Whole blocks of 32 at threshold 0.9 decide few tokens a step.", kind="signal",
-       quantity="tokens decided a step, mean over steps",
+       statement="Plain block diffusion with blocks of 32 unmasks at most 4.05 tokens per step at threshold 0.9.",
+       kind="signal", quantity="tokens decided a step, mean over steps",
        bound=at_most(FEW, "paper: the highest of four data sets"),
-       published=Published(4.05, "section 2, the highest of four data sets"),
-       regime=PRE_TRAINED_MODEL, artifacts=("figure_2",), scales=("real", "full"),
-       tasks="every task of the file", items="12 a task here", preset=HF,
-       controls=("few_tokens_on_stories", "few_tokens_on_embedded_tasks"))
+       published=Published(4.05, "section 2, the highest of four data sets"), regime=PRE_TRAINED_MODEL,
+       artifacts=("figure_2",), scales=("real", "full"), tasks="every task of the file", items="12 a task here",
+       preset=HF, controls=("few_tokens_on_stories", "few_tokens_on_embedded_tasks"))
 def few_tokens_per_step(f):
     return level(f, "probes.decoding.mean", label=THRESHOLD)
 
 
-@claim(place="Figs. 9 to 11", statement="Few tokens are decided a step at blocks of 64 too.",
-       kind="signal", quantity="tokens decided a step, mean over steps",
-       bound=at_most(FEW, "us: the bound of Figure 2, as these figures print no mean"),
-       regime=PRE_TRAINED_MODEL, artifacts=("figure_9",), scales=("tiny", "full"),
-       tasks="every task of the file", items="32 a task", preset=HF,
-       controls=("few_tokens_on_stories",))
+@claim(place="Figs. 9 to 11",
+       statement="Plain block diffusion with blocks of 64 unmasks at most 4.05 tokens per step.", kind="signal",
+       quantity="tokens decided a step, mean over steps",
+       bound=at_most(FEW, "us: the bound of Figure 2, as these figures print no mean"), regime=PRE_TRAINED_MODEL,
+       artifacts=("figure_9",), scales=("tiny", "full"), tasks="every task of the file", items="32 a task",
+       preset=HF, controls=("few_tokens_on_stories",))
 def few_tokens_at_blocks_of_64(f):
     return level(f, "probes.decoding.mean", label=THRESHOLD, block_length=64)
 
@@ -99,23 +98,23 @@ IN_TWELVE = {**PRE_TRAINED, "scales": ("tiny",), "items": "320 stories", "tasks"
 
 
 @claim(place="Section 3.2, Fig. 4",
-       statement="The importance difference of layers 1 and 0 tells decodable tokens from others.",
-       quantity="area under the curve",
-       bound=above(0.5, "us: chance; the paper shows shares, no area"),
+       statement="The importance difference of layers 1 and 0 separates decodable tokens from others.",
+       quantity="area under the curve", bound=above(0.5, "us: chance; the paper shows shares, no area"),
        controls=("delta_predicts_in_twelve_layers",), **PRE_TRAINED)
 def delta_predicts_decodability(f):
     return signal(f, "probes.importance.layers[1].auc_delta")
 
 
-@claim(place="Section 3.1, Fig. 3", statement="The importance of layer 0 does not tell them apart.",
-       quantity="area under the curve",
-       bound=within(0.45, 0.55, "us: our reading of \"negligible\""),
+@claim(place="Section 3.1, Fig. 3",
+       statement="The area under the curve of layer 0's importance is between 0.45 and 0.55.",
+       quantity="area under the curve", bound=within(0.45, 0.55, "us: our reading of \"negligible\""),
        controls=("layer_0_is_flat_in_twelve_layers",), **PRE_TRAINED)
 def layer_0_is_flat(f):
     return signal(f, "probes.importance.layers[0].auc")
 
 
-@claim(place="Section 3.1, Fig. 3", statement="From layer 1 on importance tells them apart.",
+@claim(place="Section 3.1, Fig. 3",
+       statement="The importance of layer 1 separates decodable tokens from others better than chance.",
        quantity="area under the curve", bound=above(0.5, "us: chance"),
        controls=("layer_0_is_flat_in_twelve_layers",), **PRE_TRAINED)
 def layer_1_separates(f):
@@ -123,10 +122,10 @@ def layer_1_separates(f):
 
 
 @claim(place="Section 3.2, Fig. 4",
-       statement="The top fifth of the importance difference holds about 57 % of the decodable "
-                 "tokens.", quantity="share of the decodable tokens in the highest fifth",
+       statement="The top fifth of the importance difference holds at least half of the decodable tokens.",
+       quantity="share of the decodable tokens in the highest fifth",
        bound=at_least(0.5, "us: more than half, for \"57.4 %\""),
-       published=Published(0.574, "Fig. 4, HumanEval", 0.0005),
+       published=Published(0.574, "Fig. 4, HumanEval", 0.0005, says="57.4 % of them"),
        controls=("top_fifth_is_above_chance", "top_fifth_in_twelve_layers"), **PRE_TRAINED)
 def top_fifth_holds_the_decodable(f):
     return signal(f, "probes.importance.delta_top_fifth")
@@ -145,18 +144,18 @@ def delta_beats_layer_1(f):
 
 
 @claim(place="Appendix D, Proposition D.1, Fig. 14",
-       statement="The signal-to-noise ratio of the difference is above 1, which the bound on "
-                 "errors needs.", quantity="mean of the decodable over the deviation of the others",
-       bound=above(1, "paper: the proposition's condition"),
-       controls=("signal_to_noise_in_twelve_layers",), **PRE_TRAINED)
+       statement="The signal-to-noise ratio of the difference is above 1, as the bound on errors needs.",
+       quantity="mean of the decodable over the deviation of the others",
+       bound=above(1, "paper: the proposition's condition"), controls=("signal_to_noise_in_twelve_layers",),
+       **PRE_TRAINED)
 def signal_to_noise_above_one(f):
     return signal(f, "probes.importance.gamma")
 
 
 @claim(place="Appendix D, equation 14",
-       statement="The share of decodable tokens that eviction loses is below exp(-(gamma - 1)^2 "
-                 "/ 2).", quantity="eviction error less its bound",
-       bound=at_most(0, "paper: equation 14"), controls=("signal_to_noise_in_twelve_layers",),
+       statement="The share of decodable tokens that eviction loses is at most exp(-(gamma - 1)^2 / 2).",
+       quantity="eviction error less its bound", bound=at_most(0, "paper: equation 14"),
+       controls=("signal_to_noise_in_twelve_layers",),
        **{**PRE_TRAINED, "regime": presumes_of_tasks("the signal-to-noise ratio is above 1",
           "probes.importance.gamma", above(1, "paper"), label=THRESHOLD)})
 def eviction_error_keeps_its_bound(f):
@@ -164,9 +163,9 @@ def eviction_error_keeps_its_bound(f):
                       signal(f, "probes.importance.eviction_error_bound"))
 
 
-@claim(place="Fig. 3, top", statement="Decided tokens draw most of the attention of a block.",
-       quantity="share of the attention mass of the block on decided tokens",
-       bound=above(0.5, "us: \"most\""), **PRE_TRAINED)
+@claim(place="Fig. 3, top", statement="Unmasked tokens draw most of the attention of a block.",
+       quantity="share of the attention mass of the block on decided tokens", bound=above(0.5, "us: \"most\""),
+       **PRE_TRAINED)
 def decided_tokens_draw_attention(f):
     return signal(f, "probes.importance.decided_mass")
 
@@ -188,11 +187,11 @@ def difference_is_less_skewed(f):
                       signal(f, "probes.importance.layer1_skewness"))
 
 
-@claim(place="Figs. 9 to 11", statement="On IFEval most steps decide a single token.",
-       kind="signal", quantity="share of the steps that decide one token",
-       bound=above(0.5, "paper: mostly one"), regime=PRE_TRAINED_MODEL, artifacts=("figure_2",),
-       scales=("real", "full"), tasks="instructions; IFEval at full", items="12 here", preset=HF,
-       controls=("few_tokens_on_stories",), note=WITNESS)
+@claim(place="Figs. 9 to 11", statement="Most steps unmask a single token on IFEval.", kind="signal",
+       quantity="share of the steps that decide one token", bound=above(0.5, "paper: mostly one"),
+       regime=PRE_TRAINED_MODEL, artifacts=("figure_2",), scales=("real", "full"),
+       tasks="instructions; IFEval at full", items="12 here", preset=HF, controls=("few_tokens_on_stories",),
+       note=WITNESS)
 def instructions_decide_one(f):
     rows = f.pick(label=THRESHOLD, workload=("instruction", "ifeval"))
     histograms = [row["probes"]["decoding"]["histogram"] for row in rows]
@@ -202,11 +201,10 @@ def instructions_decide_one(f):
 
 
 @claim(place="Appendix B, Fig. 12, \"universal\"",
-       statement="The importance difference tells decodable tokens from others in every model.",
-       kind="signal", quantity="area under the curve", bound=above(0.5, "us: chance"),
-       regime=PRE_TRAINED_MODEL, artifacts=("figure_12",), scales=("tiny", "full"),
-       tasks="stories; GSM8K at full", items="24 here", preset=HF,
-       each_because="the paper says \"universal\"", controls=("delta_predicts_in_twelve_layers",))
+       statement="The importance difference separates decodable tokens from others in every model.",
+       kind="signal", quantity="area under the curve", bound=above(0.5, "us: chance"), regime=PRE_TRAINED_MODEL,
+       artifacts=("figure_12",), scales=("tiny", "full"), tasks="stories; GSM8K at full", items="24 here",
+       preset=HF, each_because="the paper says \"universal\"", controls=("delta_predicts_in_twelve_layers",))
 def universal_over_models(f):
     return level(f, "probes.importance.layers[1].auc_delta", workload=("story", "gsm8k"))
 
@@ -226,90 +224,76 @@ def kept(f, better, worse, k, model="tiny-sdar"):
     return score(f, f"{better}, K = {k}", f"{worse}, K = {k}", workload=CHAT, model=model)
 
 
-@claim(place="Section 5.1, Table 3",
-       statement="With 2 rows, the most important ones answer better than random ones.",
+@claim(place="Section 5.1, Table 3", statement="The 2 most important positions answer better than 2 random ones.",
        quantity="Top - Random, K = 2", bound=above(0, "paper"),
-       published=Published(0.474, "Table 3, SDAR, K = 2, means of five tasks: 69.5 - 22.1", 0.001),
-       **OPEN_TEXT)
+       published=Published(0.474, "Table 3, SDAR, K = 2, means of five tasks: 69.5 - 22.1", 0.001), **OPEN_TEXT)
 def top_beats_random_of_2(f):
     return kept(f, "Top", "Random", 2)
 
 
-@claim(place="Section 5.1, Table 3",
-       statement="With 4 rows, the most important ones answer better than random ones.",
+@claim(place="Section 5.1, Table 3", statement="The 4 most important positions answer better than 4 random ones.",
        quantity="Top - Random, K = 4", bound=above(0, "paper"),
-       published=Published(0.342, "Table 3, SDAR, K = 4, means of five tasks: 68.7 - 34.5", 0.001),
-       **OPEN_TEXT)
+       published=Published(0.342, "Table 3, SDAR, K = 4, means of five tasks: 68.7 - 34.5", 0.001), **OPEN_TEXT)
 def top_beats_random_of_4(f):
     return kept(f, "Top", "Random", 4)
 
 
-@claim(place="Section 5.1, Table 3",
-       statement="With 8 rows, the most important ones answer better than random ones.",
+@claim(place="Section 5.1, Table 3", statement="The 8 most important positions answer better than 8 random ones.",
        quantity="Top - Random, K = 8", bound=above(0, "paper"),
-       published=Published(0.165, "Table 3, SDAR, K = 8, means of five tasks: 68.4 - 51.9", 0.001),
-       **OPEN_TEXT)
+       published=Published(0.165, "Table 3, SDAR, K = 8, means of five tasks: 68.4 - 51.9", 0.001), **OPEN_TEXT)
 def top_beats_random_of_8(f):
     return kept(f, "Top", "Random", 8)
 
 
 @claim(place="Section 5.1, Table 3",
-       statement="With 2 rows, random ones answer better than the least important ones.",
+       statement="2 random positions answer better than the 2 least important ones.",
        quantity="Random - Bottom, K = 2", bound=above(0, "paper"),
-       published=Published(0.052, "Table 3, SDAR, K = 2, means of five tasks: 22.1 - 16.9", 0.001),
-       **OPEN_TEXT)
+       published=Published(0.052, "Table 3, SDAR, K = 2, means of five tasks: 22.1 - 16.9", 0.001), **OPEN_TEXT)
 def random_beats_bottom_of_2(f):
     return kept(f, "Random", "Bottom", 2)
 
 
 @claim(place="Section 5.1, Table 3",
-       statement="With 4 rows, random ones answer better than the least important ones.",
+       statement="4 random positions answer better than the 4 least important ones.",
        quantity="Random - Bottom, K = 4", bound=above(0, "paper"),
-       published=Published(0.113, "Table 3, SDAR, K = 4, means of five tasks: 34.5 - 23.2", 0.001),
-       **OPEN_TEXT)
+       published=Published(0.113, "Table 3, SDAR, K = 4, means of five tasks: 34.5 - 23.2", 0.001), **OPEN_TEXT)
 def random_beats_bottom_of_4(f):
     return kept(f, "Random", "Bottom", 4)
 
 
 @claim(place="Section 5.1, Table 3",
-       statement="With 8 rows, random ones answer better than the least important ones.",
+       statement="8 random positions answer better than the 8 least important ones.",
        quantity="Random - Bottom, K = 8", bound=above(0, "paper"),
-       published=Published(0.221, "Table 3, SDAR, K = 8, means of five tasks: 51.9 - 29.8", 0.001),
-       **OPEN_TEXT)
+       published=Published(0.221, "Table 3, SDAR, K = 8, means of five tasks: 51.9 - 29.8", 0.001), **OPEN_TEXT)
 def random_beats_bottom_of_8(f):
     return kept(f, "Random", "Bottom", 8)
 
 
-@claim(place="Section 5.1, Table 3",
-       statement="Random rows answer better the more of them are kept.",
+@claim(place="Section 5.1, Table 3", statement="8 random positions answer better than 2 random ones.",
        quantity="Random, K = 8 less K = 2", bound=above(0, "paper"),
-       published=Published(0.298, "Table 3, SDAR, means of five tasks: 51.9 - 22.1", 0.001),
-       **OPEN_TEXT)
+       published=Published(0.298, "Table 3, SDAR, means of five tasks: 51.9 - 22.1", 0.001), **OPEN_TEXT)
 def random_rises_with_the_budget(f):
     return score(f, "Random, K = 8", "Random, K = 2", workload=CHAT, model="tiny-sdar")
 
 
 @claim(place="Section 5.1, Table 3",
-       statement="The most important rows answer as well with 2 as with 8.",
-       quantity="Top, K = 2 less K = 8",
-       bound=at_least(-0.02, "us: two points, for \"remains stable\""),
-       published=Published(0.011, "Table 3, SDAR, means of five tasks: 69.5 - 68.4", 0.001),
-       **OPEN_TEXT)
+       statement="The 2 most important positions answer as well as the 8 most important ones.",
+       quantity="Top, K = 2 less K = 8", bound=at_least(-0.02, "us: two points, for \"remains stable\""),
+       published=Published(0.011, "Table 3, SDAR, means of five tasks: 69.5 - 68.4", 0.001), **OPEN_TEXT)
 def top_stays_with_the_budget(f):
     return score(f, "Top, K = 2", "Top, K = 8", workload=CHAT, model="tiny-sdar")
 
 
 @claim(place="Section 5.1, Table 3, LLaDA2.0",
-       statement="On a mixture of experts, too, the most important 2 rows answer better than "
-                 "random ones.", quantity="Top - Random, K = 2", bound=above(0, "paper"),
-       **OPEN_TEXT)
+       statement="The 2 most important positions answer better than 2 random ones on a mixture of experts.",
+       quantity="Top - Random, K = 2", bound=above(0, "paper"), **OPEN_TEXT)
 def top_beats_random_on_experts(f):
     return kept(f, "Top", "Random", 2, LLADA2)
 
 
 @claim(place="Section 5.1, Table 3, LLaDA2.0",
-       statement="On a mixture of experts random 2 rows answer better than the least important "
-                 "ones.", quantity="Random - Bottom, K = 2", bound=above(0, "paper"), **OPEN_TEXT)
+       statement="2 random positions answer better than the 2 least important ones on a mixture of experts.",
+       quantity="Random - Bottom, K = 2", bound=above(0, "paper"), **OPEN_TEXT)
 def random_beats_bottom_on_experts(f):
     return kept(f, "Random", "Bottom", 2, LLADA2)
 
@@ -321,8 +305,7 @@ TABLE_4 = {**SCORES, "artifacts": ("table_4",), "regime": ANSWERS, "items": scor
 TABLE_6 = {**SCORES, "artifacts": ("table_6",), "regime": ANSWERS, "items": scored(0.02, 0.1)}
 
 
-@claim(place="Section 5.2, Table 4",
-       statement="At threshold 0.9 FOCUS answers as well as whole blocks.",
+@claim(place="Section 5.2, Table 4", statement="FOCUS answers as well as plain block diffusion at threshold 0.9.",
        quantity="FOCUS - whole blocks, both at 0.9", bound=KEPT,
        published=Published(0.016, "Table 4, means of five tasks: 69.2 - 67.6", 0.001),
        controls=("the_cache_keeps_quality",), **TABLE_4)
@@ -331,7 +314,7 @@ def as_good_at_0_9(f):
 
 
 @claim(place="Section 5.2, Table 4",
-       statement="At threshold 0.8 FOCUS answers better than whole blocks.",
+       statement="FOCUS answers better than plain block diffusion at threshold 0.8.",
        quantity="FOCUS - whole blocks, both at 0.8", bound=above(0, "paper"),
        published=Published(0.040, "Table 4, means of five tasks: 68.4 - 64.4", 0.001),
        controls=("low_thresholds_cost_whole_blocks",), **TABLE_4)
@@ -340,7 +323,7 @@ def better_at_0_8(f):
 
 
 @claim(place="Section 5.2, Table 4",
-       statement="At threshold 0.7 FOCUS answers better than whole blocks.",
+       statement="FOCUS answers better than plain block diffusion at threshold 0.7.",
        quantity="FOCUS - whole blocks, both at 0.7", bound=above(0, "paper"),
        published=Published(0.0506, "Table 4, means of five tasks: 66.67 - 61.61", 0.0001),
        controls=("low_thresholds_cost_whole_blocks",), **TABLE_4)
@@ -349,7 +332,7 @@ def robust_at_low_thresholds(f):
 
 
 @claim(place="Section 5.2, Table 4",
-       statement="Whole blocks answer worse at threshold 0.7 than at 0.9.",
+       statement="Plain block diffusion answers worse at threshold 0.7 than at 0.9.",
        quantity="whole blocks, 0.7 less 0.9", bound=below(0, "paper"),
        published=Published(-0.06, "Table 4, means of five tasks: 61.6 - 67.6", 0.001),
        controls=("the_cache_keeps_quality",), **TABLE_4)
@@ -358,8 +341,8 @@ def whole_blocks_fall(f):
 
 
 @claim(place="Section 5.4, Table 6",
-       statement="The delayed cache without the neighbour rule (DC) answers worse than whole "
-                 "blocks.", quantity="DC - whole blocks", bound=below(0, "paper"),
+       statement="The delayed cache without the neighbour rule (DC) answers worse than plain block diffusion.",
+       quantity="DC - whole blocks", bound=below(0, "paper"),
        published=Published(-0.0436, "Table 6, means of five tasks: 63.24 - 67.60", 0.0001),
        controls=("the_cache_keeps_quality",), **TABLE_6)
 def dc_loses_quality(f):
@@ -375,7 +358,7 @@ def dc_plus_repairs(f):
     return score(f, "DC+", "DC")
 
 
-@claim(place="Abstract, section 5.4, Table 6", statement="FOCUS answers as well as whole blocks.",
+@claim(place="Abstract, section 5.4, Table 6", statement="FOCUS answers as well as plain block diffusion.",
        quantity="FOCUS at 0.8 - whole blocks at 0.9", bound=KEPT,
        published=Published(0.0077, "Table 6, means of five tasks: 68.37 - 67.60", 0.0001),
        controls=("keeps_quality_at_equal_thresholds", "the_cache_keeps_quality"), **TABLE_6)
@@ -389,9 +372,9 @@ RIVALS_32 = ("dc_on_chat", "small_blocks_on_chat", "fixed_tokens_on_chat", "tune
 
 
 @claim(place="Abstract, section 5.3, Fig. 6",
-       statement="In large batches of chats FOCUS has about 2.32 times the throughput of whole "
-                 "blocks.", quantity="throughput, FOCUS at 0.8 over whole blocks at 0.9",
-       bound=FASTER, published=Published(2.32, "section 5.3, batch 256", 0.005), rivals=RIVALS_32,
+       statement="FOCUS has a higher throughput than plain block diffusion in large batches of chats.",
+       quantity="throughput, FOCUS at 0.8 over whole blocks at 0.9", bound=FASTER,
+       published=Published(2.32, "section 5.3, batch 256", 0.005), rivals=RIVALS_32,
        controls=("focus_over_dc_at_equal_text", "focus_over_dc_at_equal_thresholds",
                  "random_rows_at_equal_budget", "stories_stay_likely",
                  "stories_stay_likely_at_equal_thresholds", "dc_keeps_stories_likely"),
@@ -401,7 +384,7 @@ def speedup_of_2_32(f):
 
 
 @claim(place="Abstract, section 5.3, Fig. 7",
-       statement="With blocks of 64 FOCUS has about 3.52 times the throughput of whole blocks.",
+       statement="FOCUS has a higher throughput than plain block diffusion with blocks of 64.",
        quantity="throughput, FOCUS at 0.8 over whole blocks at 0.9, blocks of 64", bound=FASTER,
        published=Published(3.52, "section 5.3, Fig. 7", 0.005), rivals=("dc_at_blocks_of_64",),
        controls=("focus_over_dc_at_equal_text",), **IN_FIGURE_7)
@@ -409,7 +392,8 @@ def gain_at_blocks_of_64(f):
     return speed(f, "FOCUS", "LMDeploy", workload=CHAT, block_length=64, batch_size=32)
 
 
-@claim(place="Abstract, section 5.3, Fig. 7", statement="The speed-up grows with the block.",
+@claim(place="Abstract, section 5.3, Fig. 7",
+       statement="FOCUS' speedup is larger with blocks of 64 than with blocks of 16.",
        quantity="speed-up with blocks of 64 over that with blocks of 16",
        bound=above(1, "paper: a larger advantage with larger blocks"),
        published=Published(1.517, "2.32 with blocks of 32, 3.52 with 64: 3.52 / 2.32", 0.005),
@@ -419,7 +403,8 @@ def speedup_grows_with_the_block(f):
                   batch_size=32)
 
 
-@claim(place="Section 5.3, Fig. 6", statement="The speed-up grows with the batch.",
+@claim(place="Section 5.3, Fig. 6",
+       statement="The speedup of FOCUS is larger in large batches than in small ones.",
        quantity="speed-up at batch 32 (256 at full) over that at batch 1 (32)",
        bound=above(1, "paper: the baseline is flat from 32 to 256, FOCUS grows on"), rivals=(),
        controls=("speedup_of_a_batch_of_one",), **{**IN_FIGURE_6, "scales": ("tiny",)})
@@ -429,8 +414,8 @@ def speedup_grows_with_the_batch(f):
 
 
 @claim(place="Section 5.3, Fig. 6",
-       statement="The throughput of whole blocks is flat from batch 32 to 256.", kind="speed",
-       quantity="throughput of whole blocks, batch 256 over 32", quality=KEPT,
+       statement="The throughput of plain block diffusion stays within a quarter from batch 32 to 256.",
+       kind="speed", quantity="throughput of whole blocks, batch 256 over 32", quality=KEPT,
        bound=within(0.8, 1.25, "us: a quarter either way, for \"approximately 900 tokens/s\""),
        published=Published(1.0, "section 5.3: about 900 tokens/s from 32 to 256", 0.05, True),
        regime=no_precondition("it is a statement about the machine"), artifacts=("figure_6",),
@@ -441,34 +426,36 @@ def whole_blocks_saturate(f):
 
 
 @claim(place="Section 5.3, Fig. 6",
-       statement="On LLaDA2.0 FOCUS has about 1.54 times the throughput of whole blocks on chats.",
-       quantity="throughput, FOCUS at 0.8 over whole blocks at 0.9, mixture of experts",
-       bound=FASTER, published=Published(1.54, "section 5.3, ShareGPT: 3369 / 2181", 0.005),
+       statement="FOCUS has a higher throughput than plain block diffusion on chats with LLaDA2.0.",
+       quantity="throughput, FOCUS at 0.8 over whole blocks at 0.9, mixture of experts", bound=FASTER,
+       published=Published(1.54, "section 5.3, ShareGPT: 3369 / 2181", 0.005),
        controls=("llada2_rows_are_fewer",), **IN_FIGURE_6)
 def llada2_speedup(f):
     return speed(f, "FOCUS", "LMDeploy", workload=CHAT, batch_size=LARGE, model=LLADA2)
 
 
-@claim(place="Section 5.3", statement="On LLaDA2.0 and MATH FOCUS is slightly slower at batch 64.",
+@claim(place="Section 5.3",
+       statement="FOCUS has a lower throughput than plain block diffusion with LLaDA2.0 on MATH at batch 64.",
        quantity="throughput, FOCUS over whole blocks, MATH, batch 64",
-       bound=below(1, "paper: \"slight regression\""),
-       regime=few_a_step(workload="math500", batch_size=64),
+       bound=below(1, "paper: \"slight regression\""), regime=few_a_step(workload="math500", batch_size=64),
        **{k: v for k, v in IN_FIGURE_6.items() if k not in ("regime", "scales")}, scales=("full",))
 def llada2_loses_on_math(f):
     return speed(f, "FOCUS", "LMDeploy", workload="math500", batch_size=64, model=LLADA2)
 
 
-@claim(place="Appendix F.2, Fig. 15", statement="FOCUS has up to 9.04 times the throughput of Fast-dLLM v2.",
+@claim(place="Appendix F.2, Fig. 15", statement="FOCUS has a higher throughput than Fast-dLLM v2.",
        quantity="throughput in one engine, FOCUS over Fast-dLLM v2, each on its model", bound=FASTER,
-       published=Published(9.04, "caption of Fig. 15, the largest: WildChat", 0.005),
-       rivals=("whole_blocks_over_fast_dllm_v2",),
+       published=Published(9.04, "caption of Fig. 15, the largest: WildChat", 0.005,
+                           says="up to 9.04 times the throughput"), rivals=("whole_blocks_over_fast_dllm_v2",),
        controls=("focus_over_cached_fast_dllm_v2", "rows_against_fast_dllm_v2"),
-       note="The paper compares engines too, one without continuous batching; here is one engine.", **IN_FIGURE_15)
+       note="The paper compares engines too, one without continuous batching; here is one engine.",
+       **IN_FIGURE_15)
 def speedup_over_fast_dllm_v2(f):
     return speed(f, EVICTING, NESTED, workload=CHATS, batch_size=LARGE)
 
 
-@claim(place="Appendix F.2", statement="FOCUS computes fewer rows a token than Fast-dLLM v2 with its cache.",
+@claim(place="Appendix F.2",
+       statement="FOCUS computes fewer positions per token than Fast-dLLM v2 with its cache.",
        bound=below(1, "us: our reading of \"ineffective redundancy reduction\" on the other side"),
        **{**ROWS, **OF_FIGURE_15, "controls": ("rows_against_fast_dllm_v2",)})
 def rows_against_cached_fast_dllm_v2(f):
@@ -484,9 +471,9 @@ def eviction_beats_the_cache_alone(f):
 
 
 @claim(place="Section 5.4, Fig. 8",
-       statement="The cache inside the block (DC+) has a higher throughput than whole blocks.",
-       quantity="throughput, DC+ over whole blocks, both at 0.9", bound=FASTER,
-       rivals=("dc_on_chat",), controls=("dc_plus_keeps_stories_likely",), **AT_32)
+       statement="The cache inside the block (DC+) has a higher throughput than plain block diffusion.",
+       quantity="throughput, DC+ over whole blocks, both at 0.9", bound=FASTER, rivals=("dc_on_chat",),
+       controls=("dc_plus_keeps_stories_likely",), **AT_32)
 def cache_beats_blocks(f):
     return speed(f, "DC+", "LMDeploy", workload=CHAT, batch_size=LARGE)
 
@@ -497,16 +484,17 @@ FEWER = at_most(0.35, "paper: \"65 to 80 %\" fewer")
 
 
 @claim(place="Abstract, section 1, Table 5",
-       statement="On chats FOCUS computes 79 % fewer rows a token than whole blocks.", bound=FEWER,
-       published=Published(0.2077, "Table 5, SDAR, ShareGPT: 3.12 / 15.02", 0.0005),
+       statement="FOCUS computes at least 65 % fewer positions per token than plain block diffusion on chats.",
+       bound=FEWER,
+       published=Published(0.2077, "Table 5, SDAR, ShareGPT: 3.12 / 15.02", 0.0005, says="79 % fewer"),
        regime=few_a_step("BD32", workload=CHAT, model=SDAR), **ROWS)
 def rows_on_chat(f):
     return ratio(f, "processed_rows_per_output", "FOCUS", "BD32", workload=CHAT, model=SDAR)
 
 
 @claim(place="Section 5.3, Table 5",
-       statement="On MATH FOCUS computes 64 % fewer rows a token than whole blocks.", bound=FEWER,
-       published=Published(0.361, "Table 5, SDAR, MATH: 2.69 / 7.45", 0.001),
+       statement="FOCUS computes at least 65 % fewer positions per token than plain block diffusion on MATH.",
+       bound=FEWER, published=Published(0.361, "Table 5, SDAR, MATH: 2.69 / 7.45", 0.001, says="64 % fewer"),
        regime=few_a_step("BD32", workload=("word_problem", "math500"), model=SDAR), **ROWS)
 def rows_on_math(f):
     return ratio(f, "processed_rows_per_output", "FOCUS", "BD32", workload=("word_problem", "math500"),
@@ -514,28 +502,30 @@ def rows_on_math(f):
 
 
 @claim(place="Table 5",
-       statement="On LLaDA2.0 and chats FOCUS computes at least 65 % fewer rows a token.",
-       bound=FEWER, regime=few_a_step("BD32", workload=CHAT, model=LLADA2), **ROWS)
+       statement="FOCUS computes at least 65 % fewer positions per token than plain block diffusion on chats "
+                 "with LLaDA2.0.", bound=FEWER, regime=few_a_step("BD32", workload=CHAT, model=LLADA2), **ROWS)
 def llada2_rows_on_chat(f):
     return ratio(f, "processed_rows_per_output", "FOCUS", "BD32", workload=CHAT, model=LLADA2)
 
 
-@claim(place="Table 5", statement="On LLaDA2.0 and MATH FOCUS computes 70 % fewer rows a token.",
-       bound=FEWER, published=Published(0.300, "Table 5, LLaDA2.0, MATH: 3.04 / 10.13", 0.0005),
+@claim(place="Table 5",
+       statement="FOCUS computes at least 65 % fewer positions per token than plain block diffusion on MATH "
+                 "with LLaDA2.0.", bound=FEWER,
+       published=Published(0.300, "Table 5, LLaDA2.0, MATH: 3.04 / 10.13", 0.0005, says="70 % fewer"),
        regime=few_a_step("BD32", workload=("word_problem", "math500"), model=LLADA2), **ROWS)
 def llada2_rows_on_math(f):
     return ratio(f, "processed_rows_per_output", "FOCUS", "BD32", workload=("word_problem", "math500"),
                  model=LLADA2)
 
 
-@claim(place="Section 5.3, appendix E.5", statement="Choosing rows takes about 1 % of a step.",
+@claim(place="Section 5.3, appendix E.5", statement="Choosing positions takes at most 2 % of the time.",
        kind="signal", quantity="share of the time spent on choosing and dropping rows",
        bound=at_most(0.02, "us: up to 2 %, for \"approximately 1 %\""),
-       published=Published(0.01, "appendix E.5", 0.005),
+       published=Published(0.01, "appendix E.5", 0.005, says="about 1 % of a step"),
        regime=presumes("layers are as dear as those of a model of a billion parameters",
                        "parameters", at_least(1e9, "us: the paper has 8 billion"), label="FOCUS"),
-       artifacts=("table_5",), scales=("tiny", "full"), tasks="every task of the file",
-       items=repeated(0.2, 0.1), clock="share of the time, measured", preset=LMD)
+       artifacts=("table_5",), scales=("tiny", "full"), tasks="every task of the file", items=repeated(0.2, 0.1),
+       clock="share of the time, measured", preset=LMD)
 def overhead_is_small(f):
     return level(f, "selection_share", label="FOCUS")
 
@@ -545,9 +535,8 @@ def overhead_is_small(f):
 SIMPLER = {**AT_32, "bound": FASTER}
 
 
-@control(statement="The delayed cache without the neighbour rule and without eviction (DC) is "
-                   "faster than whole blocks.", quantity="throughput, DC over whole blocks",
-         **SIMPLER)
+@control(statement="The delayed cache without eviction (DC) is faster than plain block diffusion.",
+         quantity="throughput, DC over whole blocks", **SIMPLER)
 def dc_on_chat(f):
     return speed(f, "DC", "LMDeploy", workload=CHAT, batch_size=LARGE, model=SDAR)
 
@@ -563,21 +552,20 @@ def small_blocks_on_chat(f):
     return speed(f, ("BD2", "BD4", "BD8"), "LMDeploy", workload=CHAT, batch_size=LARGE, model=SDAR)
 
 
-@control(statement="Two tokens a step are faster than whole blocks.",
+@control(statement="Two tokens per step are faster than plain block diffusion.",
          quantity="throughput, a fixed number of tokens a step over whole blocks", **SIMPLER)
 def fixed_tokens_on_chat(f):
     return speed(f, "two tokens a step", "LMDeploy", workload=CHAT, batch_size=LARGE, model=SDAR)
 
 
-@control(statement="Whole blocks at a threshold that writes text as likely as FOCUS' are faster "
-                   "than at 0.9.",
-         quantity="throughput, whole blocks at a tuned threshold over 0.9", **SIMPLER)
+@control(statement="A threshold that writes text as likely as FOCUS' makes plain block diffusion faster than "
+                   "0.9 does.", quantity="throughput, whole blocks at a tuned threshold over 0.9", **SIMPLER)
 def tuned_threshold_on_chat(f):
     return speed(f, "whole blocks, threshold 0.8", "LMDeploy", workload=CHAT, batch_size=LARGE,
                  model=SDAR)
 
 
-@control(statement="At blocks of 64 DC is faster than whole blocks.",
+@control(statement="DC is faster than plain block diffusion with blocks of 64.",
          quantity="throughput, DC over whole blocks of 64", bound=FASTER, **IN_FIGURE_7)
 def dc_at_blocks_of_64(f):
     return speed(f, "DC", "LMDeploy", workload=CHAT, block_length=64, batch_size=32)
@@ -602,14 +590,13 @@ def focus_over_dc_plus_at_equal_thresholds(f):
     return speed(f, "FOCUS, threshold 0.9", "DC+", workload=CHAT, batch_size=LARGE)
 
 
-@control(statement="At a budget of two rows, as FOCUS has it here, the chosen ones are faster "
-                   "than random ones.", quantity="throughput, FOCUS over random rows at its budget",
-         **SIMPLER)
+@control(statement="Positions that FOCUS chooses are faster than random ones at its budget of two.",
+         quantity="throughput, FOCUS over random rows at its budget", **SIMPLER)
 def random_rows_at_equal_budget(f):
     return speed(f, "FOCUS, threshold 0.9", "FOCUS, 2 random rows", workload=CHAT, batch_size=LARGE)
 
 
-@control(statement="Whole blocks on FOCUS' model are faster than Fast-dLLM v2 on its own.",
+@control(statement="Plain block diffusion on FOCUS' model is faster than Fast-dLLM v2 on its own.",
          quantity="throughput, whole blocks at 0.9 over Fast-dLLM v2", bound=FASTER, **IN_FIGURE_15)
 def whole_blocks_over_fast_dllm_v2(f):
     return speed(f, WHOLE, NESTED, workload=CHATS, batch_size=LARGE)
@@ -621,38 +608,36 @@ def focus_over_cached_fast_dllm_v2(f):
     return speed(f, EVICTING, NESTED_CACHED, workload=CHATS, batch_size=LARGE)
 
 
-@control(statement="FOCUS computes fewer rows a token than Fast-dLLM v2 without that cache.",
+@control(statement="FOCUS computes fewer positions per token than Fast-dLLM v2 without its cache.",
          bound=below(1, "us"), **{**ROWS, **OF_FIGURE_15, "controls": ()})
 def rows_against_fast_dllm_v2(f):
     return ratio(f, "processed_rows_per_output", EVICTING, NESTED, workload=CHATS, batch_size=LARGE)
 
 
-@control(statement="With one request FOCUS is faster than whole blocks.",
+@control(statement="FOCUS is faster than plain block diffusion with one request.",
          quantity="throughput at batch 1, FOCUS over whole blocks", bound=FASTER,
          **{**IN_FIGURE_6, "scales": ("tiny",)})
 def speedup_of_a_batch_of_one(f):
     return speed(f, "FOCUS", "LMDeploy", workload=CHAT, batch_size=1, model=SDAR)
 
 
-@control(statement="FOCUS saves more rows with blocks of 64 than with blocks of 16.", kind="count",
-         quantity="rows a token, FOCUS over whole blocks: at blocks of 64 over at 16",
-         bound=below(1, "us"), regime=few_a_step(workload=CHAT, batch_size=32), preset=LMD,
-         artifacts=("figure_7",), scales=("tiny",), tasks="stories", items="32 stories")
+@control(statement="FOCUS saves more positions with blocks of 64 than with blocks of 16.", kind="count",
+         quantity="rows a token, FOCUS over whole blocks: at blocks of 64 over at 16", bound=below(1, "us"),
+         regime=few_a_step(workload=CHAT, batch_size=32), preset=LMD, artifacts=("figure_7",), scales=("tiny",),
+         tasks="stories", items="32 stories")
 def fewer_rows_at_larger_blocks(f):
     return growth(f, "processed_rows_per_output", "FOCUS", "LMDeploy", "block_length", 16, 64,
                   workload=CHAT, batch_size=32)
 
 
-@control(statement="On LLaDA2.0 FOCUS computes fewer rows a token than whole blocks.",
-         bound=below(1, "us"), regime=few_a_step("BD32", workload=CHAT, model=LLADA2),
-         **{**ROWS, "controls": ()})
+@control(statement="FOCUS computes fewer positions per token than plain block diffusion with LLaDA2.0.",
+         bound=below(1, "us"), regime=few_a_step("BD32", workload=CHAT, model=LLADA2), **{**ROWS, "controls": ()})
 def llada2_rows_are_fewer(f):
     return ratio(f, "processed_rows_per_output", "FOCUS", "BD32", workload=CHAT, model=LLADA2)
 
 
-@control(statement="At the same threshold too FOCUS computes at least 65 % fewer rows a token "
-                   "on chats.", bound=FEWER, regime=few_a_step("BD32", workload=CHAT, model=SDAR),
-         **{**ROWS, "controls": ()})
+@control(statement="At the same threshold FOCUS computes at least 65 % fewer positions per token on chats.",
+         bound=FEWER, regime=few_a_step("BD32", workload=CHAT, model=SDAR), **{**ROWS, "controls": ()})
 def rows_at_equal_thresholds(f):
     return ratio(f, "processed_rows_per_output", "FOCUS, threshold 0.9", "BD32", workload=CHAT,
                  model=SDAR)
@@ -663,44 +648,43 @@ TEXT = {**SCORES, "preset": LMD, "artifacts": ("figure_8",), "scales": ("tiny",)
         "items": scored(0.05, 0.5)}
 
 
-@control(statement="FOCUS writes stories as likely as those of whole blocks.",
+@control(statement="FOCUS writes stories as likely as those of plain block diffusion.",
          quantity="likelihood a token, FOCUS - whole blocks", **TEXT)
 def stories_stay_likely(f):
     return score(f, "FOCUS", "LMDeploy", workload=CHAT)
 
 
-@control(statement="At the same threshold FOCUS writes stories as likely as those of whole blocks.",
+@control(statement="FOCUS writes stories as likely as those of plain block diffusion at the same threshold.",
          quantity="likelihood a token, FOCUS at 0.9 - whole blocks", **TEXT)
 def stories_stay_likely_at_equal_thresholds(f):
     return score(f, "FOCUS, threshold 0.9", "LMDeploy", workload=CHAT)
 
 
-@control(statement="DC writes stories as likely as those of whole blocks.",
+@control(statement="DC writes stories as likely as those of plain block diffusion.",
          quantity="likelihood a token, DC - whole blocks", **TEXT)
 def dc_keeps_stories_likely(f):
     return score(f, "DC", "LMDeploy", workload=CHAT)
 
 
-@control(statement="DC+ writes stories as likely as those of whole blocks.",
+@control(statement="DC+ writes stories as likely as those of plain block diffusion.",
          quantity="likelihood a token, DC+ - whole blocks", **TEXT)
 def dc_plus_keeps_stories_likely(f):
     return score(f, "DC+", "LMDeploy", workload=CHAT)
 
 
-@control(statement="Whole blocks answer worse at threshold 0.7 than at 0.9: there is something "
-                   "to win back.", quantity="whole blocks, 0.7 less 0.9", bound=below(0, "us"),
-         **TABLE_4)
+@control(statement="Plain block diffusion answers worse at threshold 0.7 than at 0.9.",
+         quantity="whole blocks, 0.7 less 0.9", bound=below(0, "us"), **TABLE_4)
 def low_thresholds_cost_whole_blocks(f):
     return score(f, "Conf. 0.7, baseline", "Conf. 0.9, baseline")
 
 
-@control(statement="At threshold 0.9 FOCUS answers as well as whole blocks.",
+@control(statement="FOCUS answers as well as plain block diffusion at threshold 0.9.",
          quantity="FOCUS at 0.9 - whole blocks", bound=KEPT, **TABLE_6)
 def keeps_quality_at_equal_thresholds(f):
     return score(f, "FOCUS, threshold 0.9", "Baseline")
 
 
-@control(statement="Without eviction (DC+) the cache answers as well as whole blocks.",
+@control(statement="The cache without eviction (DC+) answers as well as plain block diffusion.",
          quantity="DC+ - whole blocks", bound=KEPT, **TABLE_6)
 def the_cache_keeps_quality(f):
     return score(f, "DC+", "Baseline")
@@ -710,40 +694,36 @@ ON_ANSWERS = {**SCORES, "artifacts": ("table_3",), "regime": ANSWERS, "items": s
               "tasks": "four tasks whose answers are decided in a step or two"}
 
 
-@control(statement="On tasks whose answers are decided in a step or two, too, the most "
-                   "important 4 rows answer better than random ones.",
+@control(statement="The 4 most important positions answer better than random ones on tasks of one or two steps.",
          quantity="Top - Random, K = 4", bound=above(0, "us"), **ON_ANSWERS)
 def top_beats_random_on_answers(f):
     return score(f, "Top, K = 4", "Random, K = 4", model="tiny-sdar")
 
 
-@control(statement="Where every step decides one row, the most important 4 answer better than "
-                   "random ones.", quantity="Top - Random, K = 4, one a step", bound=above(0, "us"),
-         **ON_ANSWERS)
+@control(statement="The 4 most important positions answer better than random ones if every step unmasks one "
+                   "token.", quantity="Top - Random, K = 4, one a step", bound=above(0, "us"), **ON_ANSWERS)
 def top_beats_random_one_per_step(f):
     return score(f, "Top, K = 4, one per step", "Random, K = 4, one per step")
 
 
-@control(statement="Where every step decides one row, random rows answer better than the least "
-                   "important.", quantity="Random - Bottom, K = 4, one a step",
-         bound=above(0, "us"), **ON_ANSWERS)
+@control(statement="Random positions answer better than the least important ones if every step unmasks one "
+                   "token.", quantity="Random - Bottom, K = 4, one a step", bound=above(0, "us"), **ON_ANSWERS)
 def random_beats_bottom_one_per_step(f):
     return score(f, "Random, K = 4, one per step", "Bottom, K = 4, one per step")
 
 
-@control(statement="On stories few tokens are decided a step.", kind="signal",
+@control(statement="Plain block diffusion unmasks at most 4.05 tokens per step on stories.", kind="signal",
          quantity="tokens decided a step, mean over steps", bound=at_most(FEW, "paper: Figure 2"),
-         regime=no_precondition("it says which task is in the regime"), artifacts=("figure_2",),
-         scales=("tiny",), tasks="stories", items="40", preset=HF)
+         regime=no_precondition("it says which task is in the regime"), artifacts=("figure_2",), scales=("tiny",),
+         tasks="stories", items="40", preset=HF)
 def few_tokens_on_stories(f):
     return level(f, "probes.decoding.mean", label=THRESHOLD, workload="story")
 
 
-@control(statement="On the embedded tasks with an answer few tokens are decided a step.",
-         kind="signal", quantity="tokens decided a step, mean over steps",
-         bound=at_most(FEW, "paper: Figure 2"),
-         regime=no_precondition("it says which tasks are in the regime"), artifacts=("figure_2",),
-         scales=("tiny",), tasks="all but stories", items="40 a task", preset=HF)
+@control(statement="Plain block diffusion unmasks at most 4.05 tokens per step on the included tasks with an "
+                   "answer.", kind="signal", quantity="tokens decided a step, mean over steps",
+         bound=at_most(FEW, "paper: Figure 2"), regime=no_precondition("it says which tasks are in the regime"),
+         artifacts=("figure_2",), scales=("tiny",), tasks="all but stories", items="40 a task", preset=HF)
 def few_tokens_on_embedded_tasks(f):
     return level(f, "probes.decoding.mean", label=THRESHOLD,
                  workload=("equation", "instruction", "list_program", "word_problem"))
@@ -763,22 +743,20 @@ def delta_beats_layer_1_by_area(f):
     return signal(f, "probes.importance.layers[1].auc_gain")
 
 
-@control(statement="In twelve layers trained from zero the difference tells decodable tokens "
-                   "from others.", quantity="area under the curve", bound=above(0.5, "us: chance"),
-         **IN_TWELVE)
+@control(statement="The difference separates decodable tokens from others in twelve layers trained from zero.",
+         quantity="area under the curve", bound=above(0.5, "us: chance"), **IN_TWELVE)
 def delta_predicts_in_twelve_layers(f):
     return signal(f, "probes.importance.layers[1].auc_delta")
 
 
-@control(statement="In twelve layers layer 0 does not tell them apart.",
+@control(statement="The area under the curve of layer 0's importance is between 0.45 and 0.55 in twelve layers.",
          quantity="area under the curve", bound=within(0.45, 0.55, "us"), **IN_TWELVE)
 def layer_0_is_flat_in_twelve_layers(f):
     return signal(f, "probes.importance.layers[0].auc")
 
 
-@control(statement="In twelve layers the top fifth holds half of the decodable tokens.",
-         quantity="share of the decodable tokens in the highest fifth", bound=at_least(0.5, "us"),
-         **IN_TWELVE)
+@control(statement="The top fifth holds at least half of the decodable tokens in twelve layers.",
+         quantity="share of the decodable tokens in the highest fifth", bound=at_least(0.5, "us"), **IN_TWELVE)
 def top_fifth_in_twelve_layers(f):
     return signal(f, "probes.importance.delta_top_fifth")
 

@@ -40,8 +40,8 @@ SIGNAL = {"kind": "signal", "tasks": "every task of the file", "preset": "vanill
 # ---- What the method rests on (section 4) ----
 
 @claim(place="Section 4.1, Fig. 1 left",
-       statement="The confidence of a position correlates strongly with its confidence one step "
-                 "before.", quantity="correlation", bound=at_least(0.8, "us: for \"strongly\""),
+       statement="The confidence of a position correlates with that of the step before by at least 0.8.",
+       quantity="correlation", bound=at_least(0.8, "us: for \"strongly\""),
        artifacts=("figure_1",), scales=("tiny", "full"),
        regime=no_precondition("this is the paper's observation"), items="192 a task here", **SIGNAL)
 def confidence_persists(f):
@@ -49,10 +49,11 @@ def confidence_persists(f):
 
 
 @claim(place="Section 4.1, Fig. 1 right",
-       statement="The token decided next is among the four most confident of the step before in "
-                 "96 %.", quantity="recall of four",
+       statement="At least 91.3 % of the unmasked tokens were among the four most confident of "
+                 "the step before.", quantity="recall of four",
        bound=at_least(0.913, "us: 5 % below the published 0.961"),
-       published=Published(0.961, "section 4.1, one prompt", 0.0005), artifacts=("figure_1",),
+       published=Published(0.961, "section 4.1, one prompt", 0.0005, says="96.1 %, of one prompt"),
+       artifacts=("figure_1",),
        scales=("tiny", "full"), regime=no_precondition("this is the paper's observation"),
        items="192 a task here", controls=("recall_on_long_prompts",), **SIGNAL)
 def recall_of_four(f):
@@ -76,7 +77,7 @@ LOOK = {**SIGNAL, "artifacts": ("figure_2",), "items": "6 a task here, 96 looks 
 
 
 @claim(place="Section 4.2, Figs. 2 and 8",
-       statement="The sinks of a layer are mostly those of a deeper one.",
+       statement="At least half of the sinks of a layer are those of a deeper one.",
        quantity="overlap of the sinks of layers 9 and 19 of 32, or of those in their place",
        bound=at_least(0.5, "us: for \"typically matches\""), regime=SINKS, scales=("tiny", "full"),
        controls=("keys_of_most_mass_agree",), **LOOK)
@@ -86,8 +87,7 @@ def sinks_agree_across_layers(f):
 
 
 @claim(place="Section 4.2, Figs. 2 and 8",
-       statement="The sinks of a layer are mostly those of a deeper one, in a pre-trained model "
-                 "of 30 layers.",
+       statement="At least half of the sinks of a layer are those of a deeper one in thirty layers.",
        quantity="overlap of the sinks of the layers in the place of 9 and 19 of 32",
        bound=at_least(0.5, "us: for \"typically matches\""), regime=SINKS, scales=("real",),
        controls=("keys_of_most_mass_agree",), **LOOK)
@@ -96,7 +96,7 @@ def sinks_agree_in_thirty_layers(f):
     return level(f, f"probes.attention.layer_overlap[{a}][{b}]")
 
 
-@claim(place="Section 4.2 (ii)", statement="Sinks move between the steps of a decode.",
+@claim(place="Section 4.2 (ii)", statement="At most half of the sinks are the same four steps later.",
        quantity="overlap of the sinks of looks four steps apart, layer in the place of 9 of 32",
        bound=at_most(0.5, "us: more than half move"), regime=SINKS, scales=("tiny", "full"),
        controls=("keys_of_most_mass_agree",), **LOOK)
@@ -107,7 +107,7 @@ def sinks_move_between_steps(f):
 # ---- Speed (abstract, sections 1 and 6.2, Fig. 5, Table 5) ----
 
 @claim(place="Abstract, section 6.2, Fig. 5",
-       statement="At 32K Focus-dLLM is about 29.6 times as fast as vanilla decoding.",
+       statement="Focus-dLLM has a higher throughput than vanilla decoding at 32K tokens.",
        quantity="throughput over vanilla at 32K", bound=FASTER,
        published=Published(29.6, "section 6.2, UltraLLaDA, 32K", 0.05),
        rivals=("its_cache_over_vanilla_32k",), **{**FIGURE_5, "scales": ("shapes", "full")})
@@ -125,7 +125,7 @@ def faster_than_vanilla(f):
 
 
 @claim(place="Abstract, section 6.2",
-       statement="The speed-up over vanilla decoding grows with the context.",
+       statement="The speedup over vanilla decoding is larger with a longer context.",
        quantity="speed-up at 2K tokens over that at 0.5K", bound=above(1, "paper"),
        published=Published(3.15, "section 6.2: 9.4 -> 29.6, 8K to 32K", 0.02),
        rivals=("its_cache_gains_with_the_context",),
@@ -135,16 +135,16 @@ def speedup_grows_with_the_context(f):
 
 
 @claim(place="Sections 1 and 6.2, Fig. 5",
-       statement="At 32K Focus-dLLM is about twice as fast as Fast-dLLM.",
+       statement="Focus-dLLM has a higher throughput than Fast-dLLM from 8K tokens on.",
        quantity="throughput over Fast-dLLM, lengths of 8K and more", bound=FASTER,
-       published=Published(2.05, "section 6.2, UltraLLaDA, 32K", 0.005),
+       published=Published(2.05, "section 6.2, UltraLLaDA, 32K", 0.005, says="about twice as fast, at 32K"),
        controls=("over_fast_dllm_on_a_cpu", "fewer_keys_at_16k"), **FIGURE_5_GPU)
 def faster_than_fast_dllm(f):
     return speed(f, "Focus-dLLM", "Fast-dLLM", CANVAS, workload=("8K", "16K", "24K", "28K", "32K"))
 
 
 @claim(place="Section 6.2, Fig. 5, Table 5",
-       statement="At 8K Focus-dLLM is about 1.31 times as fast as Fast-dLLM.",
+       statement="Focus-dLLM has a higher throughput than Fast-dLLM at 8K tokens.",
        quantity="throughput over Fast-dLLM at 8K", bound=FASTER,
        published=Published(1.31, "Fig. 5, UltraLLaDA: 25.24 / 19.27", 0.01, True),
        controls=("over_fast_dllm_on_a_cpu",), **FIGURE_5_GPU)
@@ -153,9 +153,10 @@ def gain_over_fast_dllm_8k(f):
 
 
 @claim(place="Section 6.2, Fig. 5, Table 5",
-       statement="At 16K Focus-dLLM is about 1.75 times as fast as Fast-dLLM.",
+       statement="Focus-dLLM has a higher throughput than Fast-dLLM at 16K tokens.",
        quantity="throughput over Fast-dLLM at 16K", bound=FASTER,
-       published=Published(1.75, "Table 5: 19.30 / 11.03", 0.005), controls=("fewer_keys_at_16k",),
+       published=Published(1.75, "Table 5: 19.30 / 11.03", 0.005),
+       controls=("fewer_keys_at_16k",),
        **FIGURE_5_GPU)
 def gain_over_fast_dllm_16k(f):
     return speed(f, "Focus-dLLM", "Fast-dLLM", CANVAS, workload="16K")
@@ -170,7 +171,7 @@ def gain_over_fast_dllm_grows(f):
 
 
 @claim(place="Section 6.2, \"consistently outperforms all baselines\"",
-       statement="From 8K tokens on Focus-dLLM is faster than Sparse-dLLM.",
+       statement="Focus-dLLM is faster than Sparse-dLLM from 8K tokens on.",
        quantity="throughput over Sparse-dLLM, lengths of 8K and more", bound=FASTER,
        published=Published(1.62, "Table 5, 16K: 19.30 / 11.94", 0.005),
        rivals=("fast_dllm_over_sparse_dllm",),
@@ -183,17 +184,18 @@ TABLE_5 = {**SPEEDS, "artifacts": ("table_5",), "scales": ("tiny", "full"), "reg
            "tasks": "needles and look-ups of 0.5K and 1K; LongBench at full"}
 
 
-@claim(place="Section 7, Table 5", statement="Focus-dLLM is 14 times as fast as SparseD.",
+@claim(place="Section 7, Table 5", statement="Focus-dLLM has a higher throughput than SparseD.",
        quantity="throughput over SparseD (skip 0.2, r 0.3)", bound=FASTER,
-       published=Published(14.0, "Table 5: 19.30 / 1.38", 0.1), rivals=("fast_dllm_over_sparse_d",),
+       published=Published(14.0, "Table 5: 19.30 / 1.38", 0.1),
+       rivals=("fast_dllm_over_sparse_d",),
        **{**FIGURE_5, "artifacts": ("figure_5",)})
 def over_sparse_d(f):
     return speed(f, "Focus-dLLM", "SparseD", CANVAS)
 
 
 @claim(place="Section 7, Table 5",
-       statement="Keeping 0.7 of the prompt blocks instead of 0.3 costs less than 5 % of the "
-                 "speed.", quantity="throughput, alpha 0.7 over 0.3",
+       statement="Keeping 0.7 of the prompt blocks instead of 0.3 costs at most 5 % of the speed.",
+       quantity="throughput, alpha 0.7 over 0.3",
        bound=at_least(0.95, "us: the paper prints 1.7 %"),
        published=Published(0.983, "Table 5: 19.14 / 19.48", 0.0005),
        controls=("more_blocks_are_more_keys",), **{**TABLE_5, "regime": GPU})
@@ -202,7 +204,7 @@ def alpha_costs_little_speed(f):
 
 
 @claim(place="Section 7, Fig. 6",
-       statement="No setting of the other methods is better in score and in speed.",
+       statement="Focus-dLLM is faster than every setting of Sparse-dLLM and SparseD that scores as well.",
        quantity="throughput over the fastest setting of Sparse-dLLM and SparseD that scores as "
                 "well", bound=FASTER, controls=("sparse_d_is_alive",), **TABLE_5)
 def no_setting_dominates(f):
@@ -223,9 +225,9 @@ def sparse_attention_gives_the_speed(f):
     return speed(f, "+SA Sparse Attn", "Fast-dLLM", CANVAS)
 
 
-@claim(place="Section 7, Table 2", statement="The indicator alone makes it a little faster.",
+@claim(place="Section 7, Table 2", statement="The indicator alone makes Fast-dLLM faster.",
        quantity="throughput, indicator over Fast-dLLM", bound=FASTER,
-       published=Published(1.03, "Table 2: 11.37 / 11.03", 0.005),
+       published=Published(1.03, "Table 2: 11.37 / 11.03", 0.005, says="a little faster"),
        controls=("indicator_on_a_cpu", "fewer_keys_at_16k"),
        **TABLE_2)
 def indicator_is_a_little_faster(f):
@@ -253,16 +255,16 @@ def whole_method_is_fastest(f):
 PARTS = {**SCORES, "artifacts": ("table_2",), "controls": ("fast_dllm_is_not_at_a_ceiling",)}
 
 
-@claim(place="Section 7, Table 2", statement="The indicator alone costs half a point.",
+@claim(place="Section 7, Table 2", statement="The indicator alone answers worse than Fast-dLLM.",
        quantity="indicator - Fast-dLLM", bound=below(0, "paper"),
-       published=Published(-0.0051, "Table 2", 0.0001), **PARTS)
+       published=Published(-0.0051, "Table 2", 0.0001, says="half a point less"), **PARTS)
 def indicator_costs_half_a_point(f):
     return score(f, "+PCGI", "Fast-dLLM")
 
 
-@claim(place="Section 7, Table 2", statement="Sparse attention alone costs nothing.",
+@claim(place="Section 7, Table 2", statement="Sparse attention alone answers as well as Fast-dLLM.",
        quantity="sparse attention - Fast-dLLM", bound=KEPT,
-       published=Published(0.0010, "Table 2", 0.0001), **PARTS)
+       published=Published(0.0010, "Table 2", 0.0001, says="no loss"), **PARTS)
 def sparse_attention_costs_nothing(f):
     return score(f, "+SA Sparse Attn", "Fast-dLLM")
 
@@ -287,7 +289,7 @@ def lossless(f):
 
 
 @claim(place="Section 6.2, Table 1",
-       statement="On Dream, too, it answers as well as vanilla decoding.",
+       statement="Focus-dLLM answers as well as vanilla decoding on Dream.",
        quantity="Focus-dLLM - vanilla, Dream", bound=KEPT, artifacts=("table_1",),
        published=Published(-0.0021, "Table 1, Dream, mean: 42.82 - 43.03", 0.0001),
        controls=("cache_keeps_quality",), **SCORES)
@@ -324,7 +326,7 @@ def finds_more_needles_than_sparse_dllm(f):
 
 
 @claim(place="Section 6.2, Fig. 4",
-       statement="At the deepest places it finds more than vanilla decoding.",
+       statement="Focus-dLLM finds more of the deepest needles than vanilla decoding.",
        quantity="Focus-dLLM - vanilla, depth 100 %", bound=above(0, "paper"),
        controls=("needles_at_alpha_0_05",), **NEEDLES)
 def finds_more_of_the_deepest(f):
@@ -374,13 +376,15 @@ def rho_of_two_is_worse(f):
     return score(f, {"rho": 2.0}, {"rho": 4.0}, **REST)
 
 
-@claim(place="Section 7, Fig. 7", statement="A prediction expansion of 8 adds nothing to 4.",
+@claim(place="Section 7, Fig. 7", statement="A prediction expansion of 8 scores at most 2 "
+                                            "percentage points above one of 4.",
        quantity="rho 8 - rho 4", bound=at_most(0.02, "us: two points"), **FIGURE_7)
 def rho_of_eight_adds_nothing(f):
     return score(f, {"rho": 8.0}, {"rho": 4.0}, **REST)
 
 
-@claim(place="Section 7, Fig. 7", statement="A window of 16 adds nothing to 8.",
+@claim(place="Section 7, Fig. 7", statement="A window of 16 scores at most 2 percentage points "
+                                            "above one of 8.",
        quantity="window 16 - window 8",
        bound=at_most(0.02, "us: two points; the paper: not monotone"), **FIGURE_7)
 def wider_window_adds_nothing(f):
@@ -413,7 +417,7 @@ def its_cache_over_vanilla_32k(f):
     return speed(f, "Fast-dLLM", "Vanilla", CANVAS, workload="32K", model=("ultrallada", "UltraLLaDA"))
 
 
-@control(statement="The speed-up of the same cache over all keys grows with the context, too.",
+@control(statement="The speedup of the same cache over all keys is larger with a longer context.",
          quantity="speed-up at 2K tokens over that at 0.5K", bound=above(1, "us"),
          **{**FIGURE_5, "scales": ("tiny",), "regime": no_precondition("it compares lengths")})
 def its_cache_gains_with_the_context(f):
@@ -445,7 +449,7 @@ def sparse_attention_on_a_cpu(f):
     return speed(f, "+SA Sparse Attn", "Fast-dLLM", CANVAS)
 
 
-@control(statement="On a CPU the indicator alone makes it faster.",
+@control(statement="The indicator alone makes Fast-dLLM faster on a CPU.",
          quantity="throughput, indicator over Fast-dLLM", bound=FASTER, **ON_A_CPU)
 def indicator_on_a_cpu(f):
     return speed(f, "+PCGI", "Fast-dLLM", CANVAS)
@@ -464,20 +468,21 @@ def gain_grows_on_a_cpu(f):
     return growth(f, CANVAS, "Focus-dLLM", "Fast-dLLM", "workload", "1K", "16K")
 
 
-@control(statement="At 16K Focus-dLLM computes with less than nine tenths of the keys of "
-                   "Fast-dLLM.", bound=at_most(0.9, "us"), artifacts=("figure_5",),
+@control(statement="Focus-dLLM computes with at most nine tenths of the keys of Fast-dLLM at 16K tokens.",
+         bound=at_most(0.9, "us"), artifacts=("figure_5",),
          tasks="prompts of 16K", **KEYS)
 def fewer_keys_at_16k(f):
     return ratio(f, "keys_seen", "Focus-dLLM", "Fast-dLLM", workload="16K")
 
 
-@control(statement="Keeping 0.7 of the prompt blocks instead of 0.3 reads more keys.",
+@control(statement="Keeping 0.7 of the prompt blocks instead of 0.3 reads at least 10 % more keys.",
          bound=at_least(1.1, "us"), artifacts=("table_5",), tasks="every task of the file", **KEYS)
 def more_blocks_are_more_keys(f):
     return ratio(f, "keys_seen", "Focus-dLLM (alpha = 0.7)", "Focus-dLLM (alpha = 0.3)")
 
 
-@control(statement="The twentieth of the keys of most mass is mostly that of the look before.",
+@control(statement="The twentieth of the keys with most mass keeps at least half of its members "
+                   "over four steps.",
          quantity="overlap of looks four steps apart, layer in the place of 9 of 32",
          bound=at_least(0.5, "us"), regime=no_precondition("it asks no sinks of the layer"),
          scales=("tiny",), **LOOK)
@@ -485,7 +490,7 @@ def keys_of_most_mass_agree(f):
     return level(f, f"probes.attention.step_overlap[{layers_of(f.pick()[0])[0]}]")
 
 
-@control(statement="On prompts of 500 tokens and more the recall of four is as high.",
+@control(statement="The recall of four is at least 91.3 % on prompts of 500 tokens and more.",
          quantity="recall of four", bound=at_least(0.913, "us"), regime=LONG,
          artifacts=("figure_1",), scales=("tiny",), items="192 a task", **SIGNAL)
 def recall_on_long_prompts(f):
@@ -519,7 +524,7 @@ def lossless_on_short_prompts(f):
     return score(f, "Focus-dLLM", "Vanilla")
 
 
-@control(statement="Fast-dLLM leaves something to win: it scores at most 0.95.", kind="signal",
+@control(statement="Fast-dLLM scores at most 0.95.", kind="signal",
          quantity="score of Fast-dLLM", bound=at_most(0.95, "us"), regime=LONGEST,
          artifacts=("table_2",), scales=("tiny",), tasks="needles and look-ups of 1K and 2K",
          items="4 a task")
@@ -527,20 +532,20 @@ def fast_dllm_is_not_at_a_ceiling(f):
     return level(f, "score", label="Fast-dLLM")
 
 
-@control(statement="With a twentieth of the prompt blocks needles are lost: the test can fail.",
+@control(statement="Keeping a twentieth of the prompt blocks finds fewer needles than vanilla decoding.",
          quantity="alpha 0.05 - vanilla, over items", bound=below(0, "us"), **NEEDLES)
 def needles_at_alpha_0_05(f):
     return score(f, "Focus-dLLM (alpha = 0.05)", "Vanilla", by_item=True)
 
 
-@control(statement="On deep-llada at alpha 0.5, where sinks add 2 % of the keys, keeping them "
-                   "answers better.", quantity="with sinks - without", bound=above(0, "us"),
+@control(statement="Keeping sinks, 2 % of the keys, answers better on deep-llada at alpha 0.5.",
+         quantity="with sinks - without", bound=above(0, "us"),
          artifacts=("table_3",), **{**SCORES, "regime": EVERY})
 def sinks_on_deep_llada(f):
     return score(f, "w/ Attn Sinks", "w/o Attn Sinks")
 
 
-@control(statement="SparseD answers as well as vanilla decoding: it is a baseline that lives.",
+@control(statement="SparseD answers as well as vanilla decoding.",
          quantity="SparseD (skip 0.2, r 0.3) - vanilla", bound=KEPT, artifacts=("figure_6",),
          **{**SCORES, "regime": EVERY})
 def sparse_d_is_alive(f):

@@ -92,16 +92,18 @@ WINO, FINAL = {"label": "wino", "threshold": 0.6}, {"label": "wino_final", "thre
 
 # ---- Rules that decide several tokens a step ----
 
-@claim(place="EB-sampler, abstract", statement="EB-sampler needs two to three times fewer forwards at equal scores.",
+@claim(place="EB-sampler, abstract", statement="EB-sampler needs fewer forward passes than one "
+                                               "token per step.",
        quantity="canvas tokens a forward over one a step", bound=FASTER,
-       published=Published(2.5, "abstract: 2 to 3", 0.5), rivals=("threshold_needs_fewer", "two_tokens_a_step"),
+       published=Published(2.5, "abstract: 2 to 3", 0.5, says="two to three times fewer at equal scores"),
+       rivals=("threshold_needs_fewer", "two_tokens_a_step"),
        controls=("eb_against_a_threshold", "eb_over_a_cache_against_a_threshold", "eb_in_chunks_against_a_threshold"),
        **STEPS)
 def eb_needs_fewer_forwards(f):
     return forwards(f, EB, ONE)
 
 
-@claim(place="KLASS, Table 1", statement="KLASS needs 2.6 times fewer forwards than one token a step.",
+@claim(place="KLASS, Table 1", statement="KLASS needs fewer forward passes than one token per step.",
        quantity="canvas tokens a forward over one a step", bound=FASTER,
        published=Published(2.6, "GSM8K, LLaDA-8B-Instruct: 256 / 98.6", 0.005),
        rivals=("threshold_needs_fewer", "two_tokens_a_step"),
@@ -110,7 +112,7 @@ def klass_needs_fewer_forwards(f):
     return forwards(f, KLASS, ONE)
 
 
-@claim(place="KLASS, Table 1", statement="KLASS answers better than one token a step.",
+@claim(place="KLASS, Table 1", statement="KLASS answers better than one token per step.",
        quantity="score, KLASS - one a step", bound=BETTER,
        published=Published(0.0137, "GSM8K, LLaDA-8B-Instruct: 76.50 - 75.13", 0.0001),
        controls=("threshold_keeps_quality",), **SCORES)
@@ -126,7 +128,8 @@ def klass_beats_confidence_alone(f):
     return score(f, "klass", "threshold of 0.6", model=MODELS)
 
 
-@claim(place="CreditDecoding, abstract", statement="CreditDecoding is 5.48 times as fast as vanilla decoding.",
+@claim(place="CreditDecoding, abstract", statement="CreditDecoding has a higher throughput than "
+                                                   "vanilla decoding.",
        quantity="throughput over vanilla", bound=FASTER,
        published=Published(5.48, "abstract, LLaDA-8B-Instruct, mean of eight benchmarks", 0.005),
        rivals=("threshold_is_faster", "vanilla_that_stops_is_faster"),
@@ -135,7 +138,7 @@ def credit_is_faster(f):
     return speed(f, "credit_decoding", "vanilla", TOKENS, model=MODELS)
 
 
-@claim(place="CreditDecoding, abstract", statement="CreditDecoding loses nothing against vanilla decoding.",
+@claim(place="CreditDecoding, abstract", statement="CreditDecoding answers as well as vanilla decoding.",
        quantity="score, CreditDecoding - one a step", bound=KEPT,
        published=Published(0.0048, "abstract, LLaDA-8B-Instruct, mean of eight benchmarks", 0.00005),
        controls=("threshold_keeps_quality",), **SCORES)
@@ -151,7 +154,7 @@ def pc_sampler_answers_better(f):
 
 # ---- Taking tokens back ----
 
-@claim(place="WINO, Table 1", statement="WINO is 5.66 times as fast as one token a step.",
+@claim(place="WINO, Table 1", statement="WINO has a higher throughput than one token per step.",
        quantity="throughput over vanilla", bound=FASTER,
        published=Published(5.66, "GSM8K, LLaDA-8B-Instruct: 100.53 / 17.76", 0.005),
        rivals=("threshold_is_faster", "vanilla_that_stops_is_faster", "wino_final_is_faster"),
@@ -160,7 +163,7 @@ def wino_is_faster(f):
     return speed(f, "wino", "vanilla", TOKENS, model=MODELS)
 
 
-@claim(place="WINO, Table 1", statement="WINO needs 6.1 times fewer forwards than one token a step.",
+@claim(place="WINO, Table 1", statement="WINO needs fewer forward passes than one token per step.",
        quantity="canvas tokens a forward over one a step", bound=FASTER,
        published=Published(6.11, "GSM8K, LLaDA-8B-Instruct: 256 / 41.93", 0.005),
        rivals=("threshold_needs_fewer", "wino_final_needs_fewer"),
@@ -169,7 +172,7 @@ def wino_needs_fewer_forwards(f):
     return forwards(f, WINO, ONE)
 
 
-@claim(place="WINO, Table 1", statement="WINO answers better than one token a step.",
+@claim(place="WINO, Table 1", statement="WINO answers better than one token per step.",
        quantity="score, WINO - one a step", bound=BETTER,
        published=Published(0.0258, "GSM8K, LLaDA-8B-Instruct: 75.82 - 73.24", 0.0001),
        controls=("threshold_keeps_quality", "taking_back_on_answers"), **SCORES)
@@ -185,7 +188,7 @@ def wino_is_faster_than_a_threshold(f):
     return speed(f, "wino", "threshold", TOKENS, model=MODELS)
 
 
-@claim(place="WINO, section 3", statement="Taking doubtful tokens back keeps what deciding boldly loses.",
+@claim(place="WINO, section 3", statement="Remasking doubtful tokens writes stories that are more likely.",
        quantity="likelihood a token of stories, WINO - the same without taking back", bound=BETTER,
        controls=("taking_back_on_answers",),
        **{**SCORES, "artifacts": ("figure_1",), "scales": ("tiny",), "tasks": "stories, judged by a causal model",
@@ -194,9 +197,11 @@ def taking_back_keeps_text_likely(f):
     return score(f, WINO, FINAL, workload="story", model=MODELS)
 
 
-@claim(place="LLaDA2.1, Table 1", statement="Editing lets twice as many tokens be decided a forward (S mode).",
+@claim(place="LLaDA2.1, Table 1", statement="Editing unmasks more tokens per forward pass than "
+                                            "LLaDA2.0's loop (S mode).",
        quantity="tokens a forward over LLaDA2.0's loop", bound=FASTER,
-       published=Published(1.925, "flash, average: 5.93 / 3.08", 0.005), controls=("editing_untrained",),
+       published=Published(1.925, "flash, average: 5.93 / 3.08", 0.005, says="twice as many"),
+       controls=("editing_untrained",),
        **{**STEPS, "artifacts": ("figure_3",), "regime": presumes(
            "the model was trained to edit", is_trained_to_edit, TRUE, label="llada21")})
 def editing_decides_more(f):
@@ -225,18 +230,22 @@ def same_answers(f, of, over, **where):
     return share(same, asked)
 
 
-@claim(place="FreeDave, abstract", statement="FreeDave writes the very tokens of decoding without drafts.",
+@claim(place="FreeDave, abstract", statement="At least 94 % of FreeDave's answers are those of "
+                                             "decoding without drafts.",
        quantity="share of equal answers", bound=at_least(0.94, "us: 72 of 72 equal answers show it, 71 leave "
                                                           "it open; the paper says all"),
-       published=Published(1.0, "abstract: lossless", 0.0), rivals=("a_threshold_loses_nothing",),
+       published=Published(1.0, "abstract: lossless", 0.0, says="lossless"),
+       rivals=("a_threshold_loses_nothing",),
        **{**SCORES, "artifacts": ("figure_1",), "kind": "signal", "items": "72 here", "tasks": "every task of the file"})
 def freedave_loses_nothing(f):
     return same_answers(f, {"label": "freedave", "draft_steps": 8}, {"label": "freedave", "draft_steps": 1})
 
 
-@claim(place="FreeDave, abstract", statement="FreeDave needs up to 2.83 times fewer forwards.",
+@claim(place="FreeDave, abstract", statement="FreeDave needs fewer forward passes than decoding "
+                                             "without drafts.",
        quantity="canvas tokens a forward over no drafts", bound=FASTER,
-       published=Published(2.83, "abstract of the third version: \"up to\"", 0.005),
+       published=Published(2.83, "abstract of the third version: \"up to\"", 0.005,
+                           says="up to 2.83 times fewer"),
        controls=("drafts_cost_rows", "freedave_is_faster"), **{**STEPS, "regime": no_precondition(
            "drafts are compared with none, on one cache")})
 def freedave_needs_fewer_forwards(f):
@@ -279,15 +288,17 @@ D2F = presumes("the model was trained to denoise several blocks at once", is_tra
                label="multi_block")
 
 
-@claim(place="D2F, Table 1", statement="Several blocks in flight are 1.49 times as fast as Fast-dLLM.",
+@claim(place="D2F, Table 1", statement="Several blocks in flight have a higher throughput than Fast-dLLM.",
        quantity="throughput over Fast-dLLM's dual cache", bound=FASTER,
-       published=Published(1.49, "GSM8K, LLaDA-8B: 52.5 / 35.2", 0.005), controls=("several_blocks_untrained",),
+       published=Published(1.49, "GSM8K, LLaDA-8B: 52.5 / 35.2", 0.005),
+       controls=("several_blocks_untrained",),
        **{**TIMES, "regime": D2F})
 def several_blocks_are_faster(f):
     return speed(f, "multi_block", "threshold, dual", TOKENS)
 
 
-@claim(place="MultiBD, abstract", statement="Several blocks decide 1.78 times as many tokens a forward.",
+@claim(place="MultiBD, abstract", statement="Several blocks unmask more tokens per forward pass "
+                                            "than one block at a time.",
        quantity="tokens a forward over one block at a time", bound=FASTER,
        published=Published(1.784, "LLaDA2-mini, mean of mathematics and code: 6.19 / 3.47", 0.005),
        controls=("several_blocks_untrained", "multi_block_against_chunks"),
@@ -308,9 +319,9 @@ def dpad_is_faster(f):
     return speed(f, "dpad", "threshold", TOKENS, model=MODELS, workload=LONG)
 
 
-@claim(place="DPad, Table 1", statement="Dropping far masks costs no quality.",
+@claim(place="DPad, Table 1", statement="Dropping far masks answers as well as keeping them.",
        quantity="score over a threshold of 0.9 without a cache", bound=KEPT,
-       published=Published(0.0122, "GSM8K, LLaDA-Instruct, flexible: 79.76 - 78.54", 0.0001),
+       published=Published(0.0122, "GSM8K, LLaDA-Instruct, flexible: 79.76 - 78.54", 0.0001, says="no loss"),
        **{**SCORES, "artifacts": ("table_4",), "regime": LONG_CANVAS})
 def dpad_keeps_quality(f):
     return score(f, "dpad", "threshold", model=MODELS, workload=LONG)
@@ -324,7 +335,8 @@ def streaming_is_faster(f):
     return speed(f, "streaming_dllm", "threshold, prefix", TOKENS, model=MODELS, workload=LONG)
 
 
-@claim(place="Streaming-dLLM, Table 1", statement="Streaming-dLLM is 10.5 times as fast as vanilla decoding.",
+@claim(place="Streaming-dLLM, Table 1", statement="Streaming-dLLM has a higher throughput than "
+                                                  "vanilla decoding.",
        quantity="throughput over vanilla", bound=FASTER,
        published=Published(10.5, "LLaDA-1.5, GSM8K of 256 tokens", 0.05),
        rivals=("prefix_cache_is_faster", "stopping_is_faster_on_long_canvases"), **LEFT_OUT)
@@ -332,9 +344,10 @@ def streaming_over_vanilla(f):
     return speed(f, "streaming_dllm", "vanilla", TOKENS, model=MODELS, workload=LONG)
 
 
-@claim(place="d2Cache, abstract", statement="d2Cache is up to 4.8 times as fast as vanilla decoding.",
+@claim(place="d2Cache, abstract", statement="d2Cache has a higher throughput than vanilla decoding.",
        quantity="throughput, one token a forward each, over vanilla", bound=FASTER,
-       published=Published(4.8, "authors' page: \"up to\"", 0.05), rivals=("stopping_is_faster_on_long_prompts",),
+       published=Published(4.8, "authors' page: \"up to\"", 0.05, says="up to 4.8 times as fast"),
+       rivals=("stopping_is_faster_on_long_prompts",),
        controls=("d2cache_computes_fewer_rows",), **{
            **LEFT_OUT, "tasks": "needles in prompts of 250 to 500 tokens here, GSM8K with examples at full",
            "regime": presumes_of_tasks(
@@ -347,7 +360,7 @@ def d2cache_is_faster(f):
 # ---- What deciding together breaks ----
 
 @claim(place="ParallelBench, abstract",
-       statement="Deciding in parallel costs quality where tokens hang on each other.",
+       statement="Unmasking four tokens per step scores lower if tokens depend on each other.",
        quantity="score lost by four tokens a step instead of one: shuffle and latin_square", bound=BETTER,
        controls=("parallel_keeps_what_is_fixed",), **TOGETHER)
 def parallel_breaks_what_hangs_together(f):
@@ -355,7 +368,8 @@ def parallel_breaks_what_hangs_together(f):
 
 
 @claim(place="ParallelBench, abstract",
-       statement="It costs more there than where the prompt fixes every token alone.",
+       statement="Unmasking four tokens per step loses more if tokens depend on each other than "
+                 "if the prompt fixes each.",
        quantity="score lost by four a step: shuffle and latin_square less copy and reverse", bound=BETTER, **TOGETHER)
 def parallel_breaks_by_dependence(f):
     four = {"label": "vanilla", "tokens_per_step": 4}
@@ -363,14 +377,16 @@ def parallel_breaks_by_dependence(f):
 
 
 @claim(place="ParallelBench, abstract",
-       statement="Thresholds do not adapt enough to how hard a task is to decide together.",
+       statement="A threshold of 0.7 loses more if tokens depend on each other than if the prompt "
+                 "fixes each.",
        quantity="score lost by a threshold of 0.7: shuffle and latin_square less copy and reverse", bound=BETTER,
        controls=("threshold_of_0_95_loses_nothing",), **TOGETHER)
 def thresholds_do_not_adapt(f):
     return difference(score(f, ONE, plain(0.7), workload=HARD), score(f, ONE, plain(0.7), workload=EASY))
 
 
-@claim(place="WINO, section 3", statement="Taking doubtful tokens back mends what hangs on other tokens.",
+@claim(place="WINO, section 3", statement="Remasking doubtful tokens answers better if tokens "
+                                          "depend on each other.",
        quantity="score, WINO - the same without taking back", bound=BETTER,
        controls=("taking_back_where_nothing_hangs",), **TOGETHER)
 def taking_back_mends_what_hangs_together(f):
@@ -379,31 +395,32 @@ def taking_back_mends_what_hangs_together(f):
 
 # ---- Controls: what passes without the method, and what explains ----
 
-@control(statement="A threshold of 0.9 needs fewer forwards than one token a step.",
+@control(statement="A threshold of 0.9 needs fewer forward passes than one token per step.",
          quantity="canvas tokens a forward over one a step", bound=FASTER, **STEPS)
 def threshold_needs_fewer(f):
     return forwards(f, plain(0.9), ONE)
 
 
-@control(statement="A threshold of 0.9 answers as well as one token a step.",
+@control(statement="A threshold of 0.9 answers as well as one token per step.",
          quantity="score, threshold of 0.9 - one a step", bound=KEPT, **SCORES)
 def threshold_keeps_quality(f):
     return score(f, "threshold", "vanilla", model=MODELS)
 
 
-@control(statement="Two tokens a step need fewer forwards than one.",
+@control(statement="Two tokens per step need fewer forward passes than one.",
          quantity="canvas tokens a forward over one a step", bound=FASTER, **STEPS)
 def two_tokens_a_step(f):
     return forwards(f, {"label": "vanilla", "tokens_per_step": 2}, ONE)
 
 
-@control(statement="EB-sampler needs fewer forwards than the boldest threshold that scores as well.",
+@control(statement="EB-sampler needs fewer forward passes than the boldest threshold that scores as well.",
          quantity="canvas tokens a forward at equal score over thresholds of 0.5 to 0.95", bound=FASTER, **STEPS)
 def eb_against_a_threshold(f):
     return at_equal_score(f, EB, [plain(t) for t in THRESHOLDS], "committed_per_step", model=MODELS)
 
 
-@control(statement="EB-sampler's rule keeps its forwards over Fast-dLLM's cache, whose threshold scores as well.",
+@control(statement="EB-sampler's rule needs fewer forward passes over Fast-dLLM's cache than a "
+                   "threshold that scores as well.",
          quantity="canvas tokens a forward at equal score over thresholds of the dual cache", bound=FASTER, **STEPS)
 def eb_over_a_cache_against_a_threshold(f):
     return at_equal_score(f, {"label": "eb_dual", "gamma": 0.1},
@@ -411,7 +428,8 @@ def eb_over_a_cache_against_a_threshold(f):
                           "committed_per_step", model=MODELS)
 
 
-@control(statement="EB-sampler's rule decides more a forward in Optimus' chunks than a threshold that scores as well.",
+@control(statement="EB-sampler's rule unmasks more per forward pass in Optimus' chunks than a "
+                   "threshold that scores as well.",
          quantity="tokens a forward at equal score over thresholds in chunks of 16", bound=FASTER,
          **{**STEPS, "artifacts": ("figure_3",), "regime": no_precondition("two rules under one schedule")})
 def eb_in_chunks_against_a_threshold(f):
@@ -419,7 +437,8 @@ def eb_in_chunks_against_a_threshold(f):
                           [{"label": "chunk_16", "threshold": t} for t in THRESHOLDS], A_FORWARD)
 
 
-@control(statement="KLASS' rule decides more a forward over the delayed cache than a threshold that scores as well.",
+@control(statement="KLASS' rule unmasks more per forward pass over the delayed cache than a "
+                   "threshold that scores as well.",
          quantity="tokens a forward at equal score over thresholds of the delayed cache", bound=FASTER,
          **{**STEPS, "artifacts": ("figure_3",), "regime": no_precondition("two rules under one schedule")})
 def klass_over_a_cache_against_a_threshold(f):
@@ -427,45 +446,48 @@ def klass_over_a_cache_against_a_threshold(f):
                           [{"label": "delayed", "threshold": t} for t in THRESHOLDS], A_FORWARD)
 
 
-@control(statement="CreditDecoding needs fewer forwards than the boldest threshold that scores as well.",
+@control(statement="CreditDecoding needs fewer forward passes than the boldest threshold that "
+                   "scores as well.",
          quantity="canvas tokens a forward at equal score over thresholds of 0.5 to 0.95", bound=FASTER, **STEPS)
 def credit_against_a_threshold(f):
     return at_equal_score(f, {"label": "credit_decoding", "threshold": 0.9}, [plain(t) for t in THRESHOLDS],
                           "committed_per_step", model=MODELS)
 
 
-@control(statement="WINO needs fewer forwards than the boldest threshold that scores as well.",
+@control(statement="WINO needs fewer forward passes than the boldest threshold that scores as well.",
          quantity="canvas tokens a forward at equal score over thresholds of 0.5 to 0.95", bound=FASTER, **STEPS)
 def wino_against_a_threshold(f):
     return at_equal_score(f, WINO, [plain(t) for t in THRESHOLDS], "committed_per_step", model=MODELS)
 
 
-@control(statement="KLASS needs fewer forwards than Ada-DLM where that scores as well.",
+@control(statement="KLASS needs fewer forward passes than Ada-DLM if that scores as well.",
          quantity="canvas tokens a forward at equal score over Ada-DLM", bound=FASTER, **STEPS)
 def klass_against_ada_dlm(f):
     return at_equal_score(f, KLASS, ["ada_dlm"], "committed_per_step", model=MODELS)
 
 
-@control(statement="The second condition of KLASS costs forwards.",
+@control(statement="KLASS needs more forward passes than its threshold alone.",
          quantity="canvas tokens a forward, KLASS over its threshold alone", bound=below(1, "us"),
          **{**STEPS, "artifacts": ("table_2",), "regime": no_precondition("a rule is compared with a part of it")})
 def klass_costs_forwards(f):
     return forwards(f, "klass", "threshold of 0.6")
 
 
-@control(statement="WINO that takes nothing back needs fewer forwards than one token a step.",
+@control(statement="WINO without remasking needs fewer forward passes than one token per step.",
          quantity="canvas tokens a forward over one a step", bound=FASTER, **STEPS)
 def wino_final_needs_fewer(f):
     return forwards(f, FINAL, ONE)
 
 
-@control(statement="Taking back costs rows.", quantity="rows, WINO over the same without taking back",
+@control(statement="WINO with remasking computes more positions than without.",
+         quantity="rows, WINO over the same without taking back",
          bound=above(1, "us"), **ROWS)
 def taking_back_costs_rows(f):
     return ratio(f, "rows", WINO, FINAL, model=MODELS)
 
 
-@control(statement="Taking back answers better.", quantity="score, WINO - the same without taking back",
+@control(statement="WINO answers better with remasking than without.",
+         quantity="score, WINO - the same without taking back",
          bound=BETTER, **SCORES)
 def taking_back_on_answers(f):
     return score(f, "wino", "wino_final", model=MODELS)
@@ -478,14 +500,15 @@ def editing_untrained(f):
     return score(f, {"label": "llada21", "threshold": 0.7}, {"label": "llada21_final", "threshold": 0.7})
 
 
-@control(statement="Drafts cost rows.", quantity="rows, eight branches over none", bound=above(1, "us"),
+@control(statement="Drafts compute more positions than decoding without them.",
+         quantity="rows, eight branches over none", bound=above(1, "us"),
          **{**ROWS, "regime": no_precondition("drafts are compared with none, on one cache")})
 def drafts_cost_rows(f):
     return ratio(f, "rows", {"label": "freedave", "draft_steps": 8}, {"label": "freedave", "draft_steps": 1},
                  model=MODELS)
 
 
-@control(statement="A threshold of 0.95 on the same cache writes the very tokens of one a step.",
+@control(statement="At least 94 % of the answers at threshold 0.95 are those of one token per step.",
          quantity="share of equal answers", bound=at_least(0.94, "us: as for the drafts"),
          **{**SCORES, "artifacts": ("figure_1",), "kind": "signal", "items": "72 here",
             "tasks": "every task of the file"})
@@ -494,19 +517,19 @@ def a_threshold_loses_nothing(f):
                         {"label": "freedave", "draft_steps": 1})
 
 
-@control(statement="FreeDave is faster than one token a step on the same machine.",
+@control(statement="FreeDave is faster than one token per step on the same machine.",
          quantity="throughput over vanilla", bound=FASTER, **TIMES)
 def freedave_is_faster(f):
     return speed(f, "freedave", "vanilla", TOKENS, model=MODELS)
 
 
-@control(statement="AdaBlock needs more forwards than fixed blocks.",
+@control(statement="AdaBlock needs more forward passes than fixed blocks.",
          quantity="canvas tokens a forward over blocks of 32, dual cache", bound=below(1, "us"), **STEPS)
 def adablock_needs_more_forwards(f):
     return forwards(f, {"label": "adablock", "threshold": 0.9}, {"label": "fast_dllm_threshold", "threshold": 0.9})
 
 
-@control(statement="A sliding window decides more tokens a forward than fixed blocks.",
+@control(statement="A sliding window unmasks more tokens per forward pass than fixed blocks.",
          quantity="canvas tokens a forward over blocks of 32, dual cache", bound=FASTER,
          **{**STEPS, "artifacts": ("table_1",)})
 def dsb_decides_more_a_forward(f):
@@ -519,14 +542,15 @@ def several_blocks_untrained(f):
     return speed(f, "multi_block", "threshold, dual", TOKENS, model=MODELS)
 
 
-@control(statement="On one block-causal model several blocks decide more a forward than the largest chunk.",
+@control(statement="Several blocks unmask more per forward pass than the largest chunk on one "
+                   "block-causal model.",
          quantity="tokens a forward over chunks of 16", bound=FASTER,
          **{**STEPS, "artifacts": ("figure_3",), "regime": no_precondition("two schedules of one rule")})
 def multi_block_against_chunks(f):
     return speed(f, {"label": "multi_block", "threshold": 0.9}, {"label": "chunk_16", "threshold": 0.9}, A_FORWARD)
 
 
-@control(statement="DPad computes fewer rows a token.",
+@control(statement="DPad computes fewer positions per token than the same method with nothing dropped.",
          quantity="rows a delivered token over the same with nothing dropped",
          bound=below(1, "us"), **{**ROWS, "artifacts": ("table_3",)})
 def dpad_computes_fewer_rows(f):
@@ -539,14 +563,15 @@ def dropping_under_sparse_dllm_is_faster(f):
     return speed(f, "sparse_dllm, dropped", "sparse_dllm", TOKENS, model=MODELS, workload=LONG)
 
 
-@control(statement="d2Cache computes fewer rows a token than vanilla decoding.",
+@control(statement="d2Cache computes fewer positions per token than vanilla decoding.",
          quantity="rows a token over vanilla", bound=below(1, "us"),
          **{**ROWS, "artifacts": ("table_3",)})
 def d2cache_computes_fewer_rows(f):
     return ratio(f, "redundancy", "d2cache, one token", "vanilla", model=MODELS, workload=PROMPTS)
 
 
-@control(statement="A threshold of 0.9 is faster than one token a step.", quantity="throughput over vanilla",
+@control(statement="A threshold of 0.9 is faster than one token per step.",
+         quantity="throughput over vanilla",
          bound=FASTER, **TIMES)
 def threshold_is_faster(f):
     return speed(f, "threshold", "vanilla", TOKENS, model=MODELS)
@@ -570,13 +595,14 @@ def vanilla_that_stops_is_faster(f):
     return speed(f, "vanilla_stopping", "vanilla", TOKENS, model=MODELS)
 
 
-@control(statement="DPad that drops nothing is faster than a threshold of 0.9: it ends behind the answer.",
+@control(statement="DPad that drops nothing is faster than a threshold of 0.9.",
          quantity="throughput over a threshold of 0.9 without a cache", bound=FASTER, **LEFT_OUT)
 def ending_early_is_faster(f):
     return speed(f, "dpad, nothing dropped", "threshold", TOKENS, model=MODELS, workload=LONG)
 
 
-@control(statement="On long canvases vanilla decoding that stops is faster than one that does not.",
+@control(statement="Vanilla decoding that stops after the answer is faster than one that does "
+                   "not, on long responses.",
          quantity="throughput, early stop over none", bound=FASTER, **LEFT_OUT)
 def stopping_is_faster_on_long_canvases(f):
     return speed(f, "vanilla_stopping", "vanilla", TOKENS, model=MODELS, workload=LONG)
@@ -589,25 +615,26 @@ def stopping_is_faster_on_long_prompts(f):
     return speed(f, "vanilla_stopping", "vanilla", TOKENS, model=MODELS, workload=PROMPTS)
 
 
-@control(statement="WINO that takes nothing back is faster than vanilla decoding.",
+@control(statement="WINO without remasking is faster than vanilla decoding.",
          quantity="throughput over vanilla", bound=FASTER, **TIMES)
 def wino_final_is_faster(f):
     return speed(f, "wino_final", "vanilla", TOKENS, model=MODELS)
 
 
-@control(statement="Taking back answers better where the prompt fixes every token.",
+@control(statement="Remasking answers better if the prompt fixes every token.",
          quantity="score, WINO - the same without taking back, copy and reverse", bound=BETTER, **TOGETHER)
 def taking_back_where_nothing_hangs(f):
     return score(f, {"label": "wino", "threshold": 0.5}, {"label": "wino_final", "threshold": 0.5}, workload=EASY)
 
 
-@control(statement="Deciding in parallel costs quality where the prompt fixes every token.",
+@control(statement="Unmasking four tokens per step scores lower if the prompt fixes every token.",
          quantity="score lost by four tokens a step instead of one: copy and reverse", bound=BETTER, **TOGETHER)
 def parallel_keeps_what_is_fixed(f):
     return score(f, ONE, {"label": "vanilla", "tokens_per_step": 4}, workload=EASY)
 
 
-@control(statement="A threshold of 0.95 keeps quality where tokens hang on each other.",
+@control(statement="A threshold of 0.95 answers as well as one token per step if tokens depend on "
+                   "each other.",
          quantity="score, threshold of 0.95 - one a step: shuffle and latin_square", bound=KEPT, **TOGETHER)
 def threshold_of_0_95_loses_nothing(f):
     return score(f, plain(0.95), ONE, workload=HARD)

@@ -83,9 +83,9 @@ def faster_than_dkv_cache(f):
 
 
 @claim(place="Main results, Table 2",
-       statement="On Dream Sparse-dLLM is 2.1 to 5.2 times as fast as vanilla decoding.",
+       statement="Sparse-dLLM has a higher throughput than vanilla decoding on Dream.",
        quantity="throughput over vanilla", bound=FASTER,
-       published=Published(2.1, "Table 2, the smallest of 2.1 to 5.2", 0.05),
+       published=Published(2.1, "Table 2, the smallest of 2.1 to 5.2", 0.05, says="2.1 to 5.2 times as fast"),
        rivals=("dream_cache_beats_vanilla",), **TABLE_2)
 def dream_is_faster(f):
     return speed(f, "Sparse-dLLM", "Vanilla", CANVAS)
@@ -128,7 +128,7 @@ def dream_keeps_quality(f):
     return score(f, "Sparse-dLLM", "Vanilla")
 
 
-@claim(place="Table 2", statement="On Dream Sparse-dLLM loses on programs.",
+@claim(place="Table 2", statement="Sparse-dLLM scores lower than vanilla decoding on programs with Dream.",
        quantity="Sparse-dLLM - vanilla, programs", bound=below(0, "paper: 53.05 -> 45.12"),
        published=Published(-0.0793, "Table 2, HumanEval: 45.12 - 53.05", 0.0001),
        artifacts=("table_2",), controls=("dream_cache_keeps_programs",),
@@ -139,7 +139,7 @@ def dream_loses_programs(f):
 
 
 @claim(place="Long context, Table 6",
-       statement="On long prompts the answers are those of vanilla decoding.",
+       statement="Sparse-dLLM answers as well as vanilla decoding on long prompts.",
        quantity="Sparse-dLLM - vanilla", bound=KEPT, artifacts=("table_6",),
        published=Published(-0.0009, "Table 6, LLaDA-8B-Instruct: 34.46 - 34.55", 0.0001),
        controls=("long_cache_keeps_quality",), **{**SCORES, "regime": LONGEST})
@@ -149,7 +149,7 @@ def long_context_is_kept(f):
 
 # ---- Memory (abstract, Tables 1 and 2, Fig. 5) ----
 
-@claim(place="Abstract", statement="Sparse-dLLM needs hardly more memory than vanilla decoding.",
+@claim(place="Abstract", statement="Sparse-dLLM needs at most 3 % more memory than vanilla decoding.",
        bound=at_most(1.03, "paper: within 0.5 GB of 15.2 to 16.2"), artifacts=("table_1",),
        **{**MEMORY, "quantity": "memory of the process at the 8B shape, over vanilla",
           "regime": no_precondition("the paper measures the process"), "scales": ("shapes",
@@ -158,7 +158,7 @@ def memory_of_vanilla(f):
     return ratio(f, "process_bytes", "Sparse-dLLM", "Vanilla")
 
 
-@claim(place="Main results, Table 1", statement="Sparse-dLLM stores less K/V than Fast-dLLM.",
+@claim(place="Main results, Table 1", statement="Sparse-dLLM stores fewer bytes of KV than Fast-dLLM.",
        bound=below(1, "paper: 16.60 against 19.48 GB of the process"), artifacts=("table_1",),
        controls=("fewer_keys_than_its_cache",), **MEMORY)
 def less_memory(f):
@@ -166,14 +166,14 @@ def less_memory(f):
 
 
 @claim(place="Main results, Table 2",
-       statement="On Dream Sparse-dLLM stores less K/V than Fast-dLLM.", bound=below(1, "paper"),
+       statement="Sparse-dLLM stores fewer bytes of KV than Fast-dLLM on Dream.", bound=below(1, "paper"),
        artifacts=("table_2",), controls=("fewer_keys_than_its_cache",), **MEMORY)
 def dream_less_memory(f):
     return ratio(f, "peak_kv_bytes", "Sparse-dLLM", "Fast-dLLM")
 
 
 @claim(place="Long-context efficiency, Fig. 5",
-       statement="On long prompts Sparse-dLLM stores less K/V than Fast-dLLM.",
+       statement="Sparse-dLLM stores fewer bytes of KV than Fast-dLLM on long prompts.",
        bound=below(1, "paper"), artifacts=("figure_5",),
        published=Published(0.72, "Fig. 5, LLaDA at 4K: 19.4 of 27.0 GB of the process", 0.01, True),
        controls=("fewer_keys_than_its_cache",), **MEMORY)
@@ -182,7 +182,7 @@ def less_memory_on_long_prompts(f):
 
 
 @claim(place="Long-context efficiency, Fig. 5",
-       statement="Memory of Sparse-dLLM is flat where that of Fast-dLLM grows with the prompt.",
+       statement="The KV cache of Sparse-dLLM grows less with the prompt than that of Fast-dLLM.",
        bound=below(1, "paper"), artifacts=("figure_5",), controls=("fewer_keys_than_its_cache",),
        **{**MEMORY, "quantity": "K/V, Sparse-dLLM over Fast-dLLM: at 8K tokens over at 0.5K",
           "scales": ("tiny", )})
@@ -190,7 +190,8 @@ def memory_grows_less(f):
     return growth(f, "peak_kv_bytes", "Sparse-dLLM", "Fast-dLLM", "workload", "0.5K", "8K")
 
 
-@claim(place="Ablations, Fig. 6", statement="Memory grows linearly with the share of keys kept.",
+@claim(place="Ablations, Fig. 6", statement="The KV cache grows linearly, within a quarter, with "
+                                            "the share of keys kept.",
        bound=within(0.8, 1.25, "us: a quarter either way"), artifacts=("table_7",),
        controls=("fewer_keys_than_its_cache",),
        **{**MEMORY, "quantity": "growth of K/V from r = 0.5 to 0.9 over that from 0.1 to 0.5",
@@ -208,16 +209,17 @@ def memory_is_linear(f):
 # ---- Long prompts (Fig. 5) ----
 
 @claim(place="Abstract, long-context efficiency, Fig. 5",
-       statement="At 4K tokens Sparse-dLLM is about ten times as fast as vanilla decoding.",
+       statement="Sparse-dLLM has a higher throughput than vanilla decoding at 4K tokens.",
        quantity="throughput over vanilla at 4K (3.5K here)", bound=FASTER,
-       published=Published(10, "abstract, \"up to\"; Fig. 5: 9.7 and 10.1", 0.5),
+       published=Published(10, "abstract, \"up to\"; Fig. 5: 9.7 and 10.1", 0.5,
+                           says="up to ten times as fast"),
        rivals=("its_cache_beats_vanilla_at_4k",), **FIGURE_5)
 def ten_times_at_4k(f):
     return speed(f, "Sparse-dLLM", "Vanilla", CANVAS, workload=("3.5K", "4K"))
 
 
 @claim(place="Long-context efficiency, Fig. 5",
-       statement="The speed-up over vanilla grows with the prompt.",
+       statement="The speedup over vanilla decoding is larger with longer prompts.",
        quantity="speed-up at 2K tokens over that at 0.5K", bound=above(1, "paper: 1.7 -> 10"),
        published=Published(5.9, "10 at 4K; Table 1: 1.7 on its shortest prompts, ARC-C and PIQA", 0.5),
        rivals=("gain_of_its_cache_grows",),
@@ -256,7 +258,7 @@ def speed_falls_with_the_delay(f):
     return falling(f, CANVAS, [f"delay {n}" for n in range(6)])
 
 
-@claim(place="Ablations, Table 3", statement="One step of delay costs less than 5 % of the speed.",
+@claim(place="Ablations, Table 3", statement="One step of delay costs at most 5 % of the speed.",
        quantity="throughput, delay 1 over delay 0",
        bound=at_least(0.95, "us: 5 %, for \"near-maximum throughput\""),
        published=Published(0.999, "Table 3: 36.85 / 36.89", 0.001),
@@ -282,8 +284,10 @@ def two_steps_are_worse(f):
     return score(f, "delay 2", "delay 1")
 
 
-@claim(place="Table 3", statement="Three steps of delay answer best.", quantity="delay 3 - delay 1",
-       bound=above(0, "paper"), published=Published(0.0102, "Table 3: 89.49 - 88.47", 0.0001),
+@claim(place="Table 3", statement="Three steps of delay answer better than one.",
+       quantity="delay 3 - delay 1",
+       bound=above(0, "paper"),
+       published=Published(0.0102, "Table 3: 89.49 - 88.47", 0.0001, says="the best of all delays"),
        **DELAY)
 def three_steps_are_best(f):
     return score(f, "delay 3", "delay 1")
@@ -303,7 +307,7 @@ def settings(r, k):
 
 
 @claim(place="Table 7",
-       statement="Keeping a tenth with a window of 9 answers worse than half with 3.",
+       statement="Keeping a tenth of the keys with a window of 9 scores lower than half with 3.",
        quantity="r 0.1, window 9 - r 0.5, window 3", bound=below(0, "paper"),
        published=Published(-0.4208, "Table 7: 35.48 - 77.56", 0.0001),
        controls=("half_on_short_prompts",), **TABLE_7)
@@ -311,7 +315,8 @@ def collapse_at_small_ratio(f):
     return score(f, settings(0.1, 9), settings(0.5, 3))
 
 
-@claim(place="Ablations, Fig. 6, Table 7", statement="Keeping half answers as well as nine tenths.",
+@claim(place="Ablations, Fig. 6, Table 7", statement="Keeping half of the keys answers as well as "
+                                                     "keeping nine tenths.",
        quantity="r 0.5 - r 0.9, window 3", bound=KEPT,
        published=Published(0.0, "Table 7: 77.56 - 77.56", 0.0001),
        controls=("half_on_short_prompts",), **TABLE_7)
@@ -319,7 +324,8 @@ def half_is_enough(f):
     return score(f, settings(0.5, 3), settings(0.9, 3))
 
 
-@claim(place="Ablations, Fig. 6, Table 7", statement="Scores rise from a tenth of the keys to half.",
+@claim(place="Ablations, Fig. 6, Table 7", statement="Keeping half of the keys scores higher than "
+                                                     "keeping a tenth.",
        quantity="r 0.5 - r 0.1, window 3", bound=above(0, "paper"),
        published=Published(0.1054, "Table 7: 77.56 - 67.02", 0.0001),
        controls=("half_on_short_prompts",), **TABLE_7)
@@ -345,7 +351,8 @@ def window_peaks_at_three(f):
     return score(f, settings(0.5, 3), settings(0.5, 9))
 
 
-@claim(place="Appendix, Table 8", statement="Average and maximum pooling answer alike.",
+@claim(place="Appendix, Table 8", statement="Average and maximum pooling score within 3 "
+                                            "percentage points of each other.",
        quantity="average - maximum",
        bound=within(-0.03, 0.03,
                     "us: three points, for \"marginal\"; the largest of Table 8 is 1.82"),
@@ -365,8 +372,8 @@ CHANGES = {**SIGNAL, "kind": "count", "artifacts": ("figure_4",), "items": "48 a
 
 
 @claim(place="Attention sparsity, Fig. 2",
-       statement="The tokens outside the block that draw most attention in a step draw it in "
-                 "the next too.",
+       statement="The most attended keys outside the block keep at least 80 % of their members in "
+                 "the next step.",
        quantity="share of the highest tenth of the keys outside the block that stays, mean over "
                 "layers", bound=at_least(0.8, "us: for \"consistently\""),
        controls=("salient_of_all_keys_persist", "salient_in_thirty_layers"), **LOOKS)
@@ -375,7 +382,7 @@ def salient_tokens_persist(f):
 
 
 @claim(place="Attention sparsity, Fig. 2",
-       statement="In every layer few keys hold most of the attention.",
+       statement="In every layer at most half of the keys hold 90 % of the attention.",
        quantity="share of the keys that hold 90 % of the mass, the largest of the layers",
        bound=at_most(0.5, "us: \"sparse\" is less than half of the keys"),
        controls=("attention_in_thirty_layers",), **LOOKS)
@@ -383,7 +390,8 @@ def attention_is_sparse(f):
     return level(f, "probes.attention.keys_for_90_max")
 
 
-@claim(place="Attention sparsity, Fig. 2", statement="The first token draws no abnormal attention.",
+@claim(place="Attention sparsity, Fig. 2", statement="The first token draws at most a tenth of "
+                                                     "the attention.",
        quantity="share of the mass on position 0, mean over layers",
        bound=at_most(0.1, "us: autoregressive models put half and more there"), **LOOKS)
 def no_abnormal_first_token(f):
@@ -451,7 +459,7 @@ def its_cache_beats_vanilla_at_4k(f):
     return speed(f, "Fast-dLLM", "Vanilla", CANVAS, workload=("3.5K", "4K"))
 
 
-@control(statement="The speed-up of the same cache without eviction grows with the prompt.",
+@control(statement="The speedup of the same cache without eviction is larger with longer prompts.",
          quantity="speed-up at 2K tokens over that at 0.5K", bound=above(1, "paper"),
          **{**FIGURE_5, "scales": ("tiny",)})
 def gain_of_its_cache_grows(f):
@@ -470,7 +478,7 @@ def faster_than_fast_dllm_on_long_prompts_on_a_cpu(f):
     return speed(f, "Sparse-dLLM", "Fast-dLLM", CANVAS)
 
 
-@control(statement="On a CPU one step of delay costs less than 5 % of the speed.",
+@control(statement="One step of delay costs at most 5 % of the speed on a CPU.",
          quantity="throughput, delay 1 over delay 0", bound=at_least(0.95, "us: 5 %"),
          **{**TABLE_3, "scales": ("tiny",)})
 def one_step_of_delay_on_a_cpu(f):
@@ -533,7 +541,7 @@ def long_cache_keeps_quality(f):
     return score(f, "Fast-dLLM", "Vanilla")
 
 
-@control(statement="On prompts of every length keeping half answers as well as nine tenths.",
+@control(statement="Keeping half of the keys answers as well as nine tenths on prompts of every length.",
          quantity="r 0.5 - r 0.9, window 3", bound=KEPT, **{**TABLE_7, "regime": SHORT})
 def half_on_short_prompts(f):
     return score(f, settings(0.5, 3), settings(0.9, 3))
@@ -546,7 +554,7 @@ def window_on_short_prompts(f):
     return score(f, settings(0.5, 3), settings(0.5, 1))
 
 
-@control(statement="On prompts of every length both poolings answer alike.",
+@control(statement="Average and maximum pooling score within 3 percentage points on prompts of every length.",
          quantity="average - maximum", bound=within(-0.03, 0.03, "us"), artifacts=("table_8",),
          **{**SCORES, "regime": SHORT})
 def pooling_on_short_prompts(f):
@@ -570,21 +578,22 @@ def all_layers(f):
                    [(f"layer {i}", x.estimate) for i, x in enumerate(found, 1)])
 
 
-@control(statement="Of all keys, in and outside the block, the salient ones persist.",
+@control(statement="The most attended keys keep at least 80 % of their members over four steps.",
          quantity="overlap of looks four steps apart, mean over layers", bound=at_least(0.8, "us"),
          **LOOKS)
 def salient_of_all_keys_persist(f):
     return all_layers(f)
 
 
-@control(statement="In thirty layers the salient ones of all keys persist.",
+@control(statement="The most attended keys keep at least 80 % of their members over four steps in "
+                   "thirty layers.",
          quantity="overlap of looks four steps apart, mean over layers", bound=at_least(0.8, "us"),
          **{**LOOKS, "scales": ("real",), "preset": "block diffusion, one token a step"})
 def salient_in_thirty_layers(f):
     return all_layers(f)
 
 
-@control(statement="In thirty layers few keys hold most of the attention.",
+@control(statement="In thirty layers at most half of the keys hold 90 % of the attention.",
          quantity="share of the keys that hold 90 % of the mass, the largest of the layers",
          bound=at_most(0.5, "us"),
          **{**LOOKS, "scales": ("real",), "preset": "block diffusion, one token a step"})
@@ -592,7 +601,7 @@ def attention_in_thirty_layers(f):
     return level(f, "probes.attention.keys_for_90_max")
 
 
-@control(statement="In thirty layers values change most at first, too.",
+@control(statement="Values outside the block change most from its first step to its second in thirty layers.",
          quantity="change of V, steps 1 to 2 over 2 to 3", bound=above(1, "us"),
          **{**CHANGES, "scales": ("real",), "preset": "block diffusion, one token a step"})
 def values_change_in_thirty_layers(f):

@@ -71,7 +71,7 @@ def _published_text(c):
     p = c.published
     if p is None:
         return "–"
-    says = f'"{p.says}"; ' if p.says else ""
+    says = f"{p.says}; " if p.says else ""
     return f"{short_number(p.value)}{' (picture)' if p.approximate else ''} ({says}{p.source})"
 
 
