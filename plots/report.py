@@ -291,6 +291,14 @@ def claims_filter(claims):
             '<span id="claim-count" role="status"></span></div>')
 
 
+def ratio_text(c):
+    """How many times the published number was measured; "" of differences of scores and of what has none."""
+    measured, published = c.get("measured"), c["published"].get("value")
+    if c.get("kind") == "score" or not all(isinstance(v, (int, float)) for v in (measured, published)) or not published:
+        return ""
+    return f"here {measured / published:.2f} times that · "
+
+
 def claims_part(claims, sections):
     if not claims:
         return ""
@@ -303,6 +311,7 @@ def claims_part(claims, sections):
             source = published.get("source", "")
             if c.get("size") in ("inside", "outside"):
                 source = f"{c['size']} the interval measured here · {source}"
+            source = ratio_text(c) + source
         else:
             shown = "–" if published is None else (
                 number(published) if isinstance(published, (int, float)) else text(published))

@@ -127,6 +127,12 @@ class Page(Case):
         for tag, link in self.checker.links:
             self.assertIn(link[1:], ids, tag)
 
+    def test_the_published_number_has_its_ratio(self):
+        self.assertIn("here 0.29 times that · Table 5", self.page)  # 0.892 / 3.12
+        for kind, value in (("score", 3.12), ("speed", 0), ("speed", "3"), ("speed", None)):
+            self.assertEqual(report.ratio_text({"kind": kind, "measured": 1.5, "published": {"value": value}}), "")
+        self.assertEqual(report.ratio_text({"measured": None, "published": {"value": 3.0}}), "")
+
     def test_every_row_and_hash_is_there(self):
         for name in ("traces", "serving", "chunks"):
             for row in support.rows_of(name):
