@@ -9,8 +9,8 @@ else, is new, is gone, or has another date."""
 
 import sys
 
-from unmask import claims
-from unmask.register.declare import read_register
+from unmask.claims import claims
+from unmask.claims.declare import read_register
 
 
 def differences(old, new):

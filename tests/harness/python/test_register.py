@@ -11,8 +11,8 @@ import unittest
 from made import row_of
 from test_claims import FASTER, Made
 
-from unmask.register import declare
-from unmask.register.declare import Claim
+from unmask.claims import declare
+from unmask.claims.declare import Claim
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # A claim with every field set, and what each is changed to. By hand: what moves no verdict is words.

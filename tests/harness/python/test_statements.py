@@ -11,10 +11,10 @@ import unittest
 from made import row_of
 from test_claims import FASTER, Made, scored
 
-from unmask.claims import read_since
-from unmask.register import above, at_least, at_most, below, within
-from unmask.register import repeats
-from unmask.register.declare import RATIOS, read_register
+from unmask.claims.claims import read_since
+from unmask.claims import above, at_least, at_most, below, within
+from unmask.claims import repeats
+from unmask.claims.declare import RATIOS, read_register
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 # A number by itself: 4K, LLaDA2.0 and v2 are names, 0.9 is one number.
