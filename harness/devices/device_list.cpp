@@ -18,10 +18,11 @@ namespace unmask {
 namespace {
 
 const backend& kernels_of_cpu(const run_keys& run) {
-  return cpu_backend(run.isa == "auto" ? cpu::supported_isas().front() : cpu::parse_isa(run.isa),
-                     run.gemm == "library"   ? cpu::gemm_path::onednn
-                     : run.gemm == "fastest" ? cpu::gemm_path::automatic
-                                             : cpu::gemm_path::own);
+  return cpu::backend_with(
+      run.isa == "auto" ? cpu::supported_isas().front() : cpu::parse_isa(run.isa),
+      run.gemm == "library"   ? cpu::gemm_path::onednn
+      : run.gemm == "fastest" ? cpu::gemm_path::automatic
+                              : cpu::gemm_path::own);
 }
 
 device_roofs roofs_of_cpu(const run_keys& run) {

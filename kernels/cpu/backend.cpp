@@ -18,20 +18,20 @@
 
 namespace unmask {
 
-const cpu::backend& cpu_backend(cpu::isa set, cpu::gemm_path path) {
-  static std::mutex lock;
-  static std::map<std::pair<cpu::isa, cpu::gemm_path>, const cpu::backend> all;
-  const std::lock_guard guard(lock);
-  return all.try_emplace({set, path}, set, path).first->second;
-}
-
 const backend& cpu_backend() {
   static const backend& of_environment =
-      cpu_backend(cpu::isa_of_environment(), cpu::gemm_path_of_environment());
+      cpu::backend_with(cpu::isa_of_environment(), cpu::gemm_path_of_environment());
   return of_environment;
 }
 
 namespace cpu {
+
+const backend& backend_with(isa set, gemm_path path) {
+  static std::mutex lock;
+  static std::map<std::pair<isa, gemm_path>, const backend> all;
+  const std::lock_guard guard(lock);
+  return all.try_emplace({set, path}, set, path).first->second;
+}
 
 backend::backend(isa set, gemm_path path)
     : unmask::backend(target::cpu),

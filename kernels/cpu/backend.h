@@ -89,11 +89,7 @@ inline const float* cached(const paged_kv& cache, std::int32_t s, std::int32_t s
 // ascending order that is; the low half is the index.
 std::uint64_t rank_key(float score, std::uint32_t index);
 
-}  // namespace unmask::cpu
-
-namespace unmask {
-
 // One object for each pair, made when it is first asked for; cpu_backend() is the environment's.
-const cpu::backend& cpu_backend(cpu::isa set, cpu::gemm_path path = cpu::gemm_path::own);
+const backend& backend_with(isa set, gemm_path path = gemm_path::own);
 
-}  // namespace unmask
+}  // namespace unmask::cpu

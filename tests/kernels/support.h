@@ -114,7 +114,7 @@ inline bool same_bits(const float* a, const float* b, std::int64_t n) {
 inline void for_each_isa(const std::function<void(const backend&)>& body) {
   for (const cpu::isa set : cpu::supported_isas()) {
     SCOPED_TRACE(cpu::name_of(set));
-    body(cpu_backend(set));
+    body(cpu::backend_with(set));
   }
 }
 

@@ -229,7 +229,7 @@ TEST(gemm_path, the_library_agrees_when_asked_for) {
   w.randomize(rng);
   std::vector<float> bias = random_vector(rng, 300);
   const cpu::isa set = cpu::supported_isas().front();
-  const cpu::backend& kernels = cpu_backend(set);
+  const cpu::backend& kernels = cpu::backend_with(set);
   ASSERT_EQ(kernels.path(), cpu::gemm_path::own);
   const packed_handle packed = kernels.pack(w, weight_format::f32);
   for (const auto path : {cpu::gemm_path::onednn, cpu::gemm_path::automatic}) {
@@ -238,7 +238,8 @@ TEST(gemm_path, the_library_agrees_when_asked_for) {
         own.randomize(rng);
         library.copy(own);
         kernels.run(op::linear{x, *packed, view_of(bias), own, accumulate});
-        cpu_backend(set, path).run(op::linear{x, *packed, view_of(bias), library, accumulate});
+        cpu::backend_with(set, path).run(
+            op::linear{x, *packed, view_of(bias), library, accumulate});
         expect_close(library, own, 2e-5, "library");
       }
     }
