@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tests/plots/run.sh test_NAME.py: with the Python that `unmask report` would take. 77: NOT RUN.
+# tests/plots/run.sh test_NAME.py: with the Python that `unmask report` would take, and what the tests of the
+# package share. 77: NOT RUN.
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$here/../..
 python=${UNMASK_PYTHON:-}
@@ -12,4 +13,4 @@ if ! command -v "$python" >/dev/null; then
   echo "NOT RUN: needs python3"
   exit 77
 fi
-exec env PYTHONDONTWRITEBYTECODE=1 "$python" "$here/$1"
+exec env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$root/harness/python:$root/tests/harness/python${PYTHONPATH:+:$PYTHONPATH}" "$python" "$here/$1"

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // What the program asks the package to score, and what it makes of the answers. The package is a shell
-// script here; tests/score/test_program.py has the real one.
+// script here; tests/harness/python/benchmarks/score/test_program.py has the real one.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

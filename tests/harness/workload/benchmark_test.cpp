@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // The list of benchmarks, tasks files, and the chat templates over the turns that harnesses sent
-// (tests/goldens/evals/prompts). The prompts themselves: tests/prompts.
+// (tests/goldens/evals/prompts). The prompts themselves: tests/harness/python/benchmarks/prompts.
 #include "harness/workload/benchmark_list.h"
 
 #include <algorithm>

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import unittest
 
 from made import row_of
-from test_claims import FASTER, Made, scored
+from made_claims import FASTER, Made, scored
 
 from unmask.claims.claims import read_since
 from unmask.claims import above, at_least, at_most, below, within
 from unmask.claims import repeats
 from unmask.claims.declare import RATIOS, read_register
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
 # A number by itself: 4K, LLaDA2.0 and v2 are names, 0.9 is one number.
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w]|\.\d)")
 WORDS = {"twice": 2, "half a point": 0.5} | {f"{word} times": n for n, word in enumerate(

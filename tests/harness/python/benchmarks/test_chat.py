@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chat templates that the program does not know: `python -m unmask chat` against transformers, and its
-bounds (ctest model.chat_python)."""
+bounds (ctest python.chat)."""
 
 import json
 import os
@@ -11,8 +11,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(Path(__file__).parent))
+ROOT = Path(__file__).resolve().parents[4]
+sys.path.insert(0, str(ROOT / "tests/harness/model"))
 from chat_cases import random_chat  # noqa: E402
 
 UNKNOWN = {

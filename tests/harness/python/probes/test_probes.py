@@ -12,7 +12,7 @@ import unittest
 
 import numpy as np
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
 sys.path.insert(0, os.path.join(ROOT, "harness", "python"))
 from unmask.probes import compute, decisions, layers, trace  # noqa: E402
 from unmask.rows.errors import UserError  # noqa: E402

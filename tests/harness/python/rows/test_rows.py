@@ -16,7 +16,7 @@ from made import row_of
 from unmask.rows import estimates, experiments, names, rows
 from unmask.rows.errors import EnvironmentFault, UserError
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
 
 
 class Reader(unittest.TestCase):

@@ -10,7 +10,7 @@ import unittest
 import unittest.mock
 
 from made import row_of
-from test_claims import FASTER, Made, scored, write
+from made_claims import FASTER, Made, scored, write
 
 from unmask.claims import repeats
 from unmask.jobs import campaign

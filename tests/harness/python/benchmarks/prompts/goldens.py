@@ -11,7 +11,7 @@ from unmask.benchmarks.prompts.registry import find, register
 from unmask.benchmarks.prompts.write import Request, tasks
 from unmask.rows.errors import EnvironmentFault
 
-SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../../../.."))
 RECORDED = os.path.join(SOURCE, "tests", "goldens", "evals")
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+ROOT = os.path.abspath(os.path.join(HERE, "../../../../.."))
 sys.path.insert(0, os.path.join(ROOT, "harness", "python"))
 EVALS = os.path.join(ROOT, "tests", "goldens", "evals")
 NOT_RUN = 77

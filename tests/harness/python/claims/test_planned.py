@@ -14,7 +14,7 @@ from unmask.claims.frame import settings_of
 from unmask.claims.relation import Finding
 from unmask.rows import intervals
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
 KNOWN = ("label", "workload", "model")  # the settings that a plan's points show
 ONE = Finding("", intervals.Estimate(1, 1, 1, 1, "items", "counted"),
               [("", intervals.Estimate(1, 1, 1, 1, "items", "counted"))])

@@ -12,7 +12,7 @@ import made  # noqa: F401  (puts the package on the path)
 
 from unmask.rows import intervals, rows
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
 MEASURED = os.path.join(ROOT, "results", "epyc-2core")
 QUICKSTART = os.path.join(MEASURED, "quickstart.jsonl")
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tests/prompts/run.sh test_NAME.py: with the Python that the program would take. 77: NOT RUN.
+# tests/harness/python/benchmarks/prompts/run.sh test_NAME.py: with the Python that the program would take. 77: NOT RUN.
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-root=$here/../..
+root=$here/../../../../..
 python=${UNMASK_PYTHON:-}
 if [ -z "$python" ]; then
   python=python3

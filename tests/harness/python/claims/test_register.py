@@ -9,7 +9,7 @@ import sys
 import unittest
 
 from made import row_of
-from test_claims import FASTER, Made
+from made_claims import FASTER, Made
 
 from unmask.claims import declare
 from unmask.claims.declare import Claim

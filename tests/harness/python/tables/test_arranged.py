@@ -200,7 +200,7 @@ class Layouts(Files):
         self.assertEqual(published.read_published(path).find("table_5", "DC", "tok/s", "nfe").value, 12)
 
     def test_the_shipped_layouts_name_published_cells(self):
-        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../experiments")
+        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../../experiments")
         checked = 0
         for paper in ("ada_dlm", "focus", "focus_dllm", "optimus", "sparse_dllm"):
             numbers = published.read_published(os.path.join(root, "published", f"{paper}.toml"))

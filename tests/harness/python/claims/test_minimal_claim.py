@@ -8,7 +8,7 @@ import tempfile
 import textwrap
 import unittest
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../../.."))
 PROGRAM = os.environ["UNMASK_PROGRAM"]
 
 
