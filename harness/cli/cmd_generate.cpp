@@ -17,7 +17,7 @@
 #include "harness/devices/device.h"
 #include "harness/engine/loop_runner.h"
 #include "harness/measure/execute_parts.h"
-#include "harness/model/chat_template.h"
+#include "harness/measure/prompt_maker.h"
 #include "harness/model/tokenizer.h"
 #include "harness/plan/needs.h"
 #include "harness/run/runner.h"
@@ -79,15 +79,6 @@ option_table generate_options() {
       color_option()};
 }
 
-std::vector<std::int32_t> prompt_tokens(const std::string& prompt, bool raw,
-                                        const loaded_model& model) {
-  if (!model.tokens) {
-    throw environment_error(model.directory.string() + ": has no tokenizer.json beside the model");
-  }
-  if (raw) return model.tokens->encode_raw(prompt);
-  return model.tokens->encode(model.chat->render(conversation{{"user", prompt}}));
-}
-
 }  // namespace
 
 int command_generate(const texts& arguments) {
@@ -104,9 +95,10 @@ int command_generate(const texts& arguments) {
   const std::shared_ptr<loaded_model> model = load_model_of(point);
   const model_config& config = model->config;
   recipe made = method_registry::instance().make(point.method, config, parameters(point.params));
-  const sequence_request request{prompt_tokens(prompt, line.given("raw"), *model),
-                                 static_cast<std::int32_t>(point.run.gen_length),
-                                 static_cast<std::uint64_t>(point.run.seed)};
+  const prompt_maker prompts(*model);
+  const sequence_request request = request_of(
+      line.given("raw") ? prompts.raw(prompt) : prompts.chat({{"user", prompt}}),
+      static_cast<std::int32_t>(point.run.gen_length), static_cast<std::uint64_t>(point.run.seed));
   const tokenizer& tokens = *model->tokens;
   const std::int32_t length = made.pace->canvas_length(config, request);
   if (length > config.max_positions) {
@@ -127,13 +119,14 @@ int command_generate(const texts& arguments) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (watcher) watcher->close();
-  std::vector<std::int32_t> output = loop.output(0);
-  const auto stop = std::ranges::find_first_of(output, config.stop_ids);
-  const auto answer = static_cast<std::size_t>(stop - output.begin());
+  answer_record made_answer;
+  made_answer.tokens = loop.output(0);
+  const token_rules rules = rules_of(config);
+  const auto answer = static_cast<std::size_t>(answer_tokens_of(made_answer, rules));
   // Counted as run counts: up to and with the end token, whose text is no part of the answer.
-  const std::size_t counted = std::min(answer + 1, output.size());
+  const std::int64_t counted = output_tokens_of(made_answer, rules);
   const sequence_counters& c = loop.state().at(0).counters;
-  print("{}\n", tokens.decode(std::span(output).first(answer), true));
+  print("{}\n", tokens.decode(std::span(made_answer.tokens).first(answer), true));
   tell("[{}: {} output tokens, {} forwards, {} rows, {:.1f} ms{}]\n", point.method, counted,
        c.forwards, c.rows, seconds * 1e3, watcher ? " with drawing" : "");
   return 0;

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "harness/base/error.h"
-#include "harness/base/text.h"
 #include "harness/decode/plain_forward.h"
 #include "kernels/random.h"
 
@@ -208,23 +207,6 @@ likelihood_estimate log_likelihood(const transformer& model,
   e.log_likelihood = -mean;
   if (e.rounds > 1) e.standard_error = std::sqrt(squares / (e.rounds - 1) / e.rounds);
   return e;
-}
-
-encoded_pair encode_pair(const tokenizer& tokens, std::string_view context,
-                         std::string_view continuation, const std::string& bos, std::int32_t eos) {
-  const std::string_view words = rstrip(context);
-  const std::string before = bos + std::string(words);
-  const std::string all =
-      before + std::string(context.substr(words.size())) + std::string(continuation);
-  encoded_pair pair;
-  pair.context = tokens.encode(before);
-  pair.continuation = tokens.encode(all);
-  pair.continuation.erase(
-      pair.continuation.begin(),
-      pair.continuation.begin() +
-          static_cast<std::ptrdiff_t>(std::min(pair.context.size(), pair.continuation.size())));
-  if (eos >= 0) pair.continuation.push_back(eos);
-  return pair;
 }
 
 }  // namespace unmask

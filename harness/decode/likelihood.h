@@ -17,11 +17,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 #include <vector>
 
-#include "harness/model/tokenizer.h"
 #include "harness/model/transformer.h"
 
 namespace unmask {
@@ -76,14 +73,5 @@ likelihood_estimate log_likelihood(const transformer& model,
 // tokens of both.
 double causal_log_likelihood(const transformer& model, const std::vector<std::int32_t>& context,
                              const std::vector<std::int32_t>& continuation);
-
-struct encoded_pair {
-  std::vector<std::int32_t> context, continuation;
-};
-// White space at the end of the context goes to the continuation; the ids of both together are split
-// at the length of the context's. Dream: the text `bos` before the context, `eos` after all.
-encoded_pair encode_pair(const tokenizer& tokens, std::string_view context,
-                         std::string_view continuation, const std::string& bos = "",
-                         std::int32_t eos = -1);
 
 }  // namespace unmask

@@ -12,6 +12,7 @@
 #include "harness/decode/likelihood.h"
 #include "harness/measure/execute_parts.h"
 #include "harness/measure/official_scores.h"
+#include "harness/measure/prompt_maker.h"
 #include "kernels/random.h"
 
 namespace unmask {
@@ -39,7 +40,7 @@ class likelihood_point final : public loadable_point {
     settings_.guidance = b.guidance;
     settings_.seed = static_cast<std::uint64_t>(point.run.seed);
     if (dream && b.guidance > 0) throw usage_error("`guidance` is LLaDA's; Dream has none");
-    encode();
+    make_pairs();
   }
 
   std::int32_t rows() const override { return rows_; }
@@ -94,8 +95,9 @@ class likelihood_point final : public loadable_point {
   }
 
  private:
-  void encode() {
+  void make_pairs() {
     const bool dream = settings_.rule == likelihood_rule::dream;
+    const prompt_maker prompts(*model_);
     for (std::size_t i = 0; i < workload_->items.size(); ++i) {
       const task_item& item = workload_->items[i];
       if (!item.messages.empty()) {
@@ -104,8 +106,8 @@ class likelihood_point final : public loadable_point {
       pairs_.emplace_back();
       for (const std::string& continuation : item.continuations) {
         const std::int32_t eos = model_->config.stop_ids.empty() ? -1 : model_->config.stop_ids[0];
-        pairs_.back().push_back(encode_pair(*model_->tokens, item.prompt, continuation,
-                                            dream ? "<|beginoftext|>" : "", dream ? eos : -1));
+        pairs_.back().push_back(prompts.pair(item.prompt, continuation,
+                                             dream ? "<|beginoftext|>" : "", dream ? eos : -1));
         const encoded_pair& p = pairs_.back().back();
         rows_ = std::max(rows_,
                          settings_.batch_size *

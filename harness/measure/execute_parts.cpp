@@ -14,6 +14,7 @@
 #include "harness/devices/device.h"
 #include "harness/engine/trajectory.h"
 #include "harness/measure/official_scores.h"
+#include "harness/measure/prompt_maker.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
 #include "harness/plan/published_decoding.h"
@@ -37,7 +38,7 @@ model_config shape_only(model_config c) {
 // The geometric mean of the probabilities of an answer's tokens under the rater; an answer without
 // a token stays unscored. Repetition is likely too: read the number of tokens beside it.
 void rate_likelihood(const loaded_workload& w, std::size_t item, scored_answer& s) {
-  const std::vector<std::int32_t> answer = w.rater->tokens->encode(s.text);
+  const std::vector<std::int32_t> answer = prompt_maker(*w.rater).behind(s.text);
   if (answer.empty()) return;
   const std::vector<std::int32_t>& prompt = w.rated_prompts[item];
   w.rater->make_room(static_cast<std::int32_t>(prompt.size() + answer.size()));

@@ -117,9 +117,7 @@ class loadable_point : public prepared_point {
   std::map<std::string, std::string> samples(const std::vector<scored_answer>& scores,
                                              const std::string& run_id, const std::string& point_id,
                                              const std::string& date) const override;
-  token_rules rules() const override {
-    return {model_->config.vocabulary, model_->config.mask_id, model_->config.stop_ids};
-  }
+  token_rules rules() const override { return rules_of(model_->config); }
 
  protected:
   const std::shared_ptr<const loaded_model> model_;

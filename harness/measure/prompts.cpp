@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// From a [[workload]] to requests: text becomes tokens here, with the chat template, the tokens that
-// the tokenizer adds and the limits that a harness of a benchmark sets.
+// From a [[workload]] to requests: tasks, items of benchmarks within the limits that their harness sets,
+// and lengths without a text. The prompts are made by prompt_maker.
 #include <algorithm>
 #include <cmath>
 
@@ -11,6 +11,7 @@
 #include "harness/base/error.h"
 #include "harness/devices/device.h"
 #include "harness/measure/execute_parts.h"
+#include "harness/measure/prompt_maker.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/workload/benchmark_list.h"
 #include "kernels/random.h"
@@ -56,25 +57,10 @@ void fill_random(loaded_workload& w, const workload_entry& entry, const run_sett
   w.record = {entry.name, fmt::format("random tokens, seed {}", run.seed), entry.items.limit};
 }
 
-// What the harness hands to the model, as one text.
-std::string text_of(const task_item& item, const loaded_model& model, bool thinking_off) {
-  if (item.bos) return "<|beginoftext|>" + item.prompt;
-  if (item.messages.empty()) return item.prompt;
-  return model.chat->render(item.messages, thinking_off);
-}
-
-// A raw prompt gets the tokens around it that transformers' tokenizer adds; one with BOS has them.
-std::vector<std::int32_t> tokens_of(const task_item& item, const loaded_model& model,
-                                    bool thinking_off) {
-  const std::string text = text_of(item, model, thinking_off);
-  const bool raw = item.messages.empty() && !item.bos;
-  return raw ? model.tokens->encode_raw(text) : model.tokens->encode(text);
-}
-
-// Middle cut of OC-U: of more than `most` tokens the first and the last half; cut on the left of
-// the others: the last `most` tokens. Zero: no limit.
-std::vector<std::int32_t> cut(std::vector<std::int32_t> ids, std::size_t most, bool middle) {
-  if (most == 0 || ids.size() <= most) return ids;
+// Cuts more than `most` tokens: OC-U keeps the first and the last half, the others the last `most`.
+// Zero: no limit.
+void cut(std::vector<std::int32_t>& ids, std::size_t most, bool middle) {
+  if (most == 0 || ids.size() <= most) return;
   const auto all = ids.begin();
   const auto size = static_cast<std::ptrdiff_t>(most);
   if (middle) {
@@ -82,25 +68,25 @@ std::vector<std::int32_t> cut(std::vector<std::int32_t> ids, std::size_t most, b
   } else {
     ids.erase(all, ids.end() - size);
   }
-  return ids;
 }
 
-// Tokens of an item's prompt within the limit: OpenCompass drops examples from the end, then the
-// tokenizer cuts. The item becomes what was asked.
-std::vector<std::int32_t> fitted(benchmark_item item, std::size_t most, bool cut_middle,
-                                 const loaded_model& model, bool thinking_off, task_item& asked) {
+// An item's prompt within the limit: OpenCompass drops examples from the end, then the tokenizer cuts.
+// The item becomes what was asked.
+made_prompt fitted(benchmark_item item, std::size_t most, bool cut_middle,
+                   const prompt_maker& prompts, task_item& asked) {
   asked = std::move(item.task);
-  std::vector<std::int32_t> ids = tokens_of(asked, model, thinking_off);
+  made_prompt made = prompts.item(asked);
   const std::size_t fewer = std::max(item.shorter_prompts.size(), item.shorter_messages.size());
-  for (std::size_t i = 0; i < fewer && most > 0 && ids.size() > most; ++i) {
+  for (std::size_t i = 0; i < fewer && most > 0 && made.tokens.size() > most; ++i) {
     if (!item.shorter_prompts.empty()) {
       asked.prompt = item.shorter_prompts[i];
     } else {
       asked.messages = item.shorter_messages[i];
     }
-    ids = tokens_of(asked, model, thinking_off);
+    made = prompts.item(asked);
   }
-  return cut(std::move(ids), most, cut_middle);
+  cut(made.tokens, most, cut_middle);
+  return made;
 }
 
 void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
@@ -111,22 +97,21 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
   const auto most =
       static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : found.max_prompt);
   w.record = {entry.name, hash_of_benchmark(tasks), static_cast<std::int64_t>(tasks.items.size())};
-  std::vector<conversation> chats;  // rendered at once and remembered
+  const prompt_maker prompts(model, r.thinking == "off");
+  std::vector<conversation> chats;
   for (const benchmark_item& item : tasks.items) {
     if (!item.task.messages.empty()) chats.push_back(item.task.messages);
     chats.insert(chats.end(), item.shorter_messages.begin(), item.shorter_messages.end());
   }
-  if (!chats.empty()) model.chat->render(chats, r.thinking == "off");
+  prompts.expect(chats);
   for (std::int64_t trial = 0; trial < r.trials; ++trial) {
     for (const benchmark_item& chosen : tasks.items) {
-      sequence_request request;
       task_item item;
-      request.prompt = fitted(chosen, most, found.cut_middle, model, r.thinking == "off", item);
-      request.gen_length = generated_length(entry, run, item);
-      request.seed = request_seed(run, w.requests.size());
+      made_prompt made = fitted(chosen, most, found.cut_middle, prompts, item);
+      item.prompt = made.text;
       if (r.trials > 1) item.id += "#" + std::to_string(trial);
-      item.prompt = text_of(item, model, r.thinking == "off");
-      w.requests.push_back(std::move(request));
+      w.requests.push_back(request_of(std::move(made), generated_length(entry, run, item),
+                                      request_seed(run, w.requests.size())));
       w.items.push_back(std::move(item));
     }
   }
@@ -136,14 +121,13 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
       r.trials};
 }
 
-// Each task as the first turn of a chat.
-std::vector<conversation> questions_of(const std::vector<task_item>& items) {
-  std::vector<conversation> chats;
-  for (const task_item& item : items) chats.push_back({{"user", item.prompt}});
-  return chats;
+std::vector<std::string> questions_of(const std::vector<task_item>& items) {
+  std::vector<std::string> texts;
+  for (const task_item& item : items) texts.push_back(item.prompt);
+  return texts;
 }
 
-// Before the prompts get the template of the model that answers.
+// Called before the items get the template of the model that answers.
 void load_rater(loaded_workload& w, const workload_entry& of, const run_settings& run) {
   const std::filesystem::path& path = of.rater;
   model_entry entry;
@@ -162,8 +146,8 @@ void load_rater(loaded_workload& w, const workload_entry& of, const run_settings
     throw usage_error("workload.judge is " + path.string() +
                       ", which is no autoregressive model with a tokenizer");
   }
-  for (const std::string& prompt : rater.chat->render(questions_of(w.items))) {
-    w.rated_prompts.push_back(rater.tokens->encode(prompt));
+  for (made_prompt& made : prompt_maker(rater).questions(questions_of(w.items))) {
+    w.rated_prompts.push_back(std::move(made.tokens));
   }
   w.record.rater = entry.name;
 }
@@ -177,16 +161,13 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
   std::vector<task_item> all = read_tasks(entry.file.string());
   w.items = located(entry.file.string(), [&] { return select(std::move(all), entry.items); });
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
-  const std::vector<std::string> prompts = model.chat->render(questions_of(w.items));
+  std::vector<made_prompt> prompts = prompt_maker(model).questions(questions_of(w.items));
   if (!entry.rater.empty()) load_rater(w, entry, run);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
     task_item& item = w.items[i];
-    sequence_request request;
-    item.prompt = prompts[i];
-    request.prompt = model.tokens->encode(item.prompt);
-    request.gen_length = generated_length(entry, run, item);
-    request.seed = request_seed(run, i);
-    w.requests.push_back(std::move(request));
+    item.prompt = prompts[i].text;
+    w.requests.push_back(request_of(std::move(prompts[i]), generated_length(entry, run, item),
+                                    request_seed(run, i)));
   }
 }
 

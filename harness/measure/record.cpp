@@ -105,7 +105,7 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t,
   }
 }
 
-// What a pass adds up: its total, or a time's share of the steps in each repetition and in the mean.
+// Puts what a pass adds up: its total, or a time's share of the steps in each repetition and in the mean.
 void total_metrics(result_row& row, const std::vector<pass_record>& passes) {
   for (const total_spec& t : total_list()) {
     const origin from = t.counted() ? origin::counted : origin::measured;
@@ -193,7 +193,7 @@ std::string bytes_of(const std::vector<std::int32_t>& tokens) {
   return bytes + "\n";
 }
 
-// What was answered, so that another run can be told to have answered the same.
+// Keeps what was answered, so that another run can be told to have answered the same.
 void hash_answers(result_row& row, const pass_record& pass) {
   std::string all;
   for (const answer_record& answer : pass.answers) all += bytes_of(answer.tokens);
@@ -335,6 +335,10 @@ const std::vector<ratio_spec>& ratio_list() {
        "the same per token delivered, as the tracker of FOCUS prints it"},
   };
   return list;
+}
+
+token_rules rules_of(const model_config& model) {
+  return {model.vocabulary, model.mask_id, model.stop_ids};
 }
 
 std::int64_t output_tokens_of(const answer_record& answer, const token_rules& rules) {

@@ -13,6 +13,7 @@
 #include "harness/decode/counters.h"
 #include "harness/decode/pass_totals.h"
 #include "harness/decode/policies.h"
+#include "harness/model/config.h"
 #include "harness/rows/row.h"
 #include "harness/workload/scorer.h"
 
@@ -48,12 +49,14 @@ struct scored_answer : score {
   std::vector<double> loglikelihoods;  // of a choice, as lm-eval reports them
 };
 
-// What the token ids of a model mean.
+// The meaning of a model's token ids.
 struct token_rules {
   std::int32_t vocabulary = 0;
   std::int32_t mask_id = -1;
   std::vector<std::int32_t> stop_ids;
 };
+
+token_rules rules_of(const model_config& model);
 
 // Tokens of an answer up to and including its first stop token.
 std::int64_t output_tokens_of(const answer_record& answer, const token_rules& rules);
@@ -87,7 +90,7 @@ struct measured_point {
   bool keep_items = false;  // every item's result goes into the row (closed loops only)
 };
 
-// What the device that the row names says of itself; "auto" says nothing.
+// Fills in what the device that the row names says of itself; "auto" says nothing.
 void describe_device(result_row& row);
 // Metrics, score, samples and verdict of `row`, whose other fields are filled.
 void measure_row(result_row& row, const measured_point& point);

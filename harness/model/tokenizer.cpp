@@ -7,6 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/json.h"
+#include "harness/base/text.h"
 #include "harness/base/unicode.h"
 #include "harness/model/tokenizer_parts.h"
 
@@ -128,6 +129,23 @@ std::int32_t tokenizer::vocabulary_size() const {
   std::int32_t size = parts_->model.size();
   for (const added_token& added : parts_->added) size = std::max(size, added.id + 1);
   return size;
+}
+
+encoded_pair encode_pair(const tokenizer& tokens, std::string_view context,
+                         std::string_view continuation, const std::string& bos, std::int32_t eos) {
+  const std::string_view words = rstrip(context);
+  const std::string before = bos + std::string(words);
+  const std::string all =
+      before + std::string(context.substr(words.size())) + std::string(continuation);
+  encoded_pair pair;
+  pair.context = tokens.encode(before);
+  pair.continuation = tokens.encode(all);
+  pair.continuation.erase(
+      pair.continuation.begin(),
+      pair.continuation.begin() +
+          static_cast<std::ptrdiff_t>(std::min(pair.context.size(), pair.continuation.size())));
+  if (eos >= 0) pair.continuation.push_back(eos);
+  return pair;
 }
 
 }  // namespace unmask

@@ -47,4 +47,14 @@ class tokenizer {
   std::shared_ptr<const tokenizer_parts> parts_;
 };
 
+struct encoded_pair {
+  std::vector<std::int32_t> context, continuation;
+};
+// The ids of a context and of what continues it, as likelihoods take them. White space at the end of
+// the context goes to the continuation; the ids of both together are split at the length of the
+// context's. Dream: the text `bos` before the context, `eos` after all.
+encoded_pair encode_pair(const tokenizer& tokens, std::string_view context,
+                         std::string_view continuation, const std::string& bos = "",
+                         std::int32_t eos = -1);
+
 }  // namespace unmask

@@ -29,6 +29,8 @@ OWN_WORDS = re.compile(r"nobody's|somebody's|\bexchanged\b|names_arrays_only|tak
                        r"|mark_unsettled|for the eye\b|believable|step_part|work_phase|recorded_work"
                        r"|recorded_rows|\brecordings\b|freeze_two_centroids|frozen batch")
 COMPARES_DEVICE = re.compile(r"""(?:[=!]= ?|starts_with\(|startswith\(|in \()["'](?:cpu|cuda|reference)(?:-emulated)?["']""")
+# A text becomes the prompt of a model: its template, or the tokens of its tokenizer.
+MAKES_PROMPTS = re.compile(r"(?:\.|->)encode(?:_raw)?\(|chat_?(?:\.|->)render\(|\b(?:apply_chat_template|encode_pair)\(")
 NO_FUNCTION = re.compile(r"\s*(?:template <.*>\s*)?(?:namespace|struct|class|enum|union|extern)\b")
 OF_THE_OPERATION = re.compile(r"minimal_operation|test_minimal")  # of the worked example
 POLICIES = "pace|row|key|cache|unmask"
@@ -161,6 +163,9 @@ def counts():
                  if not OF_THE_OPERATION.search(f)]),
         "files that compare a device's name":
             sum(bool(COMPARES_DEVICE.search(text_of(f))) for f in under("harness/", CPP + (".py",)) + kernels),
+        "makers of prompts":
+            sum(bool(MAKES_PROMPTS.search(text_of(f))) for f in under("harness/", CPP) + under("methods/", CPP)
+                if not f.startswith("harness/model/")),
         "files of a new device, the worked example":
             len([f for f in under("tests/minimal_device/", CPP) if "test_" not in f]),
         "files elsewhere that name the worked example":

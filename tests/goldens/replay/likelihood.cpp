@@ -12,6 +12,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/decode/likelihood.h"
+#include "harness/model/tokenizer.h"
 
 namespace unmask {
 namespace {

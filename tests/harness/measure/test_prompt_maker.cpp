@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The one maker of prompts: each kind of question on an embedded model, written out by hand with the ids
+// of its tokenizer.json (1018 to 1023 are its special tokens).
+#include "harness/measure/prompt_maker.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/support.h"
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::int32_t start_of_text = 1019, start_of_header = 1020;
+const std::string asked =
+    "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\n3 + 4<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n";
+
+loaded_model with_texts(const fs::path& folder) {
+  loaded_model model;
+  model.directory = folder;
+  if (fs::exists(folder / "tokenizer.json")) {
+    model.tokens = tokenizer::load(folder);
+    model.chat = chat_template::load(folder, model.config);
+  }
+  return model;
+}
+
+loaded_model tiny_llada() {
+  return with_texts(fs::path(UNMASK_SOURCE_DIR) / "experiments/models/tiny-llada");
+}
+
+std::ptrdiff_t special_tokens(const made_prompt& made) {
+  return std::ranges::count_if(made.tokens, [](std::int32_t id) { return id >= 1018; });
+}
+
+TEST(prompt_maker, a_question_is_the_first_turn_of_a_chat) {
+  const loaded_model model = tiny_llada();
+  const prompt_maker prompts(model);
+  const made_prompt one = prompts.chat({{"user", "3 + 4"}});
+  EXPECT_EQ(one.text, asked);
+  EXPECT_EQ(model.tokens->decode(one.tokens, false), asked);
+  ASSERT_GT(one.tokens.size(), 2U);
+  EXPECT_EQ(one.tokens[0], start_of_text);
+  EXPECT_EQ(one.tokens[1], start_of_header);
+  EXPECT_EQ(special_tokens(one), 6);
+  const std::vector<made_prompt> all = prompts.questions({"3 + 4", "", "3 + 4"});
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].tokens, one.tokens);
+  EXPECT_EQ(all[1].text.find("3 + 4"), std::string::npos);
+  EXPECT_EQ(all[2].text, asked);
+}
+
+TEST(prompt_maker, a_text_without_the_template_stays_as_it_is) {
+  const loaded_model model = tiny_llada();
+  const prompt_maker prompts(model);
+  const made_prompt raw = prompts.raw("3 + 4");
+  EXPECT_EQ(raw.text, "3 + 4");
+  EXPECT_EQ(model.tokens->decode(raw.tokens, false), "3 + 4");
+  EXPECT_EQ(special_tokens(raw), 0);
+  EXPECT_EQ(prompts.behind("3 + 4"), raw.tokens) << "this tokenizer puts nothing around a text";
+}
+
+TEST(prompt_maker, an_item_says_itself_how_it_is_asked) {
+  const loaded_model model = tiny_llada();
+  const prompt_maker prompts(model);
+  task_item item;
+  item.prompt = "3 + 4";
+  EXPECT_EQ(prompts.item(item).text, "3 + 4");
+  item.bos = true;
+  EXPECT_EQ(prompts.item(item).text, "<|beginoftext|>3 + 4");
+  item.bos = false;
+  item.messages = {{"user", "3 + 4"}};
+  EXPECT_EQ(prompts.item(item).text, asked);
+  EXPECT_EQ(prompts.item(item).tokens, prompts.chat({{"user", "3 + 4"}}).tokens);
+}
+
+TEST(prompt_maker, a_request_takes_the_prompt_its_length_and_its_noise) {
+  const sequence_request request = request_of({"text", {5, 6, 7}}, 32, 11);
+  EXPECT_EQ(request.prompt, (std::vector<std::int32_t>{5, 6, 7}));
+  EXPECT_EQ(request.gen_length, 32);
+  EXPECT_EQ(request.seed, 11U);
+}
+
+TEST(prompt_maker, what_is_missing_is_said) {
+  const scratch_folder folder;
+  test::expect_error(exit_code::environment, "has no tokenizer.json beside the model",
+                     [&] { prompt_maker nothing(with_texts(folder.path())); });
+  fs::copy(tiny_llada().directory / "tokenizer.json", folder.path());
+  const loaded_model model = with_texts(folder.path());
+  const prompt_maker prompts(model);
+  EXPECT_FALSE(prompts.raw("3 + 4").tokens.empty());
+  const std::string sentence = test::expect_error(exit_code::environment, "has no chat template",
+                                                  [&] { prompts.questions({"3 + 4"}); });
+  EXPECT_NE(sentence.find("generate --raw"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace unmask
