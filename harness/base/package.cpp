@@ -55,12 +55,13 @@ std::vector<std::string> package_command(const std::vector<std::string>& argumen
   return command;
 }
 
-int run_package(const std::vector<std::string>& arguments) {
-  if (package_is_described) throw package_described{arguments};
-  const std::vector<std::string> command = package_command(arguments);
+int run_package(const std::vector<std::string>& arguments, const std::string& help) {
+  std::vector<std::string> command = package_command(arguments);
+  const std::string python = command[3];
+  command.insert(command.begin() + 1, "UNMASK_HELP=" + help);
   const int status = run_process(command);
   if (status == 126 || status == 127) {
-    throw environment_error("NOT RUN: needs Python 3.11 (" + command[3] +
+    throw environment_error("NOT RUN: needs Python 3.11 (" + python +
                             " cannot be started); ./dev setup prepares it, $UNMASK_PYTHON names "
                             "another");
   }

@@ -22,15 +22,9 @@ std::filesystem::path program_root();
 // this program in $UNMASK_PROGRAM. Environment error where there is no package beside the program.
 std::vector<std::string> package_command(const std::vector<std::string>& arguments);
 
-// Thrown by run_package() instead of running while `package_is_described`: who asks a command for its
-// options (cli/options.h) wants no work done.
-struct package_described {
-  std::vector<std::string> arguments;
-};
-inline bool package_is_described = false;
-
-// Runs it and waits; its output goes where ours goes. Returns its exit status. Environment error
-// "NOT RUN: needs Python ..." where it cannot be started.
-int run_package(const std::vector<std::string>& arguments);
+// Runs it and waits; its output goes where ours goes. Returns its exit status. The package's --help
+// shows `help`, what the program says of the command: its summary, then its examples, a line each.
+// Environment error "NOT RUN: needs Python ..." if it cannot be started.
+int run_package(const std::vector<std::string>& arguments, const std::string& help = "");
 
 }  // namespace unmask

@@ -61,7 +61,7 @@ std::string bash_script() {
   std::map<std::string, texts> patterns;  // by the words they take
   for (const command& c : commands()) {
     texts names = {"--help", "-h"};
-    for (const option& o : words_of(c.run).options) {
+    for (const option& o : words_of(c).options) {
       for (const std::string& name : spellings(o)) {
         names.push_back(name);
         const auto known = values_of_options().find(spelled_out(o).name);
@@ -145,7 +145,7 @@ std::string zsh_script() {
   for (const command& c : commands()) {
     names += fmt::format("    '{}:{}'\n", c.name, zsh_text(c.summary));
     cases += fmt::format("    {})\n      _arguments \\\n", c.name);
-    for (const option& o : words_of(c.run).options) cases += zsh_option(o);
+    for (const option& o : words_of(c).options) cases += zsh_option(o);
     const texts words = words_behind(c.name);
     cases += words.empty() ? "        '*:file:_files'"
                            : fmt::format("        '*:word:({})'", zsh_text(joined(words, " ")));
@@ -188,9 +188,7 @@ int command_help(const texts& arguments) {
     write_output(program_help());
     return 0;
   }
-  const std::string name = line.list("command").front();
-  return commands()[find_known("command", name, names_in(commands(), &command::name))].run(
-      {"--help"});
+  return run_command(command_named(line.list("command").front()), {"--help"});
 }
 
 }  // namespace unmask

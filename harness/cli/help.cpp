@@ -53,11 +53,10 @@ std::string option_lines(const option& o) {
 
 const option help_option = {"help,h", flag(), "print this text"};
 
-std::string summary_of(const std::string& name) {
-  for (const command& c : commands()) {
-    if (name == c.name) return c.summary;
-  }
-  return "";
+std::string example_lines(const texts& examples) {
+  std::string text;
+  for (const std::string& e : examples) text += "  unmask " + e + "\n";
+  return text;
 }
 
 // Text in man(7): no line of it is taken for a request, no sign for an escape.
@@ -102,57 +101,15 @@ const std::vector<exit_meaning>& exit_codes() {
   return all;
 }
 
-texts examples_of(const std::string& command) {
-  static const std::map<std::string, texts> all = {
-      {"run",
-       {"run experiments/quickstart.toml",
-        "run experiments/quickstart.toml --set params.threshold=0.8 -o runs/again",
-        "run experiments --only focus_dllm --dry-run"}},
-      {"bench",
-       {"bench tiny-llada -m vanilla,fast_dllm -n 64",
-        "bench tiny-sdar -m block_diffusion,optimus -p 128,512 -n 64 -b 1,8"}},
-      {"generate",
-       {"generate --set params.threshold=0.9 \"Compute 5 * 7 - 15 - 19 + 38.\"",
-        "generate --watch --model tiny-sdar \"Compute 5 * 7 - 15 - 19 + 38.\""}},
-      {"profile",
-       {"profile tiny-llada -m fast_dllm --trace trace.json",
-        "profile tiny-sdar --tool nsys --print-command"}},
-      {"list", {"list methods", "list experiments"}},
-      {"show", {"show focus", "show format"}},
-      {"doctor",
-       {"doctor", "doctor --model experiments/models/tiny-llada", "doctor --device cuda --check"}},
-      {"table", {"table runs/quickstart", "table runs/quickstart --format csv -o quickstart.csv"}},
-      {"compare", {"compare runs/before runs/after"}},
-      {"claims", {"claims runs/campaign", "claims runs/campaign --only optimus"}},
-      {"campaign",
-       {"campaign runs/campaign", "campaign runs/campaign --campaigns 0 --archive results/tiny"}},
-      {"crossover", {"crossover results/epyc-2core/crossover.jsonl --base vanilla"}},
-      {"report", {"report runs/quickstart"}},
-      {"prompts", {"prompts experiments/benchmarks_smoke.toml -o tasks/"}},
-      {"score", {"score runs/gsm8k/samples", "score samples_gsm8k_2026-01-01.jsonl --harness LM"}},
-      {"bundle", {"bundle runs/quickstart -o quickstart.tar"}},
-      {"rerun", {"rerun quickstart.tar"}},
-      {"plan", {"plan experiments/focus/table_1.toml --scheduler slurm --shards 8 -o runs/focus"}},
-      {"probes", {"probes runs/probes"}},
-      {"merge", {"merge runs/focus -o focus.jsonl"}},
-      {"completion", {"completion bash", "completion zsh"}},
-      {"man", {"man"}},
-      {"help", {"help run"}}};
-  const auto at = all.find(command);
-  return at == all.end() ? texts{} : at->second;
-}
-
 std::string help_text(const command_words& words) {
   const std::string name = words.usage.substr(0, words.usage.find(' '));
   std::string text = "usage: unmask " + words.usage + "\n";
-  if (const std::string summary = summary_of(name); !summary.empty()) text += "\n" + summary + "\n";
-  text += "\noptions:\n";
+  const command& c = command_named(name);
+  text += std::string("\n") + c.summary + "\n\noptions:\n";
   for (const option& o : words.options) text += option_lines(o);
   text += option_lines(help_option) + words.epilogue;
-  const texts examples = examples_of(name);
-  if (!examples.empty()) text += examples.size() > 1 ? "\nexamples:\n" : "\nexample:\n";
-  for (const std::string& e : examples) text += "  unmask " + e + "\n";
-  return text;
+  text += c.examples.size() > 1 ? "\nexamples:\n" : "\nexample:\n";
+  return text + example_lines(c.examples);
 }
 
 std::string program_help() {
@@ -161,14 +118,17 @@ std::string program_help() {
       "usage: unmask COMMAND [options]\n\n";
   std::size_t width = 0;
   for (const command& c : commands()) width = std::max(width, std::string_view(c.name).size());
+  std::string group;
   for (const command& c : commands()) {
+    if (group != c.group) text += (group.empty() ? "" : "\n") + std::string(c.group) + ":\n";
+    group = c.group;
     text += fmt::format("  {:<{}}  {}\n", c.name, width, c.summary);
   }
   text +=
       "\nunmask help COMMAND tells its options, with examples; unmask --version the commit and "
       "build\n\nfirst steps:\n";
   for (const char* name : {"run", "generate", "bench"}) {
-    text += "  unmask " + examples_of(name).front() + "\n";
+    text += example_lines({command_named(name).examples.front()});
   }
   text += "\nexit codes:\n";
   for (const exit_meaning& e : exit_codes()) {
@@ -183,14 +143,13 @@ std::string manual_page() {
       ".TH UNMASK 1\n.SH NAME\nunmask \\- benchmarks and profiles decoding methods for diffusion "
       "language models\n.SH SYNOPSIS\n.B unmask\n.I COMMAND\n[options]\n.SH COMMANDS\n";
   for (const command& c : commands()) {
-    const command_words words = words_of(c.run);
+    const command_words words = words_of(c);
     text += ".SS " + roff(words.usage.empty() ? c.name : words.usage) + "\n";
     text += roff(c.summary) + ".\n";
     for (const option& o : words.options) text += roff_option(o);
-    const texts examples = examples_of(c.name);
-    if (!examples.empty()) text += ".PP\nExamples:\n.PP\n.nf\n";
-    for (const std::string& e : examples) text += roff("    unmask " + e) + "\n";
-    if (!examples.empty()) text += ".fi\n";
+    text += ".PP\nExamples:\n.PP\n.nf\n";
+    for (const std::string& e : c.examples) text += roff("    unmask " + e) + "\n";
+    text += ".fi\n";
   }
   text += ".SH EXIT STATUS\n";
   for (const exit_meaning& e : exit_codes()) {

@@ -16,9 +16,6 @@ std::string program_help();
 // "unmask COMMAND --help".
 std::string help_text(const command_words& words);
 
-// Lines that a user could type, without "unmask"; usage of `command`. Empty: it has none.
-texts examples_of(const std::string& command);
-
 // One line each: 0 ok, ...
 struct exit_meaning {
   int code;

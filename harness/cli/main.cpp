@@ -4,7 +4,6 @@
 #include <system_error>
 
 #include "harness/base/error.h"
-#include "harness/base/nearest.h"
 #include "harness/base/output.h"
 #include "harness/cli/command.h"
 #include "harness/cli/help.h"
@@ -12,39 +11,6 @@
 #include "harness/devices/build_info.h"
 
 namespace unmask {
-
-const std::vector<command>& commands() {
-  static const std::vector<command> all = {
-      {"run", "measure an experiment file, or every artifact of a folder", command_run},
-      {"bench", "measure methods x shapes of one model in one line, without a file", command_bench},
-      {"generate", "decode one prompt; --watch shows the canvas being unmasked", command_generate},
-      {"profile", "time, work and kernels of every phase of a step; nsys and ncu", command_profile},
-      {"list", "methods, tasks, models, benchmarks, experiments and claims", command_list},
-      {"show", "one method: its five slots, parameters and sources", command_show},
-      {"doctor", "what this machine has and what is missing", command_doctor},
-      {"table", "measured rows as a table: plain, paired, as the paper, phases", command_table},
-      {"compare", "two runs or campaigns: the same answers and counts, and which side is faster",
-       command_compare},
-      {"campaign", "every artifact from one clean commit, several times, with all claims",
-       command_campaign},
-      {"claims", "the papers' claims against measured rows", command_claims},
-      {"crossover", "which method wins where, from rows of a sweep", command_crossover},
-      {"report", "one HTML page of a run: tables, figures, claims, decode player", command_report},
-      {"bundle", "a run as one file, to be repeated elsewhere", command_bundle},
-      {"rerun", "repeat a bundle and compare", command_rerun},
-      {"prompts", "write what benchmarks ask into files, for runs without Python", command_prompts},
-      {"score", "score answers of any harness with the benchmarks' own libraries", command_score},
-      {"plan", "what experiments would measure; as a job array for a cluster", command_plan},
-      {"probes", "compute the probes of a run whose machine had no Python", command_probes},
-      {"merge", "rows that were measured in parts as one file", command_merge},
-      {"completion", "print a script that completes these commands in bash or zsh",
-       command_completion},
-      {"man", "print the manual page", command_man},
-      {"help", "tell a command's options, with examples", command_help},
-  };
-  return all;
-}
-
 namespace {
 
 int dispatch(const texts& arguments) {
@@ -62,9 +28,7 @@ int dispatch(const texts& arguments) {
           build.git_dirty ? " (modified)" : "", build.build_type, build.compiler);
     return 0;
   }
-  const texts names = names_in(commands(), &command::name);
-  return commands()[find_known("command", arguments[0], names)].run(
-      {arguments.begin() + 1, arguments.end()});
+  return run_command(command_named(arguments[0]), {arguments.begin() + 1, arguments.end()});
 }
 
 int fail(exit_code code, const std::string& sentence) {

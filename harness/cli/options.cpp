@@ -20,6 +20,7 @@
 #include "harness/base/package.h"
 #include "harness/base/process.h"
 #include "harness/base/run_keys.h"
+#include "harness/cli/command.h"
 #include "harness/cli/help.h"
 #include "harness/cli/terminal.h"
 #include "harness/plan/locate.h"
@@ -130,32 +131,28 @@ std::map<std::string, std::string> help_of_package() {
 }
 
 // Of a command that the Python package answers: what its --help says; none where there is no Python.
-command_words words_of_package(const texts& arguments) {
+command_words words_of_package(const std::string& name) {
   static const std::map<std::string, std::string> help = help_of_package();
   command_words words;
-  const auto found = help.find(arguments.front());
+  const auto found = help.find(name);
   if (found == help.end()) return words;
-  words.usage = arguments.front() + " [options]";
+  words.usage = name + " [options]";
   words.options = options_in(found->second);
   return words;
 }
 
 }  // namespace
 
-command_words words_of(int (*command)(const texts& arguments)) {
+command_words words_of(const command& c) {
+  if (c.run == nullptr) return words_of_package(c.name);
   command_words words;
   wanted_words = &words;
-  package_is_described = true;
-  texts package;
   try {
-    command({"--help"});
+    c.run({"--help"});
   } catch (const words_given&) {
-  } catch (const package_described& described) {
-    package = described.arguments;
   }
-  package_is_described = false;
   wanted_words = nullptr;
-  return package.empty() ? words : words_of_package(package);
+  return words;
 }
 
 option_words spelled_out(const option& o) {

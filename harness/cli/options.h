@@ -49,8 +49,10 @@ struct command_words {
   texts places;
   std::string epilogue;
 };
-// Those of a command, which is not run: its first command_line is made for nobody.
-command_words words_of(int (*command)(const texts& arguments));
+// Those of a command, which is not run: its first command_line is made for nobody. Of a command that
+// the package answers they come from its --help; none if there is no Python.
+struct command;
+command_words words_of(const command& c);
 
 // "-o, --output PATH" in parts: "o", "output", "PATH". A flag has no value.
 struct option_words {

@@ -50,7 +50,7 @@ TEST(help, tells_every_command_with_examples_and_defaults_for_people) {
     for (const char* machine : {" arg ", "(=", "0000000", "0.099"}) {
       EXPECT_EQ(o.text.find(machine), std::string::npos) << machine << "\n" << o.text;
     }
-    const command_words words = words_of(c.run);
+    const command_words words = words_of(c);
     for (const option& option : words.options) {
       EXPECT_NE(o.text.find("--" + spelled_out(option).name), std::string::npos);
     }
@@ -63,15 +63,14 @@ TEST(help, tells_every_command_with_examples_and_defaults_for_people) {
 // Each example names options that the command has.
 TEST(help, examples_use_options_that_are_there) {
   for (const command& c : commands()) {
-    const command_words words = words_of(c.run);
+    const command_words words = words_of(c);
     std::vector<std::string> known = {"--help", "-h"};
     for (const option& o : words.options) {
       known.push_back("--" + spelled_out(o).name);
       known.push_back("-" + spelled_out(o).letter);
     }
-    const texts examples = examples_of(c.name);
-    EXPECT_FALSE(examples.empty()) << c.name;
-    for (const std::string& example : examples) {
+    EXPECT_FALSE(c.examples.empty()) << c.name;
+    for (const std::string& example : c.examples) {
       std::istringstream in(example.substr(0, example.find('"')));
       std::string word;
       in >> word;
@@ -118,7 +117,7 @@ TEST(completion, bash_completes_commands_options_and_values) {
   EXPECT_EQ(completed("unmask table READ", 2), "README.md\n");
   for (const command& c : commands()) {
     const std::string options = completed("unmask " + std::string(c.name) + " -", 2);
-    for (const option& o : words_of(c.run).options) {
+    for (const option& o : words_of(c).options) {
       EXPECT_NE(options.find("--" + spelled_out(o).name), std::string::npos) << options;
     }
   }
@@ -143,7 +142,7 @@ TEST(manual, holds_every_command_and_option) {
   EXPECT_NE(o.text.find(".TH UNMASK 1\n"), std::string::npos);
   for (const command& c : commands()) {
     EXPECT_NE(o.text.find(".SS " + std::string(c.name)), std::string::npos) << c.name;
-    for (const option& option : words_of(c.run).options) {
+    for (const option& option : words_of(c).options) {
       std::string name = spelled_out(option).name;
       for (std::size_t at = 0; (at = name.find('-', at)) != std::string::npos; at += 2) {
         name.insert(at, "\\");

@@ -23,19 +23,64 @@ class Text(unittest.TestCase):
         self.assertEqual(shown("\udc9b\ud800"), "\ufffd\ufffd")
 
 
+PACKAGE = os.path.join(ROOT, "harness/python")
+PROGRAM = os.environ.get("UNMASK_PROGRAM", os.path.join(ROOT, "build/dev/bin/unmask"))
+ALONE = [sys.executable, "-B", "-m", "unmask"]
+NUMERICAL = ("numpy", "scipy", "pandas", "matplotlib")
+
+
+def said(*words, **settings):
+    """What a command that ends well prints."""
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, "PYTHONPATH": PACKAGE, "UNMASK_HELP": "", **settings})
+    if done.returncode != 0:
+        raise AssertionError(f"{words}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def summaries(text):
+    """{command: its line} of a list of commands, without the lines of examples."""
+    return dict(re.findall(r"^  (?!unmask )([a-z]+) +(\S.*)$", text, re.MULTILINE))
+
+
 class Help(unittest.TestCase):
     def test_the_program_and_the_package_say_the_same_of_a_command(self):
-        program = os.environ.get("UNMASK_PROGRAM", os.path.join(ROOT, "build/dev/bin/unmask"))
-        said = []
-        for words in ([program, "help"], [sys.executable, "-B", "-m", "unmask", "--help"]):
-            done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True,
-                                  env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "harness/python")})
-            said.append(dict(re.findall(r"^  ([a-z]+) +(\S.*)$", done.stdout, re.MULTILINE)))
-        in_program, in_package = said
+        in_program, in_package = summaries(said(PROGRAM, "help")), summaries(said(*ALONE, "--help"))
         self.assertEqual(set(in_package) - set(in_program), {"chat"})  # the program calls it itself
         self.assertGreater(len(in_package), 10)
         for name in set(in_package) - {"chat"}:
             self.assertEqual(in_package[name], in_program[name], name)
+
+    def test_a_command_begins_with_what_the_program_says_of_it_and_alone_with_its_docstring(self):
+        told = said(*ALONE, "merge", "--help", UNMASK_HELP="other words\nmerge a -o b\nmerge c")
+        self.assertIn("\n\nother words\n", told)
+        self.assertTrue(told.endswith("\nexamples:\n  unmask merge a -o b\n  unmask merge c\n"), told)
+        alone = said(*ALONE, "merge", "--help")
+        self.assertIn("\n\nrows that were measured in parts as one file\n", alone)
+        self.assertNotIn("example", alone)
+        self.assertIn("\nexample:\n  unmask merge runs/focus -o focus.jsonl\n", said(PROGRAM, "merge", "--help"))
+        for name, summary in summaries(said(PROGRAM, "help")).items():
+            self.assertIn(f"\n\n{summary}\n", said(PROGRAM, name, "--help"), name)
+
+    def test_help_needs_no_library_of_numbers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in NUMERICAL:
+                with open(os.path.join(folder, f"{name}.py"), "w", encoding="utf-8") as file:
+                    file.write(f"raise ModuleNotFoundError('No module named {name}', name='{name}')\n")
+            python = os.path.join(folder, "python")
+            with open(python, "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/sh\nPYTHONPATH='{folder}':$PYTHONPATH exec '{sys.executable}' \"$@\"\n")
+            os.chmod(python, 0o755)
+            for name in NUMERICAL:
+                self.assertNotEqual(subprocess.run([python, "-c", f"import {name}"], capture_output=True, timeout=60,
+                                                   env={"PYTHONPATH": ""}, check=False).returncode, 0)
+            for name in set(summaries(said(*ALONE, "--help"))) - {"chat"}:  # jinja2 is no library of numbers
+                self.assertIn(f"usage: unmask {name} ", said(python, *ALONE[1:], name, "--help"))
+            for name in summaries(said(PROGRAM, "help")):
+                self.assertIn(f"usage: unmask {name}", said(PROGRAM, name, "--help", UNMASK_PYTHON=python))
+            lacking = subprocess.run([python, *ALONE[1:], "compare", folder, folder], capture_output=True, text=True,
+                                     timeout=60, env={"PYTHONPATH": PACKAGE}, check=False)
+            self.assertEqual(lacking.returncode, 3, lacking.stderr)
 
 
 class Package(unittest.TestCase):
@@ -45,7 +90,7 @@ class Package(unittest.TestCase):
             with open(os.path.join(folder, "talk.py"), "w", encoding="utf-8") as file:
                 file.write(module)
             start = ("import sys; sys.path[:0] = sys.argv[1:3]; import unmask.__main__ as m; "
-                     "m.COMMANDS['talk'] = ('talk', 'x'); sys.argv = ['unmask'] + sys.argv[3:]; m.run()")
+                     "m.COMMANDS['talk'] = 'talk'; sys.argv = ['unmask'] + sys.argv[3:]; m.run()")
             with open(redirect, "w", encoding="utf-8") as out:
                 return subprocess.run(
                     [sys.executable, "-B", "-c", start, folder, os.path.join(ROOT, "harness/python"),

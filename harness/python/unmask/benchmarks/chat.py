@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Render a checkpoint's own chat template, as transformers does, in jinja2's sandbox.
+"""unmask chat: render conversations with a checkpoint's own chat template.
 
-python -m unmask chat FILE reads JSON lines: first {"template", "variables", "where"}, then one
-{"messages", "add_generation_prompt", ...} for each conversation; further keys of a conversation are
-variables of the template (enable_thinking). It prints one {"text"} a line. A template is a stranger's
-program: time, memory and the size of a text are bounded."""
+As transformers does, in jinja2's sandbox. python -m unmask chat FILE reads JSON lines: first {"template",
+"variables", "where"}, then one {"messages", "add_generation_prompt", ...} for each conversation; further keys of a
+conversation are variables of the template (enable_thinking). It prints one {"text"} a line. A template is a
+stranger's program: time, memory and the size of a text are bounded."""
 
-import argparse
 import json
 import resource
 import signal
@@ -16,6 +15,7 @@ import jinja2
 import jinja2.ext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from unmask.rows import options
 from unmask.rows.errors import EnvironmentFault, UserError
 
 SECONDS = 10  # of one conversation
@@ -117,7 +117,7 @@ def render_all(lines):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="unmask chat", description=__doc__.split("\n", 1)[0])
+    parser = options.parser(__doc__)
     parser.add_argument("file", help="JSON lines: the template, then a conversation a line")
     path = parser.parse_args(arguments).file
     limit_process()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """unmask claims: the papers' claims against measured rows."""
 
-import argparse
 from collections import Counter
 from datetime import datetime, timezone
 import os
@@ -9,7 +8,7 @@ import os
 from unmask.claims import repeats
 from unmask.claims.declare import RATIOS, read_register
 from unmask.claims.judge import SCORES, VERDICTS, needs_text, run_line
-from unmask.rows import experiments
+from unmask.rows import experiments, options as command_options
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.estimates import estimate_text, short_number
 from unmask.rows.files import read_json
@@ -240,18 +239,13 @@ def claim_named(register, name):
 
 
 def parser():
-    p = argparse.ArgumentParser(
-        prog="unmask claims", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Judges the papers' claims by the rows in RESULTS/PAPER/ARTIFACT/SCALE (default: "
-                    "runs),\nor in RESULTS/rows.tar.xz.",
-        epilog="verdicts:\n" + "\n".join(HEAD[:3]) + """
+    p = command_options.parser(
+        __doc__, "Judges the papers' claims by the rows in RESULTS/PAPER/ARTIFACT/SCALE (default: runs),\n"
+                 "or in RESULTS/rows.tar.xz.",
+        "verdicts:\n" + "\n".join(HEAD[:3]) + """
 
 exit code 4: at least one claim is NOT SUPPORTED or PARTLY. Nothing went wrong in that case; a script that
-wants the papers to hold can tell. 0: none is. 2: a wrong option or name. 3: no results there.
-
-examples: unmask run experiments -o runs; unmask claims runs
-          unmask claims results/tiny --only focus/table_6
-          unmask claims results/tiny --explain focus_keeps_quality""")
+wants the papers to hold can tell. 0: none is. 2: a wrong option or name. 3: no results there.""")
     p.add_argument("results", nargs="?", default="runs", metavar="RESULTS")
     p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--format", default="md", help="md, csv, latex or json (default: md)")

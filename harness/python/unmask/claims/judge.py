@@ -6,8 +6,6 @@ import math
 import os
 import shlex
 
-from scipy import special
-
 from unmask.claims.declare import RATIOS
 from unmask.claims.frame import Frame, NeedsRows
 from unmask.claims.power import smallest_effect
@@ -16,6 +14,7 @@ from unmask.rows import experiments
 from unmask.rows.errors import EnvironmentFault
 from unmask.rows.estimates import NOISY_HALF_WIDTH, estimate_text, estimates_text, is_modelled, short_number
 from unmask.rows.intervals import Z95, mean
+from unmask.rows.later import special
 from unmask.rows.rows import ARCHIVE, is_reportable, latest, places_below
 from unmask.rows.verdicts import FAILED, HELD, UNDECIDED, Region, judge
 

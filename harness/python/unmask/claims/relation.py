@@ -5,12 +5,11 @@ growth along a setting. Each gives a Finding; none of them knows what a claim wa
 from dataclasses import dataclass, field, replace
 import math
 
-import numpy as np
-
 from unmask.claims.frame import NeedsRows, items_kept, settings_of
 from unmask.rows import estimates, intervals
 from unmask.rows.estimates import is_modelled, short_number
 from unmask.rows.intervals import Estimate
+from unmask.rows.later import np
 from unmask.rows.rows import row_name
 
 # So many graded scores that differ show the spread of their differences.

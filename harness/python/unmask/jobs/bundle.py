@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask bundle: a run as one file that another machine can repeat. FILE.tar holds run.json (the
-experiment, its scale and settings, every resolved point), the rows, the environment, tables and
-figures, how to repeat it, and the SHA-256 of each.
+"""unmask bundle: a run as one file, to be repeated elsewhere.
+
+FILE.tar holds run.json (the experiment, its scale and settings, every resolved point), the rows, the
+environment, tables and figures, how to repeat it, and the SHA-256 of each.
 
 A bundle that comes from elsewhere is data: unpack() takes plain files alone, writes each by itself
 as an ordinary file, within limits, and believes nothing that SHA256SUMS does not say."""
@@ -247,9 +248,8 @@ def _unpacked(archive, into):
 
 
 def main(arguments):
-    parser = options.parser(
-        "bundle", "Packs the directory of a run: rows, what was asked for, "
-        "environment, hashes. Another machine repeats it with unmask rerun FILE.tar")
+    parser = options.parser(__doc__, "Packs the directory of a run: rows, what was asked for, environment, hashes. "
+                            "Another machine\nrepeats it with unmask rerun FILE.tar")
     parser.add_argument("directory", nargs="?", metavar="RUN", help="the directory of a run")
     parser.add_argument("-o", "--output", metavar="FILE.tar")
     given = parser.parse_args(options.spelled(arguments))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask campaign: every artifact that this machine can measure, from one clean commit, as often as wanted;
-and the archive of such campaigns, with the verdicts on all of them."""
+"""unmask campaign: every artifact from one clean commit, several times, with all claims.
 
-import argparse
+Of the artifacts those that this machine can measure; and the archive of such campaigns, with the verdicts on
+all of them."""
+
 from datetime import datetime, timezone
 import json
 import os
@@ -13,7 +14,7 @@ from unmask.claims import repeats
 from unmask.claims.declare import read_register
 from unmask.claims.judge import SCORES
 from unmask.claims.repeats import RECORD, read_record
-from unmask.rows import experiments, program
+from unmask.rows import experiments, options as command_options, program
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.rows import read_rows
 from unmask.rows.runs import CAMPAIGN, read_log
@@ -173,16 +174,12 @@ def archive(directory, into):
 
 
 def parser():
-    p = argparse.ArgumentParser(
-        prog="unmask campaign", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Measures every artifact that this machine can, so many times, into DIR/1, DIR/2, ...; then "
-                    "judges\nthe claims on each and on all (DIR/claims.md, claims.json). Called again it goes on "
-                    "where it stopped.",
-        epilog="A program built from uncommitted changes is refused, and so is a folder with campaigns of another "
-               "program\nor register. Other load spoils the times: run it alone.\n\n"
-               "exit code 4: a claim is NOT SUPPORTED or PARTLY; 2: refused; 3: a run did not end\n\n"
-               "examples: unmask campaign runs/campaign\n"
-               "          unmask campaign runs/campaign --archive results/tiny --campaigns 0")
+    p = command_options.parser(
+        __doc__, "Measures every artifact that this machine can, so many times, into DIR/1, DIR/2, ...; then judges\n"
+                 "the claims on each and on all (DIR/claims.md, claims.json). Called again it goes on where it stopped.",
+        "A program built from uncommitted changes is refused, and so is a folder with campaigns of another program\n"
+        "or register. Other load spoils the times: run it alone.\n\n"
+        "exit code 4: a claim is NOT SUPPORTED or PARTLY; 2: refused; 3: a run did not end")
     p.add_argument("directory", nargs="?", default="runs/campaign", metavar="DIR")
     p.add_argument("--campaigns", type=int, default=3, metavar="N", help="so many (default: 3); 0: measure none")
     p.add_argument("--lanes", type=int, default=os.cpu_count() or 1, metavar="N",

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask merge: rows that were measured in parts as one file, byte for byte, in the order of their
-plan. No row that was read is lost: what one file holds more of is said, never overwritten."""
+"""unmask merge: rows that were measured in parts as one file.
+
+Byte for byte, in the order of their plan. No row that was read is lost: what one file holds more of is said, never
+overwritten."""
 
 import json
 import os
@@ -200,10 +202,9 @@ def merge(sources, output, mixed=False, newest=False):
 
 def main(arguments):
     parser = options.parser(
-        "merge", "Joins rows that were measured in parts into one file, in "
-        "the order of their plan. A point that failed and was measured again keeps its good row; "
-        "identical rows are one; no row of a file is lost.", "exit code 1 while a planned "
-        "point has no row yet")
+        __doc__, "Rows are in the order of their plan. A point that failed and was measured again keeps its good row;\n"
+                 "identical rows are one; no row of a file is lost.",
+        "exit code 1 while a planned point has no row yet")
     parser.add_argument("rows", nargs="*", metavar="ROWS", help="files or folders of rows")
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write")
     parser.add_argument("--mixed-environments", action="store_true",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask plan: what experiments would measure, and a job array that measures it on a cluster.
+"""unmask plan: what experiments would measure; as a job array for a cluster.
 
 The program plans (run --dry-run --format json); here its points become the tasks of an array."""
 
@@ -103,8 +103,8 @@ def table(plans):
 
 def parsed(arguments):
     parser = command_options.parser(
-        "plan", "Says what experiments would measure and, with "
-        "--scheduler, writes a job array that measures it; unmask merge joins its rows.")
+        __doc__, "Says what experiments would measure and, with --scheduler, writes a job array that measures it;\n"
+                 "unmask merge joins its rows.")
     parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT.toml")
     parser.add_argument("-o", "--output", metavar="DIR", default="runs/array",
                         help="folder of the job array: rows, logs and the script array.sh; default "

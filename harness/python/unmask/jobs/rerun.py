@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask rerun: runs what a bundle holds once more, with the program that was called, and compares.
+"""unmask rerun: repeat a bundle and compare.
 
-Each call unpacks and measures in a folder of its own, so nothing of an earlier one is taken for
-this one's."""
+Runs what a bundle holds once more, with the program that was called. Each call unpacks and measures in a folder
+of its own, so nothing of an earlier one is taken for this one's."""
 
 import os
 import pathlib
@@ -83,9 +83,8 @@ def reasons_of_failure(rows):
 
 def main(arguments):
     parser = options.parser(
-        "rerun", "Repeats the run of a bundle and compares: answers and "
-        "counts must be the same, speed ratios within their intervals. Models and tasks are those "
-        "of this program, of $UNMASK_MODELS and of $UNMASK_DATASETS.",
+        __doc__, "Answers and counts must be the same, speed ratios within their intervals. Models and tasks are\n"
+                 "those of this program, of $UNMASK_MODELS and of $UNMASK_DATASETS.",
         "exit code 4 when something differs")
     parser.add_argument("bundle", nargs="?", metavar="BUNDLE.tar")
     parser.add_argument("-o", "--output", metavar="DIR",

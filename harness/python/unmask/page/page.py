@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask report: one HTML page of a run's folder. Computes what the page shows; plots/report.py draws
-it."""
+"""unmask report: one HTML page of a run: tables, figures, claims, decode player.
+
+Computes what the page shows; plots/report.py draws it."""
 
 import os
 import shlex
@@ -244,10 +245,8 @@ def page_data(path, folder):
 
 
 def parser():
-    p = options.parser(
-        "report",
-        description="Writes one self-contained HTML page of the rows below DIR. Figures need "
-                    "matplotlib (./dev setup prepares it).")
+    p = options.parser(__doc__, "Writes one self-contained HTML page of the rows below DIR. Figures need matplotlib\n"
+                                "(./dev setup prepares it).")
     p.add_argument("dir", nargs="?", default="", metavar="DIR|ROWS.jsonl")
     p.add_argument("-o", "--output", default="", metavar="FILE",
                    help="the page (default: DIR/report.html); of --data a file")

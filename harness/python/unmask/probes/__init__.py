@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask probes DIR: computes probes, the papers' motivation figures, from what a probed pass wrote down.
+"""unmask probes: compute the probes of a run whose machine had no Python.
 
-`unmask run` calls it after the pass. Where a machine has no Python, traces stay in DIR/traces and this
-command adds the rows again with their probes (of several rows of a point the last one counts)."""
+Probes are the papers' motivation figures, from what a probed pass wrote down. `unmask run` calls it after the
+pass. Where a machine has no Python, traces stay in DIR/traces and this command adds the rows again with their
+probes (of several rows of a point the last one counts)."""
 
-import argparse
 import json
 import os
 import re
 
 from unmask.probes import decisions, layers
 from unmask.probes.trace import Trace, plain
+from unmask.rows import options
 from unmask.rows.errors import UserError
 from unmask.rows.rows import rows_with_lines
 from unmask.rows.text import shown, whole
@@ -70,9 +71,7 @@ def add_to_rows(folder):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(
-        prog="unmask probes", allow_abbrev=False, description=__doc__.split("\n", maxsplit=1)[0],
-        epilog="example: unmask probes runs/probes")
+    parser = options.parser(__doc__)
     parser.add_argument("place", metavar="DIR", help="folder of a run, or one trace file")
     parser.add_argument("--output", "-o", help="of a trace file: write the JSON object here")
     given = parser.parse_args(arguments)

@@ -6,9 +6,8 @@ decoding       FOCUS Figs. 2, 9-11    contradiction, peak_oracle   controls for 
 
 import math
 
-import numpy as np
-
 from unmask.probes.trace import MOST_TOKENS, mean, over_items, ratio, rounded, share, share_interval, size
+from unmask.rows.later import np
 
 TOPS = (1, 2, 4, 8, 16)
 SHOWN = 400  # points of the scatter plot

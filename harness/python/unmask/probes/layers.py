@@ -6,9 +6,8 @@ importance   FOCUS Figs. 3, 4, 12-14 and appendix D  decode_trace   the decode p
 
 import math
 
-import numpy as np
-
 from unmask.probes.trace import MOST_LAYERS, mean, over_items, ratio, rounded, share, share_interval, size
+from unmask.rows.later import np
 
 AREA_DRAWS = 200
 KINDS = ("not_decodable", "decodable", "decoded")

@@ -21,10 +21,9 @@ One request, kv_change, importance and attention line a request, in the order of
 from dataclasses import dataclass
 import math
 
-import numpy as np
-
 from unmask.rows.errors import UserError
 from unmask.rows.files import opened_text
+from unmask.rows.later import np
 from unmask.rows.shapes import TEXT, fit
 from unmask.rows.text import json_value
 

@@ -8,12 +8,11 @@ scipy.stats and statsmodels."""
 from dataclasses import dataclass
 import math
 
-import numpy as np
-from scipy import special
+from unmask.rows.later import np, special
 
 RESAMPLES = 10000
 SEED = 2026
-Z95 = float(special.ndtri(0.975))
+Z95 = 1.959963984540054  # the normal distribution's quantile at 0.975
 
 
 @dataclass(frozen=True)

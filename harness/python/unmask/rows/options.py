@@ -2,24 +2,28 @@
 """Options of a command, as the program takes them: whole names, and _ and - are the same."""
 
 import argparse
+import os
+
+# What the program says of the command that it calls: its summary, then its examples, a line each.
+SAID = "UNMASK_HELP"
 
 
-EXAMPLES = {
-    "bundle": "bundle runs/quickstart -o quickstart.tar",
-    "rerun": "rerun quickstart.tar",
-    "plan": "plan experiments/focus/table_1.toml --scheduler slurm --shards 8 -o runs/focus",
-    "merge": "merge runs/focus -o focus.jsonl",
-    "report": "report runs/quickstart",
-    "score": "score runs/gsm8k/samples",
-}
+def summary_of(doc):
+    """("unmask NAME", SUMMARY) of a module's docstring, which begins "unmask NAME: SUMMARY." in a paragraph."""
+    name, _, summary = " ".join(doc.split("\n\n", 1)[0].split()).partition(": ")
+    return name, summary.rstrip(".")
 
 
-def parser(command, description, epilog=None):
-    """Makes a parser of `unmask COMMAND`; --help ends with an example and `epilog`."""
-    example = f"example: unmask {EXAMPLES[command]}"
+def parser(doc, details="", ending=""):
+    """Makes a command's parser. Its help begins with the summary that the program has of it and ends with the
+    program's examples; where Python was started alone, with that of the docstring."""
+    name, summary = summary_of(doc)
+    summary, *examples = os.environ.get(SAID, "").splitlines() or [summary]
+    shown = "\n".join(["examples:" if len(examples) > 1 else "example:"] + [f"  unmask {e}" for e in examples])
     return argparse.ArgumentParser(
-        prog=f"unmask {command}", allow_abbrev=False, description=description,
-        epilog=f"{example}; {epilog}" if epilog else example)
+        prog=name, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="\n\n".join(filter(None, (summary, details))),
+        epilog="\n\n".join(filter(None, (ending, shown if examples else ""))))
 
 
 def spelled(arguments):

@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask compare: two runs, or two builds, of the same experiments, point by point.
+"""unmask compare: two runs or campaigns: the same answers and counts, and which side is faster.
 
-Two questions are kept apart. Whether it is a repetition: weights, workload, answers, scores and counts
-must be equal, and the ratios of speed between methods must agree within their intervals, all but
-as many as chance explains. And which side is faster: of each point the ratio of its speeds, with Welch's
-interval over the repetitions of both sides."""
+Point by point, of two runs or two builds of the same experiments. Two questions are kept apart. Whether it is a
+repetition: weights, workload, answers, scores and counts must be equal, and the ratios of speed between methods
+must agree within their intervals, all but as many as chance explains. And which side is faster: of each point
+the ratio of its speeds, with Welch's interval over the repetitions of both sides."""
 
-import argparse
 from dataclasses import dataclass, field
 import math
 import os
 import statistics
 
-from scipy import special
-
-from unmask.rows import estimates, intervals, rows as results
+from unmask.rows import estimates, intervals, options as command_options, rows as results
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.estimates import estimate_text
+from unmask.rows.later import special
 from unmask.rows.names import number_text
 from unmask.rows.rows import circumstance, is_reportable, number_setting, row_name, setting
 from unmask.rows.verdicts import against_margin
@@ -377,17 +375,14 @@ def comparison_text(result, margin=0.02):
 
 
 def parser():
-    p = argparse.ArgumentParser(
-        prog="unmask compare", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Compares two runs, rows files or whole campaigns of the same experiments.",
-        epilog="""Answers, scores and counts must be the same, and the ratios of speed between methods within
+    p = command_options.parser(
+        __doc__, "Compares two runs, rows files or whole campaigns of the same experiments.",
+        """Answers, scores and counts must be the same, and the ratios of speed between methods within
 their intervals, all but as many as chance explains: REPEATED or DIFFERS. Beside it each point's
 speed is compared with itself: FASTER, SAME, SLOWER or AMBIGUOUS (the interval crosses the margin).
 
 exit code 4: DIFFERS. A change of speed alone that all methods share does not change the exit code.
 
-example: unmask run FILE -o before; (change the program); unmask run FILE -o after
-         unmask compare before after
 Kernels: Google Benchmark's compare.py on two files of build/.../unmask_bench --benchmark_out""")
     p.add_argument("runs", nargs="*", metavar="BEFORE AFTER")
     p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")

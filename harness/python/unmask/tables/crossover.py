@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask crossover: which method wins where. A cell for each model, workload, batch size, generation
+"""unmask crossover: which method wins where, from rows of a sweep.
+
+A cell for each model, workload, batch size, generation
 length and everything else that rows must agree in; the winner is the fastest method that answers well
 enough."""
 
-import argparse
 
-from unmask.rows import estimates
+from unmask.rows import estimates, options as command_options
 from unmask.rows.errors import UserError
 from unmask.rows.names import unknown_name
 from unmask.rows.rows import (RUN_KEYS, circumstance, grouped, is_reportable, is_synthetic, read_latest,
@@ -142,11 +143,9 @@ def cells_json(cells):
 
 
 def parser():
-    p = argparse.ArgumentParser(
-        prog="unmask crossover", allow_abbrev=False,
-        description="Says which method wins where: a cell for each model, workload, batch size and "
-                    "generation length; the winner is the fastest method that answers well enough.",
-        epilog="example: unmask crossover runs/crossover/rows.jsonl --base vanilla")
+    p = command_options.parser(
+        __doc__, "A cell for each model, workload, batch size and generation length; the winner is the fastest\n"
+                 "method that answers well enough.")
     p.add_argument("rows", nargs="*", metavar="ROWS.jsonl")
     p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--format", default="md", help="md, csv, latex or json (default: md)")

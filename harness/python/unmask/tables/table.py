@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask table, the views that the package arranges: paper, paired, parallelism, and chosen columns. The
-plain table of rows, CSV of rows and phases are the program's own."""
+"""unmask table: measured rows as a table: plain, paired, as the paper, phases.
 
-import argparse
+Here are the views that the package arranges: paper, paired, parallelism, and chosen columns. The plain table
+of rows, CSV of rows and phases are the program's own."""
+
 import os
 
-from unmask.rows import experiments
+from unmask.rows import experiments, options as command_options
 from unmask.rows.errors import UserError
 from unmask.rows.names import find_known
 from unmask.rows.rows import read_latest
@@ -78,7 +79,7 @@ def _write_paper_tables(options, names):
 
 
 def parser():
-    p = argparse.ArgumentParser(prog="unmask table", allow_abbrev=False, add_help=False)
+    p = command_options.parser(__doc__, "`unmask table --help` of the program says what each option does.")
     p.add_argument("rows", nargs="*")
     p.add_argument("-o", "--output", default="")
     p.add_argument("--format", default="md")

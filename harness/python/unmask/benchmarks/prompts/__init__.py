@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask prompts: the tasks of a published benchmark, as its harness asks them, in one file."""
+"""unmask prompts: write what benchmarks ask into files, for runs without Python.
 
-import argparse
+Here the tasks of one published benchmark, as its harness asks them, in one file; the program asks for those of
+an experiment."""
+
 import os
 
 from unmask.benchmarks.prompts.registry import FORMS
 from unmask.benchmarks.prompts.write import Request, write
+from unmask.rows import options
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="unmask prompts", description=__doc__)
+    parser = options.parser(__doc__)
     parser.add_argument("benchmark", help="name of `unmask list benchmarks`")
     parser.add_argument("-o", "--output", required=True, help="tasks file to write (JSON lines)")
     parser.add_argument("--harness", default="", help="ID or ID/CONFIG (the first of the name)")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask score FILE...: scores sample files in lm-eval's form with the benchmarks' own libraries.
+"""unmask score: score answers of any harness with the benchmarks' own libraries.
 
-A sample file is what `unmask run --samples` or lm-eval's --log_samples writes: JSON lines with doc,
-target and resps. The result is one JSON line an item, and a summary."""
+A sample file is in lm-eval's form: what `unmask run --samples` or lm-eval's --log_samples writes, JSON lines with
+doc, target and resps. The result is one JSON line an item, and a summary."""
 
 import glob
 import json
@@ -191,8 +191,8 @@ def sample_files(paths):
 
 
 def main(arguments):
-    parser = option_names.parser("score", "Scores answers in lm-eval's sample files, made by `unmask run "
-                                 "--samples` or any other harness, with the benchmarks' own libraries.")
+    parser = option_names.parser(__doc__, "Answers lie in lm-eval's sample files, made by `unmask run --samples` or any "
+                                 "other harness.")
     parser.add_argument("files", nargs="+", metavar="FILE", help="sample file, or a folder of them")
     parser.add_argument("--benchmark", help="score as this benchmark (unmask list benchmarks) or as this "
                         "task of lm-eval; default: what the file says")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What looks at rows that are there: the plain tables; the rest is the package's.
+// unmask table: the plain tables of rows; what is arranged is the package's.
 #include <algorithm>
 #include <filesystem>
 
@@ -48,12 +48,6 @@ void check_view(const std::string& view, const row_table& rows) {
   }
 }
 
-// The command of this name of the package, with these words behind it.
-int run_in_package(const char* name, texts arguments) {
-  arguments.insert(arguments.begin(), name);
-  return run_package(arguments);
-}
-
 }  // namespace
 
 int command_table(const texts& arguments) {
@@ -89,7 +83,9 @@ int command_table(const texts& arguments) {
                         line.given("interval");
   const bool in_package = view == "paper" || view == "paired" || view == "parallelism";
   if (in_package || (view == "rows" && arranged)) {
-    return run_in_package("table", arguments);
+    texts words = {"table"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return run_package(words);
   }
   if (line.given("artifact")) throw usage_error("--artifact needs --view paper");
   const row_table rows = rows_of(line, missing);
@@ -97,26 +93,6 @@ int command_table(const texts& arguments) {
   line.write(view == "phases" ? render(phase_tables(rows.all()), format)
                               : render_rows(rows, format));
   return 0;
-}
-
-int command_claims(const texts& arguments) {
-  return run_in_package("claims", arguments);
-}
-
-int command_campaign(const texts& arguments) {
-  return run_in_package("campaign", arguments);
-}
-
-int command_crossover(const texts& arguments) {
-  return run_in_package("crossover", arguments);
-}
-
-int command_report(const texts& arguments) {
-  return run_in_package("report", arguments);
-}
-
-int command_compare(const texts& arguments) {
-  return run_in_package("compare", arguments);
 }
 
 }  // namespace unmask
