@@ -185,7 +185,7 @@ def counts():
         "files a command of the package is in (merge)":
             sum(bool(re.search(r'"merge"|\bcommand_merge\b', text_of(f))) for f in under("harness/", CPP + (".py",))),
         "claims that do not hold and have no control (results/tiny)":
-            text_of("results/tiny/claims.json").count("; no control"),
+            text_of("results/tiny/claims.md").count("; no control"),
         "lines of README.md": lines(["README.md"]),
         "golden checkpoints and runs, kB": kilobytes(under("tests/goldens/", ".tar.xz")),
         "results, files": len(results),

@@ -59,8 +59,9 @@ def unpack_campaign(folder):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "wb") as out:
                     shutil.copyfileobj(archive.extractfile(member), out)
-    for name in ("campaign.jsonl", "claims.json"):
-        shutil.copy(os.path.join(tiny, name), folder)
+    shutil.copy(os.path.join(tiny, "campaign.jsonl"), folder)
+    from unmask.claims import claims
+    claims.main([tiny, "--format", "json", "-o", os.path.join(folder, "claims.json")])
 
 
 def script(name, *arguments, **environment):

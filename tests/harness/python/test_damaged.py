@@ -17,6 +17,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import types
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -34,6 +35,7 @@ from unmask.jobs import bundle, campaign  # noqa: E402
 from unmask.page import page  # noqa: E402
 from unmask.rows import experiments, manifest, runs  # noqa: E402
 from unmask.rows.errors import UserError  # noqa: E402
+from unmask.rows.intervals import Estimate  # noqa: E402
 from unmask.tables import layout, published  # noqa: E402
 
 COUNT = int(os.environ.get("UNMASK_DAMAGED", "200"))
@@ -248,7 +250,12 @@ class Damaged(unittest.TestCase):
         self.tried("focus.py", [text], damage.changed_bytes, read)
 
     def test_judged_claims_on_a_page(self):
-        kept = json.loads((ROOT / "results/tiny/claims.json").read_text(encoding="utf-8"))[:3]
+        register = read_register(str(ROOT / "experiments/claims"))
+        found = Estimate(1.5, 1.25, 1.75, 8)
+        kept = [claims.claim_json(c, unmask.claims.judge.Result(
+            verdict, scale="tiny", reason="because", finding=types.SimpleNamespace(estimate=found, quality=None),
+            each=[(verdict, found)]), register)
+            for c, verdict in zip(register.claims, ("SUPPORTED", "PARTLY", "OPEN"))]
 
         def read(path):
             for claim in page._claims_in(str(path)):

@@ -189,7 +189,7 @@ def parser():
                    help="a setting over those of the files: a miniature, --set limit=2")
     p.add_argument("--allow-modified", action="store_true", help="measure with a program of uncommitted changes")
     p.add_argument("--archive", metavar="FOLDER",
-                   help="pack the rows of all campaigns there, with claims.md and claims.json")
+                   help="pack the rows of all campaigns there, with claims.md")
     p.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="DIR")
     return p
 
@@ -203,9 +203,9 @@ def main(arguments):
         refuse_modified(version, options.allow_modified)
     for number in range(1, options.campaigns + 1):
         measure(options, number, folder, version, register)
-    into = options.directory
+    into, saved = options.directory, ["--save", "-o", os.devnull]
     if options.archive:
         size = archive(options.directory, options.archive)
-        into = options.archive
+        into, saved = options.archive, ["-o", os.path.join(options.archive, "claims.md")]
         print(f"{into}: {size / 2**20:.1f} MB")
-    return claims.main([into, "--save", "-o", os.devnull, "--experiments-dir", folder])
+    return claims.main([into, *saved, "--experiments-dir", folder])

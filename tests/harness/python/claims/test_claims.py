@@ -4,6 +4,7 @@ rules that the shipped claims keep."""
 
 import ast
 import contextlib
+import functools
 import inspect
 import json
 import math
@@ -550,6 +551,14 @@ class Shipped(unittest.TestCase):
         cls.both = cls.register.claims + cls.register.controls
 
     @classmethod
+    @functools.cache
+    def judged(cls):
+        """What the archive says of claims and controls, each with its result."""
+        evidence = repeats.evidence_of("results/tiny", claims.read_since("experiments/claims"))
+        return (repeats.judge_campaigns(cls.register.claims, cls.register, evidence, "tiny"),
+                repeats.controls_of(cls.register.controls, evidence, "tiny"))
+
+    @classmethod
     def tearDownClass(cls):
         os.chdir(cls.before)
 
@@ -650,30 +659,27 @@ class Shipped(unittest.TestCase):
                              f"{c.key} has changed: unmask claims --register")
 
     def test_the_archive_gives_the_verdicts_that_the_repository_states(self):
-        with open("results/tiny/claims.json", encoding="utf-8") as file:
-            stated = json.load(file)
-        evidence = repeats.evidence_of("results/tiny", claims.read_since("experiments/claims"))
-        judged = repeats.judge_campaigns(self.register.claims, self.register, evidence, "tiny")
-        controls = repeats.controls_of(self.register.controls, evidence, "tiny")
-        self.assertEqual([(s["paper"], s["id"], s["verdict"], s["registered"]) for s in stated],
-                         [(c.paper, c.id, r.verdict, r.registered or None) for c, r in judged + controls])
-        for s, (_, r) in zip(stated, judged + controls):
-            self.assertEqual(s["register"], self.register.hash)
-            if s["measured"] is not None:
-                self.assertTrue(math.isclose(s["measured"], r.estimate.value, rel_tol=1e-9), s["id"])
+        """claims.md, line by line: verdicts, numbers, reasons and the hash of the register."""
+        judged, controls = self.judged()
+        named = {f"{c.paper}/{name}" for c in self.register.claims for name in c.controls + c.rivals}
+        shown = [(c, r) for c, r in controls if c.key in named]
+        with open("results/tiny/claims.md", encoding="utf-8") as file:
+            stated = file.read().splitlines()
+        told = claims.claims_text(judged, shown, self.register, "md").splitlines()
+        for number, (line, again) in enumerate(zip(stated, told), 1):
+            self.assertEqual(line, again, f"results/tiny/claims.md:{number}")
+        self.assertEqual(len(stated), len(told))
 
     def test_what_the_readmes_say_of_them_is_so(self):
-        with open("results/tiny/claims.json", encoding="utf-8") as file:
-            stated = json.load(file)
-        verdicts = [s["verdict"] for s in stated if s["role"] == "claim"]
+        judged, controls = self.judged()
+        verdicts = [r.verdict for _, r in judged]
         count = ", ".join(f"{verdicts.count(v)} {v}" for v in judge.VERDICTS)
         for path, words in (("README.md", f"the verdicts on {len(verdicts)} claims"),
                             ("results/tiny/README.md", f"{len(verdicts)} claims of the papers: {count}"),
-                            ("results/tiny/README.md", f"and {len(stated) - len(verdicts)} controls")):
+                            ("results/tiny/README.md", f"and {len(controls)} controls")):
             with open(path, encoding="utf-8") as file:
                 self.assertIn(words, " ".join(file.read().split()), path)
-        bare = [s["id"] for s in stated if s["kind"] == "speed" and s["verdict"] == "SUPPORTED" and
-                s["role"] == "claim" and s["score"] is None]
+        bare = [c.id for c, r in judged if c.kind == "speed" and r.verdict == "SUPPORTED" and not r.finding.quality]
         self.assertEqual(bare, [])
 
 
