@@ -10,20 +10,36 @@ import unittest
 
 import made  # noqa: F401  (puts the package on the path)
 
+from unmask.page import page
 from unmask.rows import intervals, rows
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
 MEASURED = os.path.join(ROOT, "results", "epyc-2core")
+FIXTURES = os.path.join(ROOT, "tests/plots/data")
 QUICKSTART = os.path.join(MEASURED, "quickstart.jsonl")
 
 
+def tables_of(path, *arguments):
+    """The Markdown tables that `unmask table` prints, each as its lines by the words of its header."""
+    done = subprocess.run([os.environ["UNMASK_PROGRAM"], "table", path, *arguments], capture_output=True, text=True,
+                          check=True)
+    found = []
+    for block in re.findall(r"(?:^\|.*\n)+", done.stdout, re.MULTILINE):
+        header, _, *body = [[cell.strip().replace("*", "") for cell in line.strip("|").split("|")]
+                            for line in block.splitlines()]
+        found.append([dict(zip(header, cells)) for cells in body])
+    return found
+
+
 def table_of(*arguments):
-    """The lines of the first Markdown table that `unmask table` prints, by the words of its header."""
-    done = subprocess.run([os.environ["UNMASK_PROGRAM"], "table", QUICKSTART, *arguments], capture_output=True,
-                          text=True, check=True)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("|")]
-    header, _, *body = [[cell.strip().replace("*", "") for cell in line.strip("|").split("|")] for line in lines]
-    return [dict(zip(header, cells)) for cells in body]
+    return tables_of(QUICKSTART, *arguments)[0]
+
+
+def shown_on_the_page(path):
+    """The plain tables of the page in the same form."""
+    return [[{header: cell.text + (f" [{cell.range}]" if cell.range else "")
+              for (header, _), cell in zip(table.columns, cells)} for cells in table.rows]
+            for table in page.row_tables(rows.read_latest(path))]
 
 
 class BothSides(unittest.TestCase):
@@ -51,6 +67,32 @@ class BothSides(unittest.TestCase):
             scores.setdefault(row["label"] + preset, []).append(100 * row["score"]["mean"])
         for line in means:
             self.assertAlmostEqual(float(line["score"].rstrip(" %")), intervals.mean(scores[line["method"]]), delta=0.06)
+
+    def test_the_page_shows_the_plain_tables(self):
+        """The page has no means, which are no rows, names no preset, marks no speed that is badly known, and gives
+        reasons in full instead of as footnotes."""
+        kinds, compared = set(), 0
+        for path in sorted(glob.glob(os.path.join(MEASURED, "*.jsonl")) + glob.glob(f"{FIXTURES}/*.jsonl")):
+            if os.path.basename(path) == "peers.jsonl":  # times of other programs, no rows
+                continue
+            printed, page_has = tables_of(path), shown_on_the_page(path)
+            self.assertEqual(len(printed), len(page_has), path)
+            presets = {row["preset"] for row in rows.read_latest(path)} - {""}
+            for ours, theirs in zip(printed, page_has):
+                ours = [line for line in ours if not line.get("task", "").startswith("mean of")]
+                self.assertEqual(len(ours), len(theirs), path)
+                for a, b in zip(ours, theirs):
+                    self.assertEqual(list(a), list(b))
+                    for preset in presets:
+                        a["method"] = a["method"].replace(f" ({preset})", "")
+                    a = {name: cell.removesuffix(" !") for name, cell in a.items()}
+                    a["verdict"], b["verdict"] = (re.split(r"[ :]", line["verdict"])[0] for line in (a, b))
+                    with self.subTest(path=os.path.basename(path), method=a["method"]):
+                        self.assertEqual(a, b)
+                    compared += 1
+                kinds.add("task" if "task" in theirs[0] else "workload")
+        self.assertEqual(kinds, {"task", "workload"})
+        self.assertGreater(compared, 100)
 
     def test_the_interval_of_a_rows_score_is_the_packages(self):
         compared = 0
