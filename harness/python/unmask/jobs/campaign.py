@@ -176,7 +176,8 @@ def archive(directory, into):
 def parser():
     p = command_options.parser(
         __doc__, "Measures every artifact that this machine can, so many times, into DIR/1, DIR/2, ...; then judges\n"
-                 "the claims on each and on all (DIR/claims.md, claims.json). Called again it goes on where it stopped.",
+                 "the claims on each and on all (DIR/claims.md, claims.json). Called again it goes on where it\n"
+                 "stopped.",
         "A program built from uncommitted changes is refused, and so is a folder with campaigns of another program\n"
         "or register. Other load spoils the times: run it alone.\n\n"
         "exit code 4: a claim is NOT SUPPORTED or PARTLY; 2: refused; 3: a run did not end")

@@ -6,10 +6,17 @@ import unittest
 
 import made  # noqa: F401  (puts the package on the path)
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 from statsmodels.stats import proportion
 
+from unmask.claims import power
 from unmask.rows import intervals
+
+
+class Quantiles(unittest.TestCase):
+    def test_those_that_are_written_out_are_scipys(self):
+        self.assertEqual(intervals.Z95, special.ndtri(0.975))
+        self.assertEqual(power.STANDARD_ERRORS, special.ndtri(0.975) + special.ndtri(power.POWER))
 
 
 class Ratios(unittest.TestCase):

@@ -191,8 +191,8 @@ def sample_files(paths):
 
 
 def main(arguments):
-    parser = option_names.parser(__doc__, "Answers lie in lm-eval's sample files, made by `unmask run --samples` or any "
-                                 "other harness.")
+    parser = option_names.parser(
+        __doc__, "Answers lie in lm-eval's sample files, made by `unmask run --samples` or any other harness.")
     parser.add_argument("files", nargs="+", metavar="FILE", help="sample file, or a folder of them")
     parser.add_argument("--benchmark", help="score as this benchmark (unmask list benchmarks) or as this "
                         "task of lm-eval; default: what the file says")
