@@ -2,11 +2,15 @@
 // Copyright The Unmask Authors
 #include "harness/plan/format.h"
 
+#include <filesystem>
+#include <type_traits>
 #include <variant>
 
 #include <fmt/format.h>
 
+#include "harness/base/nearest.h"
 #include "harness/base/run_keys.h"
+#include "harness/plan/keys.h"
 #include "harness/plan/needs.h"
 #include "harness/plan/probe_settings.h"
 #include "harness/plan/serve_settings.h"
@@ -28,6 +32,39 @@ const char* const table_type = "table";
 std::string type_of(const parameter_value& value) {
   const char* names[] = {flag_type, integer_type, number_type, text_type};
   return names[value.index()];
+}
+
+// A line of the page for each key that a table declares (keys.h).
+struct key_lister {
+  std::vector<format_key>& into;
+
+  template <class Value>
+  void operator()(const file_key& key, const Value& value) const {
+    if constexpr (std::is_constructible_v<parameter_value, Value>) {
+      const parameter_value usual(value);
+      add(key, type_of(usual), to_string(usual));
+    } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+      add(key, texts_type);
+    } else {
+      add(key, std::is_same_v<Value, std::filesystem::path> ? text_type : table_type);
+    }
+  }
+
+  void add(const file_key& key, const std::string& type, const std::string& usual = "") const {
+    std::string meaning = *key.only_of == '\0' ? "" : std::string(key.only_of) + ": ";
+    meaning += *key.meaning != '\0' ? key.meaning : joined(key.words());
+    const std::string without = key.is_needed ? "needed" : key.without;
+    into.push_back({key.name, type, without.empty() ? usual : without, meaning});
+  }
+};
+
+// The head and sentence of a table, with the keys that it declares behind.
+template <class Table>
+format_table listed(format_table page) {
+  Table usual;
+  key_lister list{page.keys};
+  each_key(usual, list);
+  return page;
 }
 
 // Where the meaning of a key of evidence_key_list() is said; that list has none.
@@ -156,22 +193,8 @@ format_table method_table() {
 }
 
 format_table probe_table() {
-  const probe_settings usual;
-  return {
-      "[probe]",
-      "probe",
-      "What is looked at besides speed and score, in a pass of its own.",
-      {{"names", texts_type, "needed", fmt::format("{}", fmt::join(probe_names(), ", "))},
-       {"tau", number_type, to_string(parameter_value(usual.tau)),
-        "confidence below which a stable token counts as missed"},
-       {"margin", number_type, to_string(parameter_value(usual.margin)), "drop that is a decline"},
-       {"sink_share", number_type, to_string(parameter_value(usual.sink_share)),
-        "share of the keys that count as sinks"},
-       {"every", integer_type, to_string(parameter_value(usual.every)),
-        "attention: look at every so many steps"},
-       {"limit", integer_type, to_string(parameter_value(usual.limit)), "requests; 0: all"},
-       {"reference_block", integer_type, to_string(parameter_value(usual.reference_block)),
-        "contradiction: tokens per block of the reference on bidirectional models; 0: one"}}};
+  return listed<probe_settings>(
+      {"[probe]", "probe", "What is looked at besides speed and score, in a pass of its own.", {}});
 }
 
 format_table sweep_table() {

@@ -8,19 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace unmask {
+#include "harness/plan/keys.h"
 
-struct probe_settings {
-  std::vector<std::string> names;
-  double tau = 0.9;          // confidence below which a stable token counts as missed
-  double margin = 0.05;      // drop that counts as a decline
-  double sink_share = 0.05;  // of the keys: how many count as sinks
-  std::int64_t every = 8;    // attention: look at every so many steps
-  std::int64_t limit = 0;    // requests; 0: all of the workload
-  // contradiction: tokens per block of the reference on bidirectional models; 0: one block.
-  std::int64_t reference_block = 32;
-  bool operator==(const probe_settings&) const = default;
-};
+namespace unmask {
 
 //   confidence     Focus-dLLM Fig. 1: confidence now against one step before; recall of decided tokens
 //   attention      Focus-dLLM Figs. 2, 8, Sparse-dLLM Figs. 2, 7: maps, sinks, their overlap
@@ -35,6 +25,33 @@ struct probe_settings {
 //   importance     FOCUS Figs. 3, 4, 12-14: importance by layer, its difference against decodability;
 //                  appendix D: gamma of that difference, and the eviction error it is to bound
 //   decode_trace   the first requests forward by forward: rows, dropped rows, keys, candidates
-const std::vector<std::string>& probe_names();  // sorted
+inline const std::vector<std::string>& probe_names() {  // sorted
+  static const std::vector<std::string> names = {"attention",    "confidence",  "contradiction",
+                                                 "decode_trace", "decoding",    "importance",
+                                                 "kv_change",    "peak_oracle", "stagnation"};
+  return names;
+}
+
+struct probe_settings {
+  std::vector<std::string> names;
+  double tau = 0.9, margin = 0.05, sink_share = 0.05;
+  std::int64_t every = 8, limit = 0, reference_block = 32;
+  bool operator==(const probe_settings&) const = default;
+};
+
+template <class Visit>
+void each_key(probe_settings& p, Visit& visit) {
+  visit(file_key{"names"}.one_of(probe_names, "probe").needed(), p.names);
+  visit(file_key{"tau", "confidence below which a stable token counts as missed"}.bounds(0, 1),
+        p.tau);
+  visit(file_key{"margin", "drop that is a decline"}.bounds(0, 1), p.margin);
+  visit(file_key{"sink_share", "share of the keys that count as sinks"}.bounds(0, 1), p.sink_share);
+  visit(file_key{"every", "attention: look at every so many steps"}.bounds(1, 1 << 20), p.every);
+  visit(file_key{"limit", "requests; 0: all"}, p.limit);
+  visit(file_key{"reference_block",
+                 "contradiction: tokens per block of the reference on bidirectional models; 0: one"}
+            .bounds(0, 1 << 20),
+        p.reference_block);
+}
 
 }  // namespace unmask

@@ -14,6 +14,7 @@
 #include "harness/plan/locate.h"
 #include "harness/plan/needs.h"
 #include "harness/plan/overlay.h"
+#include "harness/plan/read_keys.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/plan/settings.h"
 
@@ -21,11 +22,6 @@ namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path beside(const fs::path& file, const std::string& path) {
-  const fs::path given(path);
-  return given.is_absolute() ? given : (file.parent_path() / given).lexically_normal();
-}
 
 // key: of run_key_list() or evidence_key_list().
 void read_into(toml_reader& r, const auto& key, auto& into) {
@@ -289,21 +285,13 @@ void read_sweep(toml_reader& r, experiment_spec& spec) {
 }
 
 void read_probe(toml_reader& r, experiment_spec& spec) {
-  probe_settings& p = spec.probe;
-  r.texts("names", p.names);
-  r.real("tau", p.tau, 0, 1);
-  r.real("margin", p.margin, 0, 1);
-  r.real("sink_share", p.sink_share, 0, 1);
-  r.integer("every", p.every, 1, 1 << 20);
-  r.integer("limit", p.limit, 0);
-  r.integer("reference_block", p.reference_block, 0, 1 << 20);
-  if (p.names.empty()) throw usage_error(r.where() + ": [probe] needs `names`");
+  key_reader reader(r, "[probe]", spec.file);
+  each_key(spec.probe, reader);
+  reader.check();
   std::set<std::string> seen;
-  for (const std::string& name : p.names) {
-    r.choice("probe", name, probe_names());
-    if (!seen.insert(name).second) {
-      throw usage_error(r.where() + ": `probe.names` names '" + name + "' twice");
-    }
+  for (const std::string& name : spec.probe.names) {
+    if (seen.insert(name).second) continue;
+    throw usage_error(r.where() + ": `probe.names` names '" + name + "' twice");
   }
 }
 
