@@ -7,6 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/plan/locate.h"
+#include "harness/plan/serve_settings.h"
 #include "harness/plan/settings.h"
 
 namespace unmask {
@@ -25,7 +26,7 @@ void add_setting(const std::string& key, const parameter_value& value,
                  std::vector<named_path>& into) {
   const auto* text = std::get_if<std::string>(&value);
   if (!text || text->empty()) return;
-  if (key == "serve.log" || key == "serve.record") into.push_back({key, *text, true});
+  if (is_written(key)) into.push_back({key, *text, true});
   if (const auto file = named_file(value)) into.push_back({key, *file});
 }
 

@@ -67,25 +67,6 @@ format_table listed(format_table page) {
   return page;
 }
 
-// Where the meaning of a key of evidence_key_list() is said; that list has none.
-const char* meaning_of(std::string_view key) {
-  const std::pair<std::string_view, const char*> known[] = {
-      {"warmup", "passes before the first sample"},
-      {"ci_half_width",
-       "go on until the 95 % interval of the mean is so narrow, half of it relative to the mean"},
-      {"more_items", "as many times the items that the workloads ask for"},
-      {"more_repetitions", "as many times the repetitions, and the seeds of a search"},
-      {"paired",
-       "all points of a model and workload in turn, with as many repetitions each; rows keep "
-       "items"},
-      {"repetitions.min", "passes at least; `repetitions = N` is N and no more"},
-      {"repetitions.max", "passes at most"}};
-  for (const auto& [name, meaning] : known) {
-    if (name == key) return meaning;
-  }
-  return "";
-}
-
 format_table run_table() {
   format_table t{"[run]", "run", "How each point is run and how often.", {}};
   const run_settings run;
@@ -100,7 +81,7 @@ format_table run_table() {
   for (const evidence_key& key : evidence_key_list()) {
     const parameter_value value =
         std::visit([&](const auto field) { return parameter_value(e.*field); }, key.field);
-    t.keys.push_back({key.name, type_of(value), to_string(value), meaning_of(key.name)});
+    t.keys.push_back({key.name, type_of(value), to_string(value), key.meaning});
   }
   return t;
 }

@@ -19,17 +19,35 @@ namespace {
 constexpr double most = 1e9;
 constexpr std::size_t most_requests = 10'000'000;
 
-parameter_spec number(const char* name, double value, const char* meaning, double low, double high,
-                      const char* source = "") {
-  return {name, value, meaning, low, high, {}, source};
+struct serve_key {
+  parameter_spec says;
+  bool is_younger = false;  // than the first ids: no part of them at its default
+  bool is_written = false;  // names a file that the run writes
+
+  serve_key younger() && {
+    is_younger = true;
+    return std::move(*this);
+  }
+  serve_key written() && {
+    is_written = true;
+    return std::move(*this);
+  }
+};
+
+serve_key number(const char* name, double value, const char* meaning, double low, double high,
+                 const char* source = "") {
+  return {{name, value, meaning, low, high, {}, source}};
 }
-parameter_spec whole(const char* name, std::int64_t value, const char* meaning, double low,
-                     const char* source = "") {
-  return {name, value, meaning, low, most, {}, source};
+serve_key whole(const char* name, std::int64_t value, const char* meaning, double low,
+                const char* source = "") {
+  return {{name, value, meaning, low, most, {}, source}};
 }
-parameter_spec word(const char* name, const char* value, const char* meaning,
-                    std::vector<std::string> choices = {}, const char* source = "") {
-  return {name, std::string(value), meaning, -1e300, 1e300, std::move(choices), source};
+serve_key word(const char* name, const char* value, const char* meaning,
+               std::vector<std::string> choices = {}, const char* source = "") {
+  return {{name, std::string(value), meaning, -1e300, 1e300, std::move(choices), source}};
+}
+serve_key flag(const char* name, bool value, const char* meaning, const char* source = "") {
+  return {{name, value, meaning, -1e300, 1e300, {}, source}};
 }
 
 // Length of request i: drawn from published means and deviations.
@@ -46,10 +64,8 @@ std::vector<trace_request> published_lengths(const commit_statistics& of, std::s
   return requests;
 }
 
-}  // namespace
-
-const std::vector<parameter_spec>& serve_parameters() {
-  static const std::vector<parameter_spec> all = {
+const std::vector<serve_key>& serve_keys() {
+  static const std::vector<serve_key> all = {
       word("policy", "iter", "who runs in a forward; batch_size is the number of places",
            batching_names(), "harness/engine/README.md"),
       word("arrivals", "poisson", "when requests arrive; trace: as recorded; closed: all at 0",
@@ -72,13 +88,14 @@ const std::vector<parameter_spec>& serve_parameters() {
            "who decides tokens: model; replay:FILE of recorded trajectories; or published "
            "statistics such as sdar-8b/sharegpt, or those of the workload's `lengths`. Without the "
            "model no layer is computed"),
-      word("record", "", "file for the trajectories of this run, for replay"),
+      word("record", "", "file for the trajectories of this run, for replay").written(),
       number("cancel_share", 0.0,
              "share of requests, drawn by seed, whose client leaves before the answer is done", 0,
-             1),
-      number("cancel_after_seconds", 0.0, "those clients leave so long after their arrival", 0,
-             1e6),
-      whole("cancel_after_blocks", 0, "or when they were handed so many blocks", 0),
+             1)
+          .younger(),
+      number("cancel_after_seconds", 0.0, "those clients leave so long after their arrival", 0, 1e6)
+          .younger(),
+      whole("cancel_after_blocks", 0, "or when they were handed so many blocks", 0).younger(),
       whole("prefill_tokens", 0,
             "rows of one prefill forward, the first prompt always; 0: no limit", 0,
             "LMDeploy max_prefill_token_num"),
@@ -98,18 +115,32 @@ const std::vector<parameter_spec>& serve_parameters() {
              "Optimus: 50 for chat, 100 for LongBench"),
       number("slo_ttfb_ms", 0.0, "objective: time to first block of a request; 0: none", 0, most),
       number("trim", 0.1, "share of requests left out of the statistics at each end", 0, 0.45),
-      {"search",
-       false,
-       "search the highest rate whose P90 time per output token keeps slo_tpot_ms, from `rate` on",
-       -1e300,
-       1e300,
-       {},
-       "Optimus Fig. 10"},
+      flag("search", false,
+           "search the highest rate whose P90 time per output token keeps slo_tpot_ms, from `rate` "
+           "on",
+           "Optimus Fig. 10"),
       number("search_step", 1.25, "ratio between neighbouring rates of the search", 1.01, 4),
       whole("search_seeds", 3, "independent searches, for the interval", 1),
-      word("log", "", "file for one line per forward (CSV): batch, rows, commits, times"),
+      word("log", "", "file for one line per forward (CSV): batch, rows, commits, times").written(),
   };
   return all;
+}
+
+}  // namespace
+
+const std::vector<parameter_spec>& serve_parameters() {
+  static const std::vector<parameter_spec> all = [] {
+    std::vector<parameter_spec> parameters;
+    for (const serve_key& key : serve_keys()) parameters.push_back(key.says);
+    return parameters;
+  }();
+  return all;
+}
+
+bool is_written(const std::string& key) {
+  return std::ranges::any_of(serve_keys(), [&](const serve_key& k) {
+    return k.is_written && key == "serve." + k.says.name;
+  });
 }
 
 void check_serve(const parameter_map& resolved) {
@@ -141,10 +172,9 @@ void check_serve(const parameter_map& resolved) {
 }
 
 parameter_map serve_identity(parameter_map resolved) {
-  for (const parameter_spec& p : serve_parameters()) {
-    const auto found = resolved.find(p.name);
-    if (p.name.starts_with("cancel_") && found != resolved.end() &&
-        found->second == p.default_value) {
+  for (const serve_key& key : serve_keys()) {
+    const auto found = resolved.find(key.says.name);
+    if (key.is_younger && found != resolved.end() && found->second == key.says.default_value) {
       resolved.erase(found);
     }
   }

@@ -14,10 +14,12 @@
 namespace unmask {
 
 const std::vector<parameter_spec>& serve_parameters();
+// Whether the key, "serve.NAME", names a file that the run writes.
+bool is_written(const std::string& key);
 // Usage error, in one sentence, for keys that contradict each other. `resolved`: every key.
 void check_serve(const parameter_map& resolved);
-// The keys that make a point's id: without those for cancelling at their defaults, which ids of
-// earlier rows do not know.
+// The keys that make a point's id: without those, at their defaults, that ids of earlier rows do not
+// know.
 parameter_map serve_identity(parameter_map resolved);
 // True when no layer of the model is computed: decisions come from elsewhere.
 bool runs_dry(const run_settings& run);

@@ -26,6 +26,7 @@ struct evidence_key {
   std::variant<std::int64_t evidence_settings::*, double evidence_settings::*,
                bool evidence_settings::*>
       field;
+  const char* meaning;
 };
 const std::vector<evidence_key>& evidence_key_list();
 
