@@ -25,11 +25,6 @@ namespace {
 constexpr std::size_t largest_config = std::size_t{1} << 20;
 constexpr std::size_t largest_workload = std::size_t{1} << 30;
 
-std::string text_of(const item_selection& items) {
-  return fmt::format(" {}-{} {} {} {} {}", items.context_low, items.context_high, items.seed,
-                     items.offset, items.limit, items.spread);
-}
-
 class real_executor final : public executor {
  public:
   method_catalogue methods() const override {
@@ -49,7 +44,7 @@ class real_executor final : public executor {
     });
     if (!p.workload.benchmark.name.empty()) {
       const std::string which = canonical_benchmark(p.workload.benchmark) +
-                                p.workload.benchmark.path + text_of(p.workload.items);
+                                p.workload.benchmark.path.string() + canonical_workload(p.workload);
       p.workload.hash = remembered(which, [&] {
         const auto summary = summary_of(p.workload, p.model.path);
         if (summary) counts_[which] = summary->items;
@@ -70,7 +65,7 @@ class real_executor final : public executor {
       return;
     }
     // Hashes the chosen items alone, so that a file that grows leaves the ids of earlier points.
-    const std::string which = file + text_of(p.workload.items);
+    const std::string which = file + canonical_workload(p.workload);
     p.workload.hash = remembered(which, [&] {
       const std::vector<task_item> items = select(read_tasks(file), p.workload.items);
       counts_[which] = static_cast<std::int64_t>(items.size());

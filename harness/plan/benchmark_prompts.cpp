@@ -92,7 +92,7 @@ bool of_these_data(const fs::path& file, const std::vector<fs::path>& folders) {
 
 std::vector<fs::path> folders_of(const benchmark_request& r) {
   std::vector<fs::path> folders = dataset_folders();
-  if (!r.path.empty()) folders.insert(folders.begin(), r.base / r.path);
+  if (!r.path.empty()) folders.insert(folders.begin(), r.path);
   return folders;
 }
 

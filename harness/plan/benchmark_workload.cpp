@@ -7,7 +7,6 @@
 
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
-#include "harness/base/toml_reader.h"
 #include "harness/plan/benchmark_prompts.h"
 #include "harness/plan/spec.h"
 #include "harness/workload/benchmark_list.h"
@@ -15,32 +14,6 @@
 namespace unmask {
 
 namespace fs = std::filesystem;
-
-void read_benchmark_keys(toml_reader& r, const fs::path& file, benchmark_request& b) {
-  r.text("harness", b.harness);
-  r.text("task", b.task);
-  r.text("prompt", b.prompt);
-  r.text("thinking", b.thinking);
-  r.text("system", b.system);
-  r.text("path", b.path);
-  r.text("kind", b.kind);
-  r.integer("shots", b.shots, 0, 1000);
-  r.integer("max_prompt_tokens", b.max_prompt_tokens, 0, 1 << 24);
-  r.integer("trials", b.trials, 1, 1000);
-  r.integer("world", b.world, 1, 1 << 20);
-  r.integer("rank", b.rank, 0, 1 << 20);
-  r.integer("mc_num", b.mc_num, 1, 1 << 20);
-  r.integer("mc_batch", b.mc_batch, 1, 1 << 12);
-  r.real("guidance", b.guidance, 0, 100);
-  b.base = file.parent_path();
-  benchmark_request nothing;
-  nothing.base = b.base;
-  if (r.find("benchmark") == nullptr && b != nothing) {
-    throw usage_error(r.where() +
-                      ": harness, task, prompt, path, kind, shots, trials and mc_num belong to a "
-                      "`benchmark`; name one");
-  }
-}
 
 void check_benchmark(const std::string& where, benchmark_request& b) {
   try {
@@ -71,18 +44,10 @@ void check_benchmark(const std::string& where, benchmark_request& b) {
 }
 
 std::string canonical_benchmark(const benchmark_request& b) {
-  nlohmann::json out = {{"name", b.name}, {"kind", b.kind}, {"trials", b.trials}};
+  auto out = keys_in_ids<nlohmann::json>(b);
   const benchmark& found = find_benchmark(b.name, b.harness);
+  out["name"] = b.name;
   out["harness"] = found.harness + "/" + found.config;
-  if (!b.task.empty()) out["task"] = b.task;
-  if (!b.prompt.empty()) out["prompt"] = b.prompt;
-  if (!b.thinking.empty()) out["thinking"] = b.thinking;
-  if (!b.system.empty()) out["system"] = b.system;
-  if (b.shots >= 0) out["shots"] = b.shots;
-  if (b.max_prompt_tokens >= 0) out["max_prompt_tokens"] = b.max_prompt_tokens;
-  if (b.mc_num > 0) out["mc_num"] = b.mc_num;
-  if (b.mc_batch > 0) out["mc_batch"] = b.mc_batch;
-  if (b.guidance > 0) out["guidance"] = b.guidance;
   if (b.world > 1) out["world"] = {b.rank, b.world};
   return out.dump();
 }

@@ -1,24 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A [[workload]] that is a benchmark as a harness of the papers runs it (`unmask list benchmarks`). Its
-// prompts are written by the Python package and kept (benchmark_prompts.h):
-//
-//   benchmark = "gsm8k"     harness = "OC-S" or "OC-S/CONFIG"; the first of the name without it
-//   task                    one subject or task of several (mmlu, longbench, needle_map); all without;
-//                           tasks = [...]: each a workload of its name
-//   world, rank             lm-eval on several processes draws its examples by process: the documents
-//                           as `world` processes ask them; with `rank` only those of that one
-//   shots                   as declared without it
-//   prompt                  "raw", "bos", "one-turn" or "chat"; the harness's own without it
-//   system = "off"          without the harness's system message (OC-F)
-//   thinking = "off"        the template's empty block of thought (SDAR, Qwen3)
-//   max_prompt_tokens       longer prompts lose examples, then tokens (OC-U: in the middle, else on the
-//                           left); the harness's own without it; 0: no limit
-//   path                    a folder of data sets, or of this one; $UNMASK_DATASETS besides
-//   trials                  every item so many times, each with noise of its own
-//   kind = "likelihood"     the choice that the model finds likeliest instead of a generated answer:
-//                           mc_num, mc_batch (rows of a round), guidance (harness/decode/likelihood.h)
+// A [[workload]] that is a benchmark as a harness of the papers runs it (`unmask list benchmarks`).
+// Its prompts are written by the Python package and kept (benchmark_prompts.h).
 #pragma once
 
 #include <cstdint>
@@ -26,18 +10,17 @@
 #include <optional>
 #include <string>
 
+#include "harness/plan/keys.h"
 #include "harness/workload/benchmark_tasks.h"
 
-namespace unmask {
-class toml_reader;
-}
 namespace unmask {
 
 struct workload_entry;
 
 struct benchmark_request {
   std::string name;  // empty: another workload
-  std::string harness, task, prompt, thinking, system, path;
+  std::string harness, task, prompt, thinking, system;
+  std::filesystem::path path;  // a folder of data sets, or of this one
   std::string kind = "generate";
   std::int64_t shots = -1, max_prompt_tokens = -1, trials = 1;
   std::int64_t world = 1, rank = -1;      // rank below 0: the documents of every process
@@ -47,10 +30,84 @@ struct benchmark_request {
   bool operator==(const benchmark_request&) const = default;
 };
 
-// The keys above but for `benchmark` itself, which may name several; usage error for keys of a
-// benchmark where none is named.
-void read_benchmark_keys(toml_reader& r, const std::filesystem::path& file,
-                         benchmark_request& into);
+// The keys of [[workload]] that belong to a benchmark.
+template <class Visit>
+void each_key(benchmark_request& b, Visit& visit) {
+  constexpr id_part changed = id_part::when_changed;
+  visit(file_key{"harness", "HARNESS or HARNESS/CONFIG"}
+            .of("benchmark")
+            .otherwise("first of the benchmark"),
+        b.harness);
+  visit(file_key{"task", "one of its subjects"}.of("benchmark").otherwise("all").in_ids(changed),
+        b.task);
+  visit(file_key{"prompt", "raw, bos, one-turn or chat"}
+            .of("benchmark")
+            .otherwise("the harness's")
+            .in_ids(changed),
+        b.prompt);
+  visit(file_key{"thinking", "\"off\" puts the template's empty block of thought"}
+            .of("benchmark")
+            .in_ids(changed),
+        b.thinking);
+  visit(file_key{"system", "\"off\" leaves out the harness's system message"}
+            .of("benchmark")
+            .in_ids(changed),
+        b.system);
+  visit(file_key{"path", "where its data lie"}
+            .of("benchmark")
+            .otherwise("$UNMASK_DATASETS")
+            .looked_up(),
+        b.path);
+  visit(file_key{"kind", "\"likelihood\" takes the likeliest choice"}
+            .of("benchmark")
+            .in_ids(id_part::always),
+        b.kind);
+  visit(file_key{"shots", "worked examples in the prompt"}
+            .of("benchmark")
+            .bounds(0, 1000)
+            .otherwise("as declared")
+            .in_ids(changed),
+        b.shots);
+  visit(file_key{"max_prompt_tokens", "cut longer prompts; 0: never"}
+            .of("benchmark")
+            .bounds(0, 1 << 24)
+            .otherwise("the harness's")
+            .in_ids(changed),
+        b.max_prompt_tokens);
+  visit(file_key{"trials", "answer each item so often, with noise of its own"}
+            .of("benchmark")
+            .bounds(1, 1000)
+            .in_ids(id_part::always),
+        b.trials);
+  // An id has both as one pair.
+  visit(file_key{"world", "examples as so many processes draw them"}
+            .of("benchmark")
+            .bounds(1, 1 << 20),
+        b.world);
+  visit(file_key{"rank", "the items of this process alone"}
+            .of("benchmark")
+            .bounds(0, 1 << 20)
+            .otherwise("all"),
+        b.rank);
+  visit(file_key{"mc_num", "samples of a choice"}
+            .of("likelihood")
+            .bounds(1, 1 << 20)
+            .otherwise("the harness's")
+            .in_ids(changed),
+        b.mc_num);
+  visit(file_key{"mc_batch", "samples at a time"}
+            .of("likelihood")
+            .bounds(1, 1 << 12)
+            .otherwise("the harness's")
+            .in_ids(changed),
+        b.mc_batch);
+  visit(file_key{"guidance", "strength of classifier-free guidance"}
+            .of("likelihood")
+            .bounds(0, 100)
+            .in_ids(changed),
+        b.guidance);
+}
+
 // Usage error beginning with `where` where they contradict each other or the registry; fills in `kind`.
 void check_benchmark(const std::string& where, benchmark_request& request);
 // One line of JSON, keys sorted, of what decides the prompts; for the id of a point.

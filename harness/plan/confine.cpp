@@ -30,24 +30,29 @@ void add_setting(const std::string& key, const parameter_value& value,
   if (const auto file = named_file(value)) into.push_back({key, *file});
 }
 
-void add(const std::string& key, const fs::path& path, std::vector<named_path>& into) {
-  if (!path.empty()) into.push_back({key, path});
+// What the keys of a table name; key: "model." before their own.
+template <class Table>
+void add_paths(const std::string& key, const Table& table, std::vector<named_path>& into) {
+  each_path(table, [&](const std::string& name, const fs::path& path) {
+    if (!path.empty()) into.push_back({key + name, path});
+  });
 }
 
 std::vector<named_path> paths_of(const experiment_spec& spec) {
   std::vector<named_path> all;
-  add("artifact.published", spec.artifact.published, all);
-  for (const model_entry& m : spec.models) {
-    if (m.published.empty()) add("model.path", m.path, all);  // else looked up by its name
-    add("model.shape", m.shape, all);
+  if (!spec.artifact.published.empty()) {
+    all.push_back({"artifact.published", spec.artifact.published});
+  }
+  for (model_entry m : spec.models) {
+    if (!m.published.empty()) m.path.clear();  // looked up by its name
+    add_paths("model.", m, all);
     for (const dotted_setting& s : m.settings) add_setting(s.key, s.value, all);
   }
   for (const workload_entry& w : spec.workloads) {
-    if (!w.file.string().starts_with("trace:")) add("workload.file", w.file, all);
-    add("workload.judge", w.rater, all);
-    if (!w.benchmark.path.empty()) {
-      add("workload.path", w.benchmark.base / w.benchmark.path, all);
-    }
+    workload_table stated;
+    stated.entry = w;
+    if (!w.file.string().starts_with("trace:")) stated.file = w.file;
+    add_paths("workload.", stated, all);
   }
   for (const method_entry& m : spec.methods) {
     for (const auto& [name, value] : m.params) add_setting("params." + name, value, all);

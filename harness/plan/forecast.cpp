@@ -53,7 +53,7 @@ pass_work of_benchmark(const workload_entry& entry, const fs::path& model) {
   static std::map<std::string, std::optional<benchmark_summary>> read;
   const benchmark& b = find_benchmark(entry.benchmark.name, entry.benchmark.harness);
   const benchmark_request& r = entry.benchmark;
-  const std::string key = canonical_benchmark(r) + r.path + "\n" + r.base.string() + "\n" +
+  const std::string key = canonical_benchmark(r) + r.path.string() + "\n" + r.base.string() + "\n" +
                           std::to_string(entry.items.limit) + " " +
                           std::to_string(entry.items.offset);
   const auto [at, fresh] = read.try_emplace(key);

@@ -2,8 +2,8 @@
 // Copyright The Unmask Authors
 #include "harness/plan/format.h"
 
+#include <concepts>
 #include <filesystem>
-#include <type_traits>
 #include <variant>
 
 #include <fmt/format.h>
@@ -12,9 +12,9 @@
 #include "harness/base/run_keys.h"
 #include "harness/plan/keys.h"
 #include "harness/plan/needs.h"
-#include "harness/plan/probe_settings.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/plan/settings.h"
+#include "harness/plan/spec.h"
 #include "harness/rows/text_table.h"
 #include "harness/workload/scorer.h"
 #include "harness/workload/task_fields.h"
@@ -40,15 +40,25 @@ struct key_lister {
 
   template <class Value>
   void operator()(const file_key& key, const Value& value) const {
-    if constexpr (std::is_constructible_v<parameter_value, Value>) {
+    if constexpr (key_scalar<Value>) {
       const parameter_value usual(value);
       add(key, type_of(usual), to_string(usual));
-    } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+    } else if constexpr (std::same_as<Value, std::vector<std::string>>) {
       add(key, texts_type);
     } else {
-      add(key, std::is_same_v<Value, std::filesystem::path> ? text_type : table_type);
+      add(key, std::same_as<Value, std::filesystem::path> ? text_type : table_type);
     }
   }
+  void range(const file_key& key, const char*, std::int64_t, std::int64_t) const {
+    add(key, "[LOW, HIGH]");
+  }
+  void one_or_more(const file_key& key, const std::vector<std::string>&) const {
+    add(key, "text or texts");
+  }
+  void hashed(const file_key& key, const std::filesystem::path&, const std::string&) const {
+    add(key, text_type);
+  }
+  void over(const file_key& key, const char* type) const { add(key, type); }
 
   void add(const file_key& key, const std::string& type, const std::string& usual = "") const {
     std::string meaning = *key.only_of == '\0' ? "" : std::string(key.only_of) + ": ";
@@ -106,71 +116,23 @@ format_table top_table() {
 }
 
 format_table model_table() {
-  return {
-      "[[model]]",
-      "model",
-      "One model; methods run on each of them.",
-      {{"path", text_type, "needed",
-        "a folder in Hugging Face layout, beside this file or with the program; ORG/NAME in the "
-        "cache of Hugging Face; \"weights:NAME\" in $UNMASK_MODELS"},
-       {"name", text_type, "last part of the path", "as rows show it"},
-       {"weights", text_type, "checkpoint", "or \"random:SEED\": speed is real, tokens are not"},
-       {"role", text_type, "", "another name by which `models` of a method or workload means it"},
-       {"soften", number_type, "1", "divide the logits by this: the same arg-max, less confidence"},
-       {"positions", integer_type, "0",
-        "take prompts of so many positions, more than it was made for, to time them"},
-       {"shape", text_type, "", "a folder with its config.json, to plan with where it is not here"},
-       {"set", table_type, "", "settings as in --set, for the points of this model"}}};
+  return listed<model_entry>({"[[model]]", "model", "One model; methods run on each of them.", {}});
 }
 
-format_table workload_table() {
-  return {
-      "[[workload]]",
-      "workload",
-      "What is answered: exactly one of `tasks`, `file`, `trace`, `lengths` and `benchmark`.",
-      {{"tasks", texts_type, "", "embedded tasks (`unmask list tasks`), each a workload"},
-       {"file", text_type, "", "a file of your own, JSON lines as below"},
-       {"trace", text_type, "", "serve: a file of arrivals and lengths, or \"trace:FILE\""},
-       {"format", text_type, "", "of `trace`, and needed with it: lengths, azure or mooncake"},
-       {"lengths", text_type, "", "serve: published lengths, such as sdar-8b/sharegpt"},
-       {"benchmark", "text or texts", "", "published benchmarks (`unmask list benchmarks`)"},
-       {"name", text_type, "of the task or file", "as rows show it"},
-       {"limit", integer_type, "0", "take so many items; 0: all"},
-       {"offset", integer_type, "0", "leave out so many first"},
-       {"draw", integer_type, "0", "shuffle by this seed before; 0: as they stand"},
-       {"spread", flag_type, "false", "take `limit` items evenly over the file, not the first"},
-       {"context", "[LOW, HIGH]", "", "take items whose context has so many tokens"},
-       {"gen_length", integer_type, "0", "tokens to generate; 0: what [run] or the item says"},
-       {"models", texts_type, "all", "for these models alone, by name or role"},
-       {"judge", text_type, "", "a causal model whose likelihood scores text without a scorer"},
-       {"harness", text_type, "first of the benchmark", "benchmark: HARNESS or HARNESS/CONFIG"},
-       {"task", text_type, "all", "benchmark: one of its subjects"},
-       {"prompt", text_type, "the harness's", "benchmark: raw, bos, one-turn or chat"},
-       {"thinking", text_type, "", "benchmark: \"off\" puts the template's empty block of thought"},
-       {"system", text_type, "", "benchmark: \"off\" leaves out the harness's system message"},
-       {"path", text_type, "$UNMASK_DATASETS", "benchmark: where its data lie"},
-       {"kind", text_type, "generate", "benchmark: \"likelihood\" takes the likeliest choice"},
-       {"shots", integer_type, "as declared", "benchmark: worked examples in the prompt"},
-       {"max_prompt_tokens", integer_type, "the harness's",
-        "benchmark: cut longer prompts; 0: never"},
-       {"trials", integer_type, "1", "benchmark: answer each item so often, with noise of its own"},
-       {"world", integer_type, "1", "benchmark: examples as so many processes draw them"},
-       {"rank", integer_type, "all", "benchmark: the items of this process alone"},
-       {"mc_num", integer_type, "the harness's", "likelihood: samples of a choice"},
-       {"mc_batch", integer_type, "the harness's", "likelihood: samples at a time"},
-       {"guidance", number_type, "0", "likelihood: strength of classifier-free guidance"}}};
+format_table workload_keys() {
+  return listed<workload_table>(
+      {"[[workload]]",
+       "workload",
+       "What is answered: exactly one of `tasks`, `file`, `trace`, `lengths` and `benchmark`.",
+       {}});
 }
 
 format_table method_table() {
-  return {"[[method]]",
-          "method",
-          "One method in one setting (`unmask list methods`, `unmask show METHOD`).",
-          {{"name", text_type, "needed", "the method"},
-           {"label", text_type, "its name", "as rows, tables and figures show it"},
-           {"preset", text_type, "", "a set of parameters by name"},
-           {"params", table_type, "", "params.NAME = VALUE, over the preset"},
-           {"models", texts_type, "all", "on these models alone, by name or role"},
-           {"workloads", texts_type, "all", "on these workloads alone"}}};
+  return listed<method_entry>(
+      {"[[method]]",
+       "method",
+       "One method in one setting (`unmask list methods`, `unmask show METHOD`).",
+       {}});
 }
 
 format_table probe_table() {
@@ -286,10 +248,10 @@ std::string task_page() {
 }  // namespace
 
 const std::vector<format_table>& format_tables() {
-  static const std::vector<format_table> all = {top_table(),      run_table(),   model_table(),
-                                                workload_table(), serve_table(), method_table(),
-                                                probe_table(),    sweep_table(), artifact_table(),
-                                                scale_table(),    layout_table()};
+  static const std::vector<format_table> all = {top_table(),     run_table(),   model_table(),
+                                                workload_keys(), serve_table(), method_table(),
+                                                probe_table(),   sweep_table(), artifact_table(),
+                                                scale_table(),   layout_table()};
   return all;
 }
 

@@ -3,17 +3,18 @@
 //
 // Keys of the tables of an experiment file, declared once. Beside the struct of a table stands its
 // each_key(), which says of every key what it may hold and what it means. Reading with its errors
-// (read_keys.h), FORMAT.md (format.cpp), ids of points (keys_in_id) and what --confine looks at
-// (paths_in) visit these lists. A new key is its member, a line there, and the code that heeds it.
+// (read_keys.h), FORMAT.md (format.cpp), ids of points (keys_in_ids) and what --confine looks at
+// (each_path) visit these lists. A new key is its member, a line there, and the code that heeds it.
 //
 // A visitor has, for a key of each type:
-//   visit(key, value)             a text, a number, a truth, texts, a path, or a table of settings
-//   visit.range(key, low, high)   [LOW, HIGH]
-//   visit.one_or_more(key, texts) a text or texts
-//   visit.hashed(key, path, hash) a path whose content is part of a point's id
-//   visit.whole(key, type)        what another list declares: a table, or tables
+//   visit(key, value)                 a text, number, truth or path, texts, or a table of settings
+//   visit.range(key, of, low, high)   [LOW, HIGH] of something
+//   visit.one_or_more(key, texts)     a text or texts
+//   visit.hashed(key, path, hash)     a path; the hash of what lies there is part of ids
+//   visit.over(key, type)             of a scale: what it lays over a table with keys of its own
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -75,14 +76,75 @@ struct file_key {
   }
 };
 
-// What a visitor does with keys that it passes over.
+// What a file says between quotes or as one word.
+template <class Value>
+concept key_scalar = std::same_as<Value, std::string> || std::same_as<Value, std::int64_t> ||
+    std::same_as<Value, double> || std::same_as<Value, bool>;
+
+// A visitor that passes over every key.
 struct key_visitor {
   template <class Value>
   void operator()(const file_key&, Value&) {}
-  template <class Value>
-  void range(const file_key&, Value&, Value&) {}
+  void range(const file_key&, const char*, std::int64_t&, std::int64_t&) {}
   void one_or_more(const file_key&, std::vector<std::string>&) {}
-  void whole(const file_key&, const char*) {}
+  void hashed(const file_key&, std::filesystem::path&, std::string&) {}
+  void over(const file_key&, const char*) {}
 };
+
+// Puts the keys that are part of an id into a JSON object. `usual`: that of a table without any;
+// null: put them all.
+template <class Json>
+struct id_writer : key_visitor {
+  Json& out;
+  const Json* usual;
+
+  id_writer(Json& into, const Json* without) : out(into), usual(without) {}
+  template <class Value>
+  void operator()(const file_key& key, Value& value) {
+    if constexpr (key_scalar<Value>) put(key, value);
+  }
+  void range(const file_key& key, const char*, std::int64_t& low, std::int64_t& high) {
+    put(key, Json{low, high});
+  }
+  void hashed(const file_key& key, std::filesystem::path& path, std::string& hash) {
+    if (!path.empty()) out[key.name] = hash;
+  }
+  void put(const file_key& key, const Json& value) {
+    if (key.id == id_part::never) return;
+    if (usual == nullptr || key.id == id_part::always || usual->at(key.name) != value) {
+      out[key.name] = value;
+    }
+  }
+};
+
+template <class Json, class Table>
+Json keys_in_ids(Table table) {
+  Table untouched;
+  Json usual = Json::object(), out = Json::object();
+  id_writer<Json> all(usual, nullptr), those(out, &usual);
+  each_key(untouched, all);
+  each_key(table, those);
+  return out;
+}
+
+// Every path that a table names: use(key, path).
+template <class Use>
+struct path_visitor : key_visitor {
+  Use use;
+  explicit path_visitor(Use how) : use(std::move(how)) {}
+  template <class Value>
+  void operator()(const file_key& key, Value& value) {
+    if constexpr (std::same_as<Value, std::filesystem::path>) use(std::string(key.name), value);
+  }
+  void hashed(const file_key& key, std::filesystem::path& path, std::string&) {
+    use(std::string(key.name), path);
+  }
+};
+
+template <class Table, class Use>
+void each_path(Table table, Use use) {
+  path_visitor<Use> visit(std::move(use));
+  each_key(table, visit);
+}
 
 }  // namespace unmask

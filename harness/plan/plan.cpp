@@ -233,33 +233,27 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
   return in_groups(points);
 }
 
+std::string canonical_workload(const workload_entry& workload) {
+  return keys_in_ids<nlohmann::json>(workload).dump();
+}
+
 std::string canonical_settings(const experiment_point& p) {
-  nlohmann::json all = {
-      {"model", {{"name", p.model.name}, {"weights", p.model.weights}, {"hash", p.model.hash}}},
-      {"workload",
-       {{"name", p.workload.name}, {"limit", p.workload.items.limit}, {"hash", p.workload.hash}}},
-      {"method", p.method},
-      {"params", json_of<nlohmann::json>(p.params)}};
+  nlohmann::json all = {{"model", keys_in_ids<nlohmann::json>(p.model)},
+                        {"workload", keys_in_ids<nlohmann::json>(p.workload)},
+                        {"method", p.method},
+                        {"params", json_of<nlohmann::json>(p.params)}};
   for (const run_key& key : run_key_list()) {
     if (key.is_part_of_ids(p.run)) all[key.name] = key.text(p.run);
   }
-  // Absent at their defaults, for the ids of points that are older than these keys.
-  const item_selection& items = p.workload.items;
-  if (items.offset > 0) all["workload"]["offset"] = items.offset;
-  if (items.seed > 0) all["workload"]["draw"] = items.seed;
-  if (items.spread) all["workload"]["spread"] = true;
-  if (items.context_high > 0) {
-    all["workload"]["context"] = {items.context_low, items.context_high};
-  }
-  if (!p.workload.rater.empty()) all["workload"]["judge"] = p.workload.rater_hash;
-  if (p.model.positions > 0) all["model"]["positions"] = p.model.positions;
-  if (p.model.soften != 1) all["model"]["soften"] = p.model.soften;
+  nlohmann::json &model = all["model"], &workload = all["workload"];
+  model["hash"] = p.model.hash;
+  workload["name"] = p.workload.name;
+  workload["hash"] = p.workload.hash;
   if (!p.workload.benchmark.name.empty()) {
-    all["workload"]["benchmark"] = nlohmann::json::parse(canonical_benchmark(p.workload.benchmark));
+    workload["benchmark"] = nlohmann::json::parse(canonical_benchmark(p.workload.benchmark));
   }
-  if (p.model.layers > 0) all["model"]["layers"] = p.model.layers;
-  if (p.workload.prompt_tokens > 0) all["workload"]["prompt_tokens"] = p.workload.prompt_tokens;
-  if (p.workload.gen_length > 0) all["workload"]["gen_length"] = p.workload.gen_length;
+  if (p.model.layers > 0) model["layers"] = p.model.layers;
+  if (p.workload.prompt_tokens > 0) workload["prompt_tokens"] = p.workload.prompt_tokens;
   if (!p.files.empty()) all["files"] = p.files;
   if (p.run.kind == "serve") all["serve"] = json_of<nlohmann::json>(serve_identity(p.run.serve));
   return all.dump();

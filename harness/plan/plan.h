@@ -55,6 +55,8 @@ void renumber(std::vector<experiment_point>& points);
 // preset and paths do not count, nor does evidence. Hashes are empty until something looked at the
 // files (executor::identify).
 std::string canonical_settings(const experiment_point& point);
+// The keys of the workload in there: which of its items are taken, and how.
+std::string canonical_workload(const workload_entry& workload);
 
 // Same model, workload and run settings: points that are measured in turn.
 bool measured_in_turn(const experiment_point& a, const experiment_point& b);

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/base/error.h"
 #include "harness/base/toml_reader.h"
 #include "harness/plan/keys.h"
+#include "harness/plan/settings.h"
 
 namespace unmask {
 
@@ -47,6 +49,43 @@ class key_reader {
   }
   void operator()(const file_key& key, double& into) { r_.real(key.name, into, key.low, key.high); }
   void operator()(const file_key& key, bool& into) { r_.flag(key.name, into); }
+  void operator()(const file_key& key, parameter_map& into) { r_.scalars(key.name, into); }
+  void operator()(const file_key& key, std::vector<dotted_setting>& into) {
+    parameter_map settings;
+    r_.scalars(key.name, settings);
+    for (const auto& [name, value] : settings) {
+      const std::string where = r_.where() + ": " + r_.name_of(key.name);
+      check_setting_key(name, where);
+      into.push_back({name, value, where});
+    }
+  }
+  void range(const file_key& key, const std::string& of, std::int64_t& low, std::int64_t& high) {
+    const toml::node* node = r_.find(key.name);
+    if (node == nullptr) return;
+    const toml::array* both = node->as_array();
+    const auto bound = [&](std::size_t i) {
+      return both != nullptr && both->size() == 2 ? (*both)[i].value<std::int64_t>() : std::nullopt;
+    };
+    const auto least = bound(0), most = bound(1);
+    if (!least || !most || *least < 0 || *most < *least || *most == 0) {
+      r_.fail(*node, r_.name_of(key.name) + " takes [LOW, HIGH], " + of + " in rising order");
+    }
+    low = *least;
+    high = *most;
+  }
+  void one_or_more(const file_key& key, std::vector<std::string>& into) {
+    const toml::node* node = r_.find(key.name);
+    if (node == nullptr) return;
+    if (node->is_array()) {
+      r_.texts(key.name, into);
+    } else {
+      r_.text(key.name, into.emplace_back());
+    }
+  }
+  void hashed(const file_key& key, std::filesystem::path& into, const std::string&) {
+    (*this)(key, into);
+  }
+  void over(const file_key& key, const char*) { r_.find(key.name); }
 
   // Usage errors for words that are none, and for what is needed and not there.
   void check() const {
@@ -61,12 +100,14 @@ class key_reader {
     }
   }
 
+ protected:
+  toml_reader& r_;
+
  private:
   struct read_key {
     file_key key;
     std::vector<std::string> texts;
   };
-  toml_reader& r_;
   std::string head_;
   std::filesystem::path file_;
   std::vector<read_key> read_;

@@ -86,24 +86,10 @@ void read_published_name(const std::string& path, model_entry& model) {
 
 model_entry read_model(toml_reader& r, const fs::path& file) {
   model_entry model;
-  std::string path;
-  r.text("path", path);
-  r.text("name", model.name);
-  r.text("weights", model.weights);
-  r.text("role", model.role);
-  r.real("soften", model.soften, 1e-3, 1e3);
-  r.integer("positions", model.positions, 0, 1 << 24);
-  std::string shape;
-  r.text("shape", shape);
-  if (!shape.empty()) model.shape = beside(file, shape);
-  parameter_map settings;
-  r.scalars("set", settings);
-  for (const auto& [key, value] : settings) {
-    const std::string where = r.where() + ": `model.set`";
-    check_setting_key(key, where);
-    model.settings.push_back({key, value, where});
-  }
-  if (path.empty()) throw usage_error(r.where() + ": [[model]] needs `path`, a model directory");
+  key_reader reader(r, "[[model]]", file);
+  each_key(model, reader);
+  reader.check();
+  const std::string path = model.path.string();
   if (path.starts_with("weights:") && path.size() > 8) {
     model.published = path.substr(8);
     // Left as it stands when absent: reading it then names what is missing.
@@ -126,36 +112,6 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
   return model;
 }
 
-// context = [LOW, HIGH], in tokens.
-void read_context(toml_reader& r, item_selection& items) {
-  const toml::node* node = r.find("context");
-  if (node == nullptr) return;
-  const toml::array* range = node->as_array();
-  const auto bound = [&](std::size_t i) {
-    return range != nullptr && range->size() == 2 ? (*range)[i].value<std::int64_t>()
-                                                  : std::nullopt;
-  };
-  const auto low = bound(0), high = bound(1);
-  if (!low || !high || *low < 0 || *high < *low || *high == 0) {
-    r.fail(*node, "`workload.context` takes [LOW, HIGH], tokens of context in rising order");
-  }
-  items.context_low = *low;
-  items.context_high = *high;
-}
-
-// benchmark = "NAME" or ["NAME", ...].
-std::vector<std::string> benchmarks_of(toml_reader& r) {
-  std::vector<std::string> names;
-  const toml::node* node = r.find("benchmark");
-  if (node == nullptr) return names;
-  if (node->is_array()) {
-    r.texts("benchmark", names);
-  } else {
-    r.text("benchmark", names.emplace_back());
-  }
-  return names;
-}
-
 void add_benchmark(const toml_reader& r, workload_entry w, const std::string& name,
                    experiment_spec& spec) {
   check_benchmark(r.where(), w.benchmark);
@@ -165,27 +121,14 @@ void add_benchmark(const toml_reader& r, workload_entry w, const std::string& na
 }
 
 void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) {
-  std::vector<std::string> tasks;
-  std::string path, name, judge;
-  workload_entry w;
-  r.texts("tasks", tasks);
-  r.text("file", path);
-  r.text("name", name);
-  r.integer("limit", w.items.limit, 0);
-  r.integer("offset", w.items.offset, 0);
-  r.integer("draw", w.items.seed, 0);
-  r.flag("spread", w.items.spread);
-  read_context(r, w.items);
-  std::string trace;
-  r.text("trace", trace);
-  r.text("format", w.trace_format);
-  r.text("lengths", w.lengths);
-  r.integer("gen_length", w.gen_length, 0, 1 << 24);
-  r.texts("models", w.models);
-  r.text("judge", judge);
-  if (!judge.empty()) w.rater = model_folder(file, judge);
-  const std::vector<std::string> benchmarks = benchmarks_of(r);
-  if ((!tasks.empty() && benchmarks.empty()) + (!path.empty()) + (!trace.empty()) +
+  workload_table stated;
+  key_reader reader(r, "[[workload]]", file);
+  each_key(stated, reader);
+  reader.check();
+  const auto& [tasks, benchmarks, own, trace, name, entry] = stated;
+  workload_entry w = entry;
+  if (!w.rater.empty()) w.rater = model_folder(file, w.rater.string());
+  if ((!tasks.empty() && benchmarks.empty()) + (!own.empty()) + (!trace.empty()) +
           (!w.lengths.empty()) + (!benchmarks.empty()) !=
       1) {
     throw usage_error(r.where() +
@@ -202,7 +145,7 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
                       ": `offset`, `draw`, `spread` and `context` choose among tasks; a trace and "
                       "`lengths` take `limit` alone");
   }
-  if (!judge.empty() && tasks.empty() && path.empty()) {
+  if (!w.rater.empty() && tasks.empty() && own.empty()) {
     throw usage_error(r.where() +
                       ": `judge` reads the answers to `tasks` or to the items of `file`");
   }
@@ -212,7 +155,15 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   if (benchmarks.size() > 1 && !tasks.empty()) {
     throw usage_error(r.where() + ": `tasks` belong to one benchmark; name one");
   }
-  read_benchmark_keys(r, file, w.benchmark);
+  w.benchmark.base = file.parent_path();
+  if (!w.benchmark.path.empty()) w.benchmark.path = w.benchmark.base / w.benchmark.path;
+  benchmark_request nothing;
+  nothing.base = w.benchmark.base;
+  if (r.find("benchmark") == nullptr && w.benchmark != nothing) {
+    throw usage_error(r.where() +
+                      ": harness, task, prompt, path, kind, shots, trials and mc_num belong to a "
+                      "`benchmark`; name one");
+  }
   for (const std::string& benchmark : benchmarks) {
     w.benchmark.name = benchmark;
     if (tasks.empty()) add_benchmark(r, w, name, spec);
@@ -227,7 +178,7 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
     spec.workloads.push_back(w);
     return;
   }
-  if (path.empty()) path = trace;
+  const std::string path = (own.empty() ? trace : own).string();
   if (!path.empty()) {
     // A trace that lies with the datasets, "trace:FILE", is left as it stands when absent.
     w.file =
@@ -245,15 +196,11 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
 
 method_entry read_method(toml_reader& r) {
   method_entry m;
-  r.text("name", m.name);
-  m.label = m.name;
-  r.text("label", m.label);
-  r.text("preset", m.preset);
-  r.scalars("params", m.params);
-  r.texts("models", m.models);
-  r.texts("workloads", m.workloads);
+  key_reader reader(r, "[[method]]", "");
+  each_key(m, reader);
+  reader.check();
+  if (m.label.empty()) m.label = m.name;
   m.where = r.where();
-  if (m.name.empty()) throw usage_error(m.where + ": [[method]] needs `name`");
   return m;
 }
 

@@ -5,42 +5,9 @@
 // a sweep over any of their settings. Reading checks names and types; what the values mean for a
 // method is checked by the plan (plan.h).
 //
-//   title = "..."                       description = "..."
-//   kind = "decode" | "serve"           decode: a closed loop, all requests at once (default);
-//                                       serve: requests arrive, the batching engine schedules them
-//   [run]       the keys of run_keys.h, and
-//               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width,
-//               more_items, more_repetitions = factor of both
-//   [[model]]   path, name, weights = "checkpoint" | "random:SEED"; soften = T divides the final
-//               norm, and with it the logits, by T: the same arg-max, less confidence;
-//               set = {KEY = VALUE} as in --set, for its points alone; shape = a folder with the
-//               config.json to plan with where the weights are not here;
-//               positions = N: longer prompts than the checkpoint was made for, to time them
-//   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; which items (item_selection):
-//               context = [LOW, HIGH], draw = SEED, offset, limit, spread = true; gen_length
-//               benchmark = "gsm8k" or several, harness, shots, trials, ... (benchmark_workload.h);
-//               models = [...]: for these alone; judge = a causal model whose likelihood of free
-//               text is its score
-//               serve only: trace = "x.csv" and format = "lengths" | "azure" | "mooncake", or
-//               lengths = "sdar-8b/sharegpt" (published means and deviations)
-//   [serve]     see serve_settings.cpp, or unmask run --help
-//   [[method]]  name, label, preset, models = [...], workloads = [...], params.NAME = value
-//   [probe]     names = ["confidence", ...] (probe_settings.h); tau, margin, sink_share, every, limit,
-//               reference_block
-//   [sweep]     mode = "cross" | "zip" | "one-at-a-time" | "leave-one-out", and axes by dotted key:
-//               params.threshold = [0.7, 0.9]     every method that has the parameter
-//               method.LABEL.steps = [32, 64]     one method, by label or by name
-//               batch_size = [1, 4]               every key of run_keys.h, and limit
-//               serve.rate = [1, 2, 4]            any key of [serve]
-//
-// An artifact, a table or figure of a paper, says more:
-//   [artifact]   paper, id, kind = "table" | "figure", title; published = FILE, note,
-//                not_reproducible = why (then nothing else is needed)
-//   [scale.NAME] laid over everything above when that scale is chosen: tables merge and the scale
-//                wins, arrays ([[scale.NAME.model]], a sweep axis) replace; besides, needs
-//                (needs.h), takes, note, not_run = why, and [scale.NAME.set] with keys as in --set
-//   [layout]     how the paper arranges the numbers; read by harness/python/unmask/tables/layout.py
-// A model's path "weights:NAME" is looked up (locate.h).
+// Every key is declared beside the struct of its table, by each_key() (keys.h); FORMAT.md is made of
+// these lists. [run] has run_keys.h and evidence_key_list(), [serve] serve_settings.h. [sweep] has
+// axes by dotted key (settings.h) beside its mode; [layout] is read by the package alone.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +17,7 @@
 
 #include "harness/decode/parameters.h"
 #include "harness/plan/benchmark_workload.h"
+#include "harness/plan/keys.h"
 #include "harness/plan/probe_settings.h"
 #include "harness/rows/row.h"
 #include "harness/workload/task.h"
@@ -79,18 +47,50 @@ struct dotted_setting {
 };
 
 struct model_entry {
-  std::string name;                    // default: last part of the path
-  std::filesystem::path path;          // relative paths start at the TOML file
-  std::string weights = "checkpoint";  // or random:SEED
-  std::string role;                    // another name for methods to say which model they run on
-  std::string published;               // NAME of a path "weights:NAME"; empty: a plain path
-  double soften = 1;                   // divides the final norm, and with it all logits
-  std::int64_t positions = 0;          // more than the checkpoint's own, for times only; 0: its own
-  std::int64_t layers = 0;             // of random weights: use only the first N; 0: all
-  std::string hash;                    // of what decides its output; "": not computed yet
-  std::filesystem::path shape;  // a folder with its config.json, to plan with where it is not here
+  std::string name;
+  std::filesystem::path path;
+  std::string weights = "checkpoint", role;
+  std::string published;        // NAME of a path "weights:NAME"; empty: a plain path
+  double soften = 1;            // divides the final norm, and with it all logits
+  std::int64_t positions = 0;   // more than the checkpoint's own, for times only; 0: its own
+  std::int64_t layers = 0;      // of random weights: use only the first N; 0: all
+  std::string hash;             // of what decides its output; "": not computed yet
+  std::filesystem::path shape;  // a folder with its config.json; empty: its own
   std::vector<dotted_setting> settings;  // of every point of this model, before the sweep
 };
+
+template <class Visit>
+void each_key(model_entry& m, Visit& visit) {
+  visit(
+      file_key{
+          "path",
+          "a folder in Hugging Face layout, beside this file or with the program; ORG/NAME in the "
+          "cache of Hugging Face; \"weights:NAME\" in $UNMASK_MODELS"}
+          .needed("a model directory")
+          .looked_up(),
+      m.path);
+  visit(file_key{"name", "as rows show it"}
+            .otherwise("last part of the path")
+            .in_ids(id_part::always),
+        m.name);
+  visit(file_key{"weights", "or \"random:SEED\": speed is real, tokens are not"}.in_ids(
+            id_part::always),
+        m.weights);
+  visit(file_key{"role", "another name by which `models` of a method or workload means it"},
+        m.role);
+  visit(file_key{"soften", "divide the logits by this: the same arg-max, less confidence"}
+            .bounds(1e-3, 1e3)
+            .in_ids(id_part::when_changed),
+        m.soften);
+  visit(file_key{"positions",
+                 "take prompts of so many positions, more than it was made for, to time them"}
+            .bounds(0, 1 << 24)
+            .in_ids(id_part::when_changed),
+        m.positions);
+  visit(file_key{"shape", "a folder with its config.json, to plan with where it is not here"},
+        m.shape);
+  visit(file_key{"set", "settings as in --set, for the points of this model"}, m.settings);
+}
 
 struct workload_entry {
   std::string name;             // task family, or stem of the file
@@ -111,15 +111,72 @@ struct workload_entry {
   std::string rater_hash;  // of its weights; "": not computed yet
 };
 
-struct method_entry {
+// The keys that hold for whatever is answered.
+template <class Visit>
+void each_key(workload_entry& w, Visit& visit) {
+  constexpr id_part changed = id_part::when_changed;
+  visit(file_key{"limit", "take so many items; 0: all"}.in_ids(id_part::always), w.items.limit);
+  visit(file_key{"offset", "leave out so many first"}.in_ids(changed), w.items.offset);
+  visit(file_key{"draw", "shuffle by this seed before; 0: as they stand"}.in_ids(changed),
+        w.items.seed);
+  visit(
+      file_key{"spread", "take `limit` items evenly over the file, not the first"}.in_ids(changed),
+      w.items.spread);
+  visit.range(file_key{"context", "take items whose context has so many tokens"}.in_ids(changed),
+              "tokens of context", w.items.context_low, w.items.context_high);
+  visit(file_key{"gen_length", "tokens to generate; 0: what [run] or the item says"}
+            .bounds(0, 1 << 24)
+            .in_ids(changed),
+        w.gen_length);
+  visit(file_key{"models", "for these models alone, by name or role"}.otherwise("all"), w.models);
+  visit.hashed(
+      file_key{"judge", "a causal model whose likelihood scores text without a scorer"}.looked_up(),
+      w.rater, w.rater_hash);
+}
+
+// [[workload]] as the file states it: an entry for each of its tasks or benchmarks.
+struct workload_table {
+  std::vector<std::string> tasks, benchmarks;
+  std::filesystem::path file, trace;
   std::string name;
-  std::string label;  // default: name
-  std::string preset;
-  parameter_map params;
-  std::vector<std::string> models;     // names or roles of the models it runs on; empty: all
-  std::vector<std::string> workloads;  // names of the workloads it runs on; empty: all
-  std::string where;                   // FILE:LINE, for messages
+  workload_entry entry;  // of each
 };
+
+template <class Visit>
+void each_key(workload_table& t, Visit& visit) {
+  visit(file_key{"tasks", "embedded tasks (`unmask list tasks`), each a workload"}, t.tasks);
+  visit(file_key{"file", "a file of your own, JSON lines as below"}.looked_up(), t.file);
+  visit(file_key{"trace", "a file of arrivals and lengths, or \"trace:FILE\""}
+            .of("serve")
+            .looked_up(),
+        t.trace);
+  visit(file_key{"format", "of `trace`, and needed with it: lengths, azure or mooncake"},
+        t.entry.trace_format);
+  visit(file_key{"lengths", "published lengths, such as sdar-8b/sharegpt"}.of("serve"),
+        t.entry.lengths);
+  visit.one_or_more(file_key{"benchmark", "published benchmarks (`unmask list benchmarks`)"},
+                    t.benchmarks);
+  visit(file_key{"name", "as rows show it"}.otherwise("of the task or file"), t.name);
+  each_key(t.entry, visit);
+  each_key(t.entry.benchmark, visit);
+}
+
+struct method_entry {
+  std::string name, label, preset;
+  parameter_map params;
+  std::vector<std::string> models, workloads;
+  std::string where;  // FILE:LINE, for messages
+};
+
+template <class Visit>
+void each_key(method_entry& m, Visit& visit) {
+  visit(file_key{"name", "the method"}.needed(), m.name);
+  visit(file_key{"label", "as rows, tables and figures show it"}.otherwise("its name"), m.label);
+  visit(file_key{"preset", "a set of parameters by name"}, m.preset);
+  visit(file_key{"params", "params.NAME = VALUE, over the preset"}, m.params);
+  visit(file_key{"models", "on these models alone, by name or role"}.otherwise("all"), m.models);
+  visit(file_key{"workloads", "on these workloads alone"}.otherwise("all"), m.workloads);
+}
 
 struct sweep_axis {
   std::string key;
