@@ -40,9 +40,7 @@ void add_paths(const std::string& key, const Table& table, std::vector<named_pat
 
 std::vector<named_path> paths_of(const experiment_spec& spec) {
   std::vector<named_path> all;
-  if (!spec.artifact.published.empty()) {
-    all.push_back({"artifact.published", spec.artifact.published});
-  }
+  add_paths("artifact.", spec.artifact, all);
   for (model_entry m : spec.models) {
     if (!m.published.empty()) m.path.clear();  // looked up by its name
     add_paths("model.", m, all);

@@ -105,14 +105,7 @@ format_table serve_table() {
 }
 
 format_table top_table() {
-  return {
-      "top of the file",
-      "",
-      "Before the first table.",
-      {{"title", text_type, "", "one line that names the experiment in rows and pages"},
-       {"description", text_type, "", "what is asked and what is expected"},
-       {"kind", text_type, "decode",
-        "decode: all requests at once; serve: requests arrive, the batching engine schedules"}}};
+  return listed<experiment_spec>({"top of the file", "", "Before the first table.", {}});
 }
 
 format_table model_table() {
@@ -153,42 +146,17 @@ format_table sweep_table() {
 }
 
 format_table artifact_table() {
-  return {"[artifact]",
-          "artifact",
-          "Which table or figure of a paper the file repeats.",
-          {{"paper", text_type, "needed", "small letters, digits and _"},
-           {"id", text_type, "needed", "such as table_5"},
-           {"kind", text_type, "needed", "table or figure"},
-           {"title", text_type, "needed", "one line"},
-           {"published", text_type, "", "the file with the paper's numbers"},
-           {"note", text_type, "", "what differs from the paper"},
-           {"not_reproducible", text_type, "",
-            "why nothing is measured; the rest may then be absent"}}};
+  return listed<artifact_header>(
+      {"[artifact]", "artifact", "Which table or figure of a paper the file repeats.", {}});
 }
 
 format_table scale_table() {
-  return {
-      "[scale.NAME]",
-      "scale.*",
-      "Laid over the file by --scale NAME: tables merge and the scale wins; [[scale.NAME.model]] "
-      "and other arrays replace.",
-      {{"needs", texts_type, "", "what must be here, of the needs below"},
-       {"takes", text_type, "", "how long, for people"},
-       {"note", text_type, "", "what this scale shows and what not"},
-       {"not_run", text_type, "", "why it cannot be measured yet"},
-       {"labels", texts_type, "all", "of the [[method]] tables that it keeps"},
-       {"set", table_type, "", "settings as in --set"},
-       {"title", text_type, "", "instead of the file's"},
-       {"description", text_type, "", "instead of the file's"},
-       {"kind", text_type, "", "instead of the file's"},
-       {"run", table_type, "", "over [run]"},
-       {"model", "tables", "", "instead of [[model]]"},
-       {"workload", "tables", "", "instead of [[workload]]"},
-       {"method", "tables", "", "instead of [[method]]"},
-       {"probe", table_type, "", "over [probe]"},
-       {"sweep", table_type, "", "over [sweep]; an empty array removes an axis"},
-       {"serve", table_type, "", "over [serve]"},
-       {"layout", table_type, "", "over [layout]"}}};
+  return listed<scale_entry>(
+      {"[scale.NAME]",
+       "scale.*",
+       "Laid over the file by --scale NAME: tables merge and the scale wins; [[scale.NAME.model]] "
+       "and other arrays replace.",
+       {}});
 }
 
 format_table layout_table() {

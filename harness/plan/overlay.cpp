@@ -7,14 +7,34 @@
 #include "harness/base/error.h"
 #include "harness/base/toml_reader.h"
 #include "harness/plan/needs.h"
+#include "harness/plan/read_keys.h"
 
 namespace unmask {
 namespace {
 
-// What a scale may lay over the shared part.
-constexpr const char* overlay_keys[] = {"run",    "serve", "sweep",      "probe",
-                                        "layout", "model", "workload",   "method",
-                                        "kind",   "title", "description"};
+// Reads [scale.NAME], whose settings may be dotted keys and say their own line.
+class scale_reader final : public key_reader {
+ public:
+  using key_reader::key_reader;
+  using key_reader::operator();
+  void operator()(const file_key& key, std::vector<dotted_setting>& into) {
+    r_.table(key.name, [&](toml_reader& set) {
+      set.leaves([&](const std::string& name, const toml::node& node) {
+        const std::string where = set.where(node);
+        into.push_back({name, toml_scalar(node, where + ": `set." + name + "`"), where});
+      });
+    });
+  }
+};
+
+// The keys that a scale does not lay over anything.
+struct own_keys : key_visitor {
+  std::vector<std::string> names;
+  template <class Value>
+  void operator()(const file_key& key, Value&) {
+    names.emplace_back(key.name);
+  }
+};
 
 // Nodes are moved, not copied: only then do they keep the line they stand on.
 void lay_over(toml::table& base, toml::table& over) {
@@ -48,19 +68,9 @@ scale_entry read_scale(const std::string& name, const toml::table& table,
   scale_entry read;
   read.name = name;
   toml_reader r(table, file.string(), "scale." + name);
-  r.text("takes", read.takes);
-  r.text("note", read.note);
-  r.text("not_run", read.not_run);
-  r.texts("needs", read.needs);
-  r.texts("labels", read.labels);
+  scale_reader reader(r, "[scale." + name + "]", file);
+  each_key(read, reader);
   for (const std::string& need : read.needs) check_need(need, r.where());
-  r.table("set", [&](toml_reader& set) {
-    set.leaves([&](const std::string& key, const toml::node& node) {
-      const std::string where = set.where(node);
-      read.settings.push_back({key, toml_scalar(node, where + ": `set." + key + "`"), where});
-    });
-  });
-  for (const char* key : overlay_keys) r.find(key);
   r.finish();
   return read;
 }
@@ -106,7 +116,10 @@ experiment_table overlaid_table(const std::string& text, const std::filesystem::
   });
   read.scale = chosen_scale(read.scales, scale, file.string());
   toml::table over = std::move(*read.table["scale"][read.scale.name].as_table());
-  for (const char* key : {"takes", "note", "not_run", "needs", "labels", "set"}) over.erase(key);
+  own_keys own;
+  scale_entry any;
+  each_key(any, own);
+  for (const std::string& key : own.names) over.erase(key);
   read.table.erase("scale");
   lay_over(read.table, over);
   if (toml::table* sweep = read.table["sweep"].as_table()) drop_empty_axes(*sweep);

@@ -287,22 +287,14 @@ bool is_plain_name(const std::string& name) {
 }
 
 void read_artifact(toml_reader& r, const fs::path& file, artifact_header& a) {
-  std::string published;
-  r.text("paper", a.paper);
-  r.text("id", a.id);
-  r.text("kind", a.kind);
-  r.text("title", a.title);
-  r.text("note", a.note);
-  r.text("not_reproducible", a.not_reproducible);
-  r.text("published", published);
-  if (!published.empty()) a.published = beside(file, published);
+  key_reader reader(r, "[artifact]", file);
+  each_key(a, reader);
   for (const auto& [key, value] : {std::pair("paper", a.paper), std::pair("id", a.id)}) {
     if (is_plain_name(value)) continue;
     throw usage_error(r.where() + ": [artifact] needs `" + key +
                       "`, of small letters, digits and _, not '" + value + "'");
   }
-  r.choice("kind of artifact", a.kind, {"table", "figure"});
-  if (a.title.empty()) throw usage_error(r.where() + ": [artifact] needs `title`");
+  reader.check();
 }
 
 // Nothing to plan: the file says why.
@@ -325,10 +317,9 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   r.find("layout");  // of the package (harness/python)
   r.table("artifact", [&](toml_reader& t) { read_artifact(t, file, spec.artifact); });
   if (!spec.artifact.not_reproducible.empty()) spec.not_run = spec.artifact.not_reproducible;
-  r.text("title", spec.title);
-  r.text("description", spec.description);
-  r.text("kind", spec.run.kind);
-  r.choice("kind of experiment", spec.run.kind, {"decode", "serve"});
+  key_reader reader(r, "", file);
+  each_key(spec, reader);
+  reader.check();
   r.table("run", [&](toml_reader& t) { read_run(t, spec); });
   r.tables("model", [&](toml_reader& t) { spec.models.push_back(read_model(t, file)); });
   r.tables("workload", [&](toml_reader& t) { read_workload(t, file, spec); });

@@ -193,20 +193,57 @@ enum class sweep_mode : std::uint8_t {
 
 struct artifact_header {
   std::string paper, id;  // paper empty: a plain experiment
-  std::string kind;       // table, figure
-  std::string title, note;
-  std::filesystem::path published;  // the paper's numbers; empty: none
-  std::string not_reproducible;     // why it cannot be run at all; empty: it can
+  std::string kind, title, note;
+  std::filesystem::path published;  // empty: none
+  std::string not_reproducible;     // empty: it is
 };
+
+inline const std::vector<std::string>& artifact_kinds() {
+  static const std::vector<std::string> kinds = {"table", "figure"};
+  return kinds;
+}
+
+template <class Visit>
+void each_key(artifact_header& a, Visit& visit) {
+  visit(file_key{"paper", "small letters, digits and _"}.needed(), a.paper);
+  visit(file_key{"id", "such as table_5"}.needed(), a.id);
+  visit(file_key{"kind", "table or figure"}.one_of(artifact_kinds, "kind of artifact").needed(),
+        a.kind);
+  visit(file_key{"title", "one line"}.needed(), a.title);
+  visit(file_key{"published", "the file with the paper's numbers"}, a.published);
+  visit(file_key{"note", "what differs from the paper"}, a.note);
+  visit(file_key{"not_reproducible", "why nothing is measured; the rest may then be absent"},
+        a.not_reproducible);
+}
 
 struct scale_entry {
   std::string name;
-  std::string takes, note;               // for listings
-  std::string not_run;                   // why this scale cannot run anywhere yet; empty: it can
-  std::vector<std::string> needs;        // as stated
-  std::vector<std::string> labels;       // of the methods it keeps; empty: all
-  std::vector<dotted_setting> settings;  // [scale.NAME.set]
+  std::vector<std::string> needs;  // as stated
+  std::string takes, note, not_run;
+  std::vector<std::string> labels;
+  std::vector<dotted_setting> settings;
 };
+
+template <class Visit>
+void each_key(scale_entry& s, Visit& visit) {
+  visit(file_key{"needs", "what must be here, of the needs below"}, s.needs);
+  visit(file_key{"takes", "how long, for people"}, s.takes);
+  visit(file_key{"note", "what this scale shows and what not"}, s.note);
+  visit(file_key{"not_run", "why it cannot be measured yet"}, s.not_run);
+  visit(file_key{"labels", "of the [[method]] tables that it keeps"}.otherwise("all"), s.labels);
+  visit(file_key{"set", "settings as in --set"}, s.settings);
+  for (const char* key : {"title", "description", "kind"}) {
+    visit.over({key, "instead of the file's"}, "text");
+  }
+  visit.over({"run", "over [run]"}, "table");
+  visit.over({"model", "instead of [[model]]"}, "tables");
+  visit.over({"workload", "instead of [[workload]]"}, "tables");
+  visit.over({"method", "instead of [[method]]"}, "tables");
+  visit.over({"probe", "over [probe]"}, "table");
+  visit.over({"sweep", "over [sweep]; an empty array removes an axis"}, "table");
+  visit.over({"serve", "over [serve]"}, "table");
+  visit.over({"layout", "over [layout]"}, "table");
+}
 
 struct experiment_spec {
   std::string file;  // where it was read; empty: made by a program
@@ -226,6 +263,24 @@ struct experiment_spec {
   std::vector<sweep_axis> axes;
   std::vector<dotted_setting> overrides;  // --set: applied last, so they win over file and sweep
 };
+
+inline const std::vector<std::string>& experiment_kinds() {
+  static const std::vector<std::string> kinds = {"decode", "serve"};
+  return kinds;
+}
+
+// The keys before the first table.
+template <class Visit>
+void each_key(experiment_spec& s, Visit& visit) {
+  visit(file_key{"title", "one line that names the experiment in rows and pages"}, s.title);
+  visit(file_key{"description", "what is asked and what is expected"}, s.description);
+  visit(
+      file_key{
+          "kind",
+          "decode: all requests at once; serve: requests arrive, the batching engine schedules"}
+          .one_of(experiment_kinds, "kind of experiment"),
+      s.run.kind);
+}
 
 // Every unknown key, wrong type or value out of range is a usage error that names file, line and
 // key, and the nearest known key. `scale` empty: "tiny" where the file has scales; usage error when
