@@ -30,13 +30,9 @@ class likelihood_point final : public loadable_point {
                         " has no mask token; its likelihoods are not by masks");
     }
     settings_.rule = dream ? likelihood_rule::dream : likelihood_rule::llada;
-    // The official scripts' numbers: one row for MMLU's single token, 8 (Dream: 32) of 128 else.
-    const bool letter = b.name == "mmlu" && !dream;
-    settings_.mc_num = static_cast<std::int32_t>(b.mc_num > 0 ? b.mc_num : letter ? 1 : 128);
-    settings_.batch_size = static_cast<std::int32_t>(b.mc_batch > 0 ? b.mc_batch
-                                                     : letter       ? 1
-                                                     : dream        ? 32
-                                                                    : 8);
+    const likelihood_draws drawn = draws_of(b, dream);
+    settings_.mc_num = static_cast<std::int32_t>(drawn.samples);
+    settings_.batch_size = static_cast<std::int32_t>(drawn.rows);
     settings_.guidance = b.guidance;
     settings_.seed = static_cast<std::uint64_t>(point.run.seed);
     if (dream && b.guidance > 0) throw usage_error("`guidance` is LLaDA's; Dream has none");

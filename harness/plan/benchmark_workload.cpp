@@ -43,6 +43,12 @@ void check_benchmark(const std::string& where, benchmark_request& b) {
   }
 }
 
+likelihood_draws draws_of(const benchmark_request& r, bool dream) {
+  likelihood_draws usual = {128, dream ? 32 : 8};
+  if (r.name == "mmlu" && !dream) usual = {1, 1};
+  return {r.mc_num > 0 ? r.mc_num : usual.samples, r.mc_batch > 0 ? r.mc_batch : usual.rows};
+}
+
 std::string canonical_benchmark(const benchmark_request& b) {
   auto out = keys_in_ids<nlohmann::json>(b);
   const benchmark& found = find_benchmark(b.name, b.harness);

@@ -68,6 +68,7 @@ void each_key(benchmark_request& b, Visit& visit) {
             .otherwise("as declared")
             .in_ids(changed),
         b.shots);
+  // Longer prompts lose examples, then tokens: OC-U's in the middle, others' on the left.
   visit(file_key{"max_prompt_tokens", "cut longer prompts; 0: never"}
             .of("benchmark")
             .bounds(0, 1 << 24)
@@ -79,7 +80,8 @@ void each_key(benchmark_request& b, Visit& visit) {
             .bounds(1, 1000)
             .in_ids(id_part::always),
         b.trials);
-  // An id has both as one pair.
+  // lm-eval on several processes draws its examples by process: these are the documents as `world`
+  // processes ask them, with `rank` those of that one. An id has both as one pair.
   visit(file_key{"world", "examples as so many processes draw them"}
             .of("benchmark")
             .bounds(1, 1 << 20),
@@ -107,6 +109,14 @@ void each_key(benchmark_request& b, Visit& visit) {
             .in_ids(changed),
         b.guidance);
 }
+
+// How the likelihood of a choice is drawn. Where the request says nothing, the numbers of the official
+// scripts: one row for MMLU's single token, which is exact; else 128, in rounds of 8. Dream's: always
+// 128, in rounds of 32.
+struct likelihood_draws {
+  std::int64_t samples, rows;  // in all; of a round
+};
+likelihood_draws draws_of(const benchmark_request& request, bool dream);
 
 // Usage error beginning with `where` where they contradict each other or the registry; fills in `kind`.
 void check_benchmark(const std::string& where, benchmark_request& request);

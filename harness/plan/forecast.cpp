@@ -386,10 +386,8 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
   }
   const bool known = std::isfinite(w.answers) && !w.each.empty();
   if (p.workload.benchmark.kind == "likelihood") {
-    const benchmark_request& r = p.workload.benchmark;
-    const bool letter = r.name == "mmlu";  // one answer token: exact after one round of one row
-    const double rows = r.mc_batch > 0 ? static_cast<double>(r.mc_batch) : letter ? 1 : 8;
-    const double draws = r.mc_num > 0 ? static_cast<double>(r.mc_num) : letter ? 1 : 128;
+    const likelihood_draws drawn = draws_of(p.workload.benchmark, config && config->shifted_logits);
+    const auto rows = static_cast<double>(drawn.rows), draws = static_cast<double>(drawn.samples);
     run.answers = w.answers * w.continuations * rows;
     run.batch = rows;
     run.forwards = std::max(draws / rows, 1.0);

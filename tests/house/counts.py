@@ -173,6 +173,10 @@ def counts():
                 for f in everything if f.endswith(CPP) and not f.startswith("tests/minimal_method/")),
         "files a [run] key is in (kv_type)":
             sum(bool(re.search(r"\bkv_type\b", text_of(f))) for f in under("harness/", CPP)),
+        # Its list and its use; the worked example of a table is tests/harness/plan/test_keys.cpp.
+        "files a key of [[workload]] is in (mc_batch)":
+            sum(bool(re.search(r"\bmc_batch\b", text_of(f)))
+                for f in under("harness/", CPP) + under("harness/python/", ".py")),
         "files a field of a row is declared in (taken_up)":
             sum(bool(re.search(r"\btaken_up\b", text_of(f)))
                 for f in under("harness/rows/", CPP) + under("harness/python/", ".py")),

@@ -225,5 +225,21 @@ mc_num = 8
             std::string::npos);
 }
 
+// The official scripts: LLaDA's takes 128 samples in rounds of 8, and one of MMLU, whose answer is one
+// token; Dream's takes 128 in rounds of 32 of all.
+TEST(spec, likelihoods_are_drawn_as_the_official_scripts_draw_them) {
+  const auto draws = [](const std::string& benchmark, bool dream) {
+    const likelihood_draws drawn = draws_of({.name = benchmark}, dream);
+    return std::pair(drawn.samples, drawn.rows);
+  };
+  EXPECT_EQ(draws("arc_c", false), std::pair(std::int64_t{128}, std::int64_t{8}));
+  EXPECT_EQ(draws("mmlu", false), std::pair(std::int64_t{1}, std::int64_t{1}));
+  EXPECT_EQ(draws("arc_c", true), std::pair(std::int64_t{128}, std::int64_t{32}));
+  EXPECT_EQ(draws("mmlu", true), std::pair(std::int64_t{128}, std::int64_t{32}));
+  const likelihood_draws said = draws_of({.name = "mmlu", .mc_num = 16, .mc_batch = 4}, false);
+  EXPECT_EQ(said.samples, 16);
+  EXPECT_EQ(said.rows, 4);
+}
+
 }  // namespace
 }  // namespace unmask
