@@ -3,16 +3,16 @@
 //
 // What every method makes the CUDA kernels do to memory, counted by the emulator (device/traffic.h)
 // with bfloat16 weights, keys and values, at batch 1 and 4: launches, host waits and copies a step,
-// bytes of host memory that kernels touch, uncoalesced requests. device_traffic.json beside this
-// file is the budget: a count may fall below it and not rise above it. A run that finds other
+// bytes of host memory that kernels touch, uncoalesced requests. The budget lies in each method's
+// folder (cases.json): a count may fall below it and not rise above it. A run that finds other
 // counts prints them, and of a method that is over its budget every kernel. The cost model's
 // launches and bytes are held against the same counts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <iostream>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -24,6 +24,7 @@
 #include "kernels/cuda/emulation.h"
 #include "methods/settings.h"
 #include "tests/cost_model/cost_model.h"
+#include "tests/methods/cases.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
@@ -31,7 +32,7 @@ namespace {
 
 using cuda::emulator::device_traffic;
 using cuda::emulator::kernel_traffic;
-using json = nlohmann::ordered_json;
+using testing::json;
 
 // Small, but with the heads and widths for which the kernels of real models are chosen.
 model_config device_config(model_family family) {
@@ -142,32 +143,38 @@ std::vector<setting> one_of_each() {
 }
 
 TEST_F(device_traffic_test, no_method_is_over_its_budget) {
-  std::ifstream file(std::string(UNMASK_SOURCE_DIR) + "/tests/methods/device_traffic.json");
-  const json budget = json::parse(file);
-  json found = json::object(), changed = json::object();
+  const std::map<std::string, json> budget = testing::all_cases("device_traffic");
+  std::map<std::string, json> changed;  // by file and method
+  std::set<std::string> counted;
   for (const setting& s : one_of_each()) {
+    counted.insert(s.method);
+    const std::string file = testing::cases_file(s.method);
     for (const std::int32_t batch : {1, 4}) {
-      const std::string name = fmt::format("{}, batch {}", s.method, batch);
+      const std::string of = fmt::format("batch {}", batch), name = s.method + ", " + of;
       const method_counts m = decode_counted(s, batch);
       ASSERT_GT(m.steps, 0) << name;
-      found[name] = line_of(m);
-      EXPECT_TRUE(budget.contains(name)) << name << " has no budget: add " << found[name].dump();
-      if (!budget.contains(name)) continue;
+      const json found = line_of(m);
+      const auto lines = budget.find(s.method);
+      const bool known = lines != budget.end() && lines->second.contains(of);
+      EXPECT_TRUE(known) << name << " has no budget: add " << found.dump() << " to " << file;
+      if (!known) continue;
+      const json& most_of = lines->second.at(of);
       bool over = false;
-      for (const auto& [what, count] : found[name].items()) {
-        const double most = budget.at(name).at(what).get<double>() + 1e-9;
+      for (const auto& [what, count] : found.items()) {
+        const double most = most_of.at(what).get<double>() + 1e-9;
         EXPECT_LE(count.get<double>(), most) << name << ": " << what;
         over = over || count.get<double>() > most;
       }
       if (over) write_kernels(std::cout, name, m);
-      if (found[name] != budget.at(name)) changed[name] = found[name];
+      if (found != most_of) changed[file + ", " + s.method][of] = found;
     }
   }
-  if (!changed.empty()) {
-    std::cout << "tests/methods/device_traffic.json would hold now:\n" << changed.dump(1) << "\n";
+  for (const auto& [where, lines] : changed) {
+    std::cout << where << " would hold now:\n" << lines.dump(1) << "\n";
   }
-  for (const auto& [name, line] : budget.items()) {
-    EXPECT_TRUE(found.contains(name)) << name << " has a budget and no method";
+  for (const auto& [method, lines] : budget) {
+    EXPECT_TRUE(counted.contains(method)) << method << " has a budget and no method";
+    EXPECT_EQ(lines.size(), 2U) << method << " has a budget of a batch that is not counted";
   }
 }
 

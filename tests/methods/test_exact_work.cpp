@@ -3,8 +3,8 @@
 //
 // The work of every method on fixed prompts of the embedded models, frozen: forwards, rows, keys
 // and FLOPs are counted, and portable kernels decide alike everywhere, so they are the same on
-// every machine, and a change of any of them is a change of a method. exact_work.jsonl beside this
-// file holds one line per method and model; a run that differs prints the lines that it found.
+// every machine, and a change of any of them is a change of a method. cases.json in a method's folder
+// holds one line per model; a run that differs prints the lines that it found.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,27 +20,21 @@
 #include "harness/decode/counters.h"
 #include "harness/decode/registry.h"
 #include "harness/run/runner.h"
+#include "tests/methods/cases.h"
 
 namespace unmask {
 namespace {
 
-using json = nlohmann::ordered_json;
+using testing::json;
 namespace fs = std::filesystem;
-
-// Methods that would ask the clock of this machine get a setting that leaves nothing to ask, and those
-// that leave out a part of a longer answer one that leaves it out of this one.
-const std::map<std::string, std::string> fixed = {
-    {"optimus", "params.chunk = 8\n"},
-    {"focus_chunks", "params.chunk = 8\n"},
-    {"dpad", "params.block_length = 8\nparams.window = 16\n"},
-    {"d2cache", "params.current_k = 8\n"},
-    {"streaming_dllm", "params.block_length = 8\nparams.window_size = 6\n"},
-    {"fast_dllm_v2", "params.sub_block_length = 4\nparams.sub_block_cache = true\n"}};
 
 const std::string source = UNMASK_SOURCE_DIR;
 
+// Methods that would ask the clock of this machine have settings that leave nothing to ask, and those
+// that leave out a part of a longer answer some that leave it out of this one.
 std::string experiment(const std::vector<std::string>& models,
-                       const std::vector<std::string>& methods) {
+                       const std::vector<std::string>& methods,
+                       const std::map<std::string, json>& cases) {
   std::string text =
       "title = \"exact work\"\n[run]\nwarmup = 0\nrepetitions = 1\n"
       "batch_size = 2\ngen_length = 32\nisa = \"portable\"\n";
@@ -48,9 +42,12 @@ std::string experiment(const std::vector<std::string>& models,
   text +=
       "[[workload]]\nfile = \"" + source + "/experiments/data/word_problem.jsonl\"\nlimit = 3\n";
   for (const std::string& name : methods) {
-    const auto setting = fixed.find(name);
-    text +=
-        "[[method]]\nname = \"" + name + "\"\n" + (setting == fixed.end() ? "" : setting->second);
+    text += "[[method]]\nname = \"" + name + "\"\n";
+    const auto of = cases.find(name);
+    if (of == cases.end()) continue;
+    for (const json& setting : of->second.value("settings", json::array())) {
+      text += setting.get<std::string>() + "\n";
+    }
   }
   return text;
 }
@@ -70,14 +67,15 @@ std::string shifted_blocks(const fs::path& in) {
   return folder.string();
 }
 
-std::map<std::string, json> frozen() {
-  std::ifstream file(source + "/tests/methods/exact_work.jsonl");
-  std::map<std::string, json> lines;
-  for (std::string line; std::getline(file, line);) {
-    json one = json::parse(line);
-    const std::string key =
-        one.at("method").get<std::string>() + " on " + one.at("model").get<std::string>();
-    lines[key] = std::move(one);
+// By method and model, so that a line is found by what it is of.
+using of_model = std::pair<std::string, std::string>;
+
+std::map<of_model, json> frozen(const std::map<std::string, json>& cases) {
+  std::map<of_model, json> lines;
+  for (const auto& [method, work] : cases) {
+    for (const json& line : work.at("rows")) {
+      lines[{method, line.at("model").get<std::string>()}] = line;
+    }
   }
   return lines;
 }
@@ -91,26 +89,33 @@ TEST(exact_work, every_method_does_the_work_that_it_did) {
   const auto run = [&](const std::string& text) {
     return run_experiment(parse_spec(text, "exact_work.toml"), options).rows;
   };
+  const std::map<std::string, json> cases = testing::all_cases("exact_work");
+  const std::map<of_model, json> wanted = frozen(cases);
   std::vector<result_row> rows =
       run(experiment({models + "tiny-llada", models + "tiny-sdar", models + "tiny-ar"},
-                     method_registry::instance().names()));
-  for (result_row& row : run(experiment({shifted_blocks(out.path())}, {"fast_dllm_v2"}))) {
+                     method_registry::instance().names(), cases));
+  std::vector<std::string> in_shifted_blocks;
+  for (const auto& [of, line] : wanted) {
+    if (of.second == "tiny-ar-blocks") in_shifted_blocks.push_back(of.first);
+  }
+  for (result_row& row : run(experiment({shifted_blocks(out.path())}, in_shifted_blocks, cases))) {
     rows.push_back(std::move(row));
   }
-  const std::map<std::string, json> wanted = frozen();
-  std::string found;
+  std::map<std::string, std::string> found;
   std::size_t decoded = 0;
   for (const result_row& row : rows) {
     if (row.verdict == row_verdict::not_supported) continue;
     const std::string key = row.method + " on " + row.model.name;
     ASSERT_TRUE(is_reportable(row)) << key << ": " << row.reason;
-    json line = {{"method", row.method}, {"model", row.model.name}, {"answers", row.answers_hash}};
+    json line = {{"model", row.model.name}, {"answers", row.answers_hash}};
     for (const counter_spec& c : counter_list()) line[c.metric] = *row.value_of(c.metric);
-    found += line.dump() + "\n";
+    found[testing::cases_file(row.method)] += row.method + ": " + line.dump() + "\n";
     ++decoded;
-    EXPECT_TRUE(wanted.contains(key)) << key << " is not frozen: add " << line.dump();
-    if (!wanted.contains(key)) continue;
-    const json& golden = wanted.at(key);
+    const auto frozen_line = wanted.find({row.method, row.model.name});
+    EXPECT_TRUE(frozen_line != wanted.end()) << key << " is not frozen: add " << line.dump()
+                                             << " to " << testing::cases_file(row.method);
+    if (frozen_line == wanted.end()) continue;
+    const json& golden = frozen_line->second;
     EXPECT_EQ(row.answers_hash, golden.at("answers")) << key;
     for (const counter_spec& c : counter_list()) {
       // A counter that is younger than its line counted nothing then.
@@ -121,19 +126,20 @@ TEST(exact_work, every_method_does_the_work_that_it_did) {
   }
   EXPECT_EQ(decoded, wanted.size());
   for (const std::string& name : method_registry::instance().names()) {
-    EXPECT_TRUE(std::ranges::any_of(
-        wanted, [&](const auto& line) { return line.second.at("method") == name; }))
+    EXPECT_TRUE(
+        std::ranges::any_of(wanted, [&](const auto& line) { return line.first.first == name; }))
         << name << " is not frozen";
   }
-  if (HasFailure()) ADD_FAILURE() << "tests/methods/exact_work.jsonl would hold now:\n" << found;
+  if (!HasFailure()) return;
+  for (const auto& [file, lines] : found) ADD_FAILURE() << file << " would hold now:\n" << lines;
 }
 
 TEST(exact_work, a_frozen_line_holds_counters_and_nothing_else) {
-  std::set<std::string> known = {"method", "model", "answers"};
+  std::set<std::string> known = {"model", "answers"};
   for (const counter_spec& c : counter_list()) known.insert(c.metric);
-  for (const auto& [key, line] : frozen()) {
+  for (const auto& [of, line] : frozen(testing::all_cases("exact_work"))) {
     for (const auto& [name, value] : line.items()) {
-      EXPECT_TRUE(known.contains(name)) << key << ": " << name;
+      EXPECT_TRUE(known.contains(name)) << of.first << " on " << of.second << ": " << name;
     }
   }
 }

@@ -11,61 +11,28 @@ work and the same for both; what differs between cards is the PTX, of which all 
 compute_80's, what a launch may take, and what the host chooses by it: for that fewer tokens are enough.
 """
 
+import glob
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 import time
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROMPT = "Compute 3 + 4."
-# The model of each method, and settings with which a few tokens are enough to replay a graph.
-BLOCK = ["-n", "8", "--set", "params.block_length=8"]
-SHORT = ["-n", "8"]
-SLOW = ["-n", "16", "--set", "params.threshold=0.99"]
-CASES = {
-    "adablock": ("tiny-llada", BLOCK),
-    "ada_blocks": ("tiny-sdar", SHORT),
-    "ada_dlm": ("tiny-llada", SHORT),
-    "autoregressive": ("tiny-ar", SHORT),
-    "block_diffusion": ("tiny-sdar", SHORT),
-    "credit_decoding": ("tiny-llada", BLOCK),
-    "d2cache": ("tiny-llada", ["-n", "8", "--set", "params.current_k=4"]),
-    "delayed_cache": ("tiny-sdar", SLOW),
-    "delayed_cache_plus": ("tiny-sdar", SLOW),
-    "dkv_cache": ("tiny-llada", BLOCK),
-    "dllm_cache": ("tiny-llada", BLOCK),
-    "dpad": ("tiny-llada", BLOCK),
-    "dsb": ("tiny-llada", BLOCK),
-    "eb_sampler": ("tiny-llada", BLOCK),
-    "fast_dllm": ("tiny-dream", BLOCK),
-    "fast_dllm_v2": ("tiny-ar-blocks", ["-n", "8", "--set", "params.sub_block_length=4",
-                                        "--set", "params.sub_block_cache=true"]),
-    "focus": ("tiny-sdar", SHORT),
-    "freedave": ("tiny-sdar", ["-n", "16", "--set", "params.block_length=8"]),
-    "focus_chunks": ("tiny-sdar", SHORT),
-    "focus_dllm": ("tiny-llada", BLOCK + ["--set", "params.dense_layers=1"]),
-    "hierarchical": ("tiny-llada", BLOCK),
-    "klass": ("tiny-llada", BLOCK),
-    "llada2": ("tiny-llada2", BLOCK),
-    "llada21": ("tiny-llada2", BLOCK),
-    "multi_block": ("tiny-sdar", SLOW + ["--set", "params.block_length=8"]),
-    "optimus": ("tiny-sdar", SLOW),
-    "pc_sampler": ("tiny-llada", BLOCK),
-    "sparse_blocks": ("tiny-sdar", SHORT),
-    "sparse_d": ("tiny-llada", BLOCK),
-    "sparse_dllm": ("tiny-llada", BLOCK),
-    "streaming_dllm": ("tiny-llada", ["-n", "16", "--set", "params.block_length=8",
-                                      "--set", "params.window_size=2"]),
-    "vanilla": ("tiny-llada", BLOCK),
-    "wino": ("tiny-llada", BLOCK),
-}
+# The model of each method, and settings with which a few tokens are enough to replay a graph, lie in its folder.
+CASES = {name: cases["softgpu"]
+         for file in glob.glob(os.path.join(ROOT, "methods", "**", "cases.json"), recursive=True)
+         for name, cases in json.loads(pathlib.Path(file).read_text(encoding="utf-8")).items() if "softgpu" in cases}
 # A decode is as short as can be, and replays few graphs: the official runs (softgpu.goldens) do that for every
-# method. What two cards decode at full length all the same, and replay then. An answer of fast_dllm_v2 takes one
-# of the model's own blocks at least.
+# method. Some two cards decode at full length all the same, and replay then. One whose answer takes one of the
+# model's own blocks at least is always decoded at length.
 CARD = os.environ.get("UNMASK_SOFTGPU_ARCH", "90")
-AT_LENGTH = {"delayed_cache_plus", "fast_dllm", "fast_dllm_v2", "focus"} if CARD in ("80", "90") else {"fast_dllm_v2"}
+AT_LENGTH = {name for name, case in CASES.items()
+             if case.get("at_length") == "always" or ("at_length" in case and CARD in ("80", "90"))}
 FEWER = {"8": "2", "16": "4", "params.block_length=8": "params.block_length=2"}
 
 
@@ -86,7 +53,7 @@ def shifted_blocks(folder):
 
 def decode(program, method, device, made):
     """The answer and what was said on standard error. made: folders of models that are not embedded."""
-    model, settings = CASES[method]
+    model, settings = CASES[method]["model"], CASES[method]["arguments"]
     if method not in AT_LENGTH:
         settings = [FEWER.get(s, s) for s in settings]
     command = [program, "generate", "--device", device, "--model", made.get(model, f"experiments/models/{model}"),
