@@ -5,6 +5,9 @@
 // its sequences.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+
 #include "tests/kernels/operation_test.h"
 
 namespace unmask::test {
@@ -164,5 +167,45 @@ struct span_of_flags {
     });
   }
 };
+
+// What rules remember of forty positions, seven tokens each.
+inline constexpr std::int64_t remembered = 40;
+inline std::int64_t some_of_them(int s) {
+  return s == 12 ? 12 : s;  // at most 3 + 3 (12 - 1) positions
+}
+inline std::vector<float> positive(const batch& b, std::int64_t n, int array) {
+  return joined<float>(b, [&](int s) {
+    std::mt19937 rng = rng_of(s, array);
+    std::vector<float> v = random_vector(rng, n, 1);
+    for (float& x : v) x = std::abs(x);
+    return v;
+  });
+}
+
+struct cached_keys {
+  std::int64_t dim, group;
+  dtype type;
+  bool listed;
+  int pages = 3;
+};
+inline const std::vector<cached_keys> caches{
+    {5, 7, dtype::f32, false},   {24, 3, dtype::f32, true},   {64, 1, dtype::f32, true},
+    {64, 8, dtype::bf16, false}, {128, 8, dtype::bf16, true}, {8, 4, dtype::bf16, false, 79}};
+
+// ---- what cases by hand are made of ----
+
+inline candidates_fixture candidates_at(const std::vector<indices>& positions) {
+  candidates_fixture c;
+  for (const indices& of : positions) c.add(of);
+  return c;
+}
+inline tensor_view matrix_over(std::vector<float>& values, std::int64_t columns) {
+  return make_view(values.data(), dtype::f32,
+                   {static_cast<std::int64_t>(values.size()) / columns, columns});
+}
+inline tensor_view states_over(bytes& f, std::int64_t sequences) {
+  return make_view(f.data(), dtype::u8,
+                   {sequences, static_cast<std::int64_t>(f.size()) / sequences});
+}
 
 }  // namespace unmask::test

@@ -7,7 +7,6 @@
 
 #include "kernels/decisions.h"
 #include "kernels/noise.h"
-#include "methods/llada21/kernels/edits.h"
 #include "methods/parts/kernels/acceptance.h"
 #include "methods/parts/kernels/block_acceptance.h"
 #include "tests/kernels/support.h"
@@ -161,28 +160,6 @@ TEST(decisions, commit_carries_out_what_fits_the_state) {
   }
 }
 
-// By hand: threshold 0.5; positions 0 and 1 are masks, 2 to 4 decided as 2, 3, 4.
-TEST(decisions, edits_replace_decided_tokens_by_surer_others) {
-  test::candidates_fixture c;
-  c.add({0, 1, 2, 3, 4});
-  std::vector<std::int32_t> canvas{99, 99, 2, 3, 4};
-  std::vector<std::uint8_t> state{0, 0, 1, 1, 1};
-  const std::vector<std::int32_t> token{7, 7, 7, 3, 7};
-  const std::vector<float> probability{0.9F, 0.1F, 0.6F, 0.9F, 0.5F};
-  const auto canvas_view = make_view(canvas.data(), dtype::i32, {1, 5});
-  const auto state_view = make_view(state.data(), dtype::u8, {1, 5});
-  for (const backend* backend : backends) {
-    std::vector<float> score(5, test::nan);
-    backend->run(op::score_masks{c.set(), state_view, probability.data(), score.data()});
-    const float none = -std::numeric_limits<float>::infinity();
-    EXPECT_EQ(score, (std::vector<float>{0.9F, 0.1F, none, none, none}));
-    accepts a{1, 0, 1, 1, 1};
-    backend->run(op::accept_edits{c.set(), canvas_view, state_view, token.data(),
-                                  probability.data(), 0.5F, a.data()});
-    EXPECT_EQ(a, (accepts{1, 0, decision_replace, decision_keep, decision_keep}));
-  }
-}
-
 TEST(decisions, random_scores_depend_on_seed_step_and_position_only) {
   test::candidates_fixture c;
   c.add({4, 9});
@@ -205,8 +182,6 @@ TEST(decisions, random_scores_depend_on_seed_step_and_position_only) {
     EXPECT_EQ(noised[0], noised[2]);
   }
 }
-
-// ---- properties ----
 
 // Scores from a small set, so that ties are common, with infinities and NaN among them.
 rc::Gen<std::vector<std::vector<float>>> ragged_scores() {

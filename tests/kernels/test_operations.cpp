@@ -57,7 +57,7 @@ TEST(operations, have_one_body_for_a_backend) {
   EXPECT_FALSE(has_own<op::commit>(cpu_backend()));
 }
 
-// What is declared in shapes_*.cpp, operation by operation.
+// What is declared in shapes_*.cpp and beside the operations of methods, operation by operation.
 class operation : public ::testing::TestWithParam<std::string> {};
 std::vector<std::string> names_of_declared() {
   std::set<std::string> names;

@@ -6,8 +6,6 @@
 #include <numeric>
 
 #include "kernels/selection.h"
-#include "methods/parts/kernels/block_means.h"
-#include "methods/sparse_dllm/kernels/eviction.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -57,24 +55,6 @@ TEST(selection, property_top_indices_is_a_stable_sort) {
   }));
 }
 
-TEST(selection, pool_by_hand) {
-  const indices begin{0, 4, 5};
-  const std::vector<float> in{1, 5, 2, 0, 7};
-  for (const backend* backend : backends) {
-    std::vector<float> out(5, test::nan);
-    backend->run(op::pool{2, begin.data(), in.data(), 3, true, out.data()});
-    EXPECT_EQ(out, (std::vector<float>{5, 5, 5, 2, 7}));
-    backend->run(op::pool{2, begin.data(), in.data(), 3, false, out.data()});
-    test::expect_close(out, {3, 8.0F / 3, 7.0F / 3, 1, 7}, 1e-6);
-    backend->run(op::pool{2, begin.data(), in.data(), 1, true, out.data()});
-    EXPECT_EQ(out, in);
-    backend->run(op::pool{2, begin.data(), in.data(), 9, true, out.data()});
-    EXPECT_EQ(out, (std::vector<float>{5, 5, 5, 5, 7}));
-    EXPECT_THROW(backend->run(op::pool{2, begin.data(), in.data(), 2, true, out.data()}),
-                 std::logic_error);
-  }
-}
-
 // A slot has the score that it has among all, listed or not.
 TEST(selection, key_scores_of_listed_slots) {
   std::mt19937 rng(41);
@@ -101,18 +81,6 @@ TEST(selection, key_scores_of_listed_slots) {
   check(reference_backend());
   test::for_each_isa(check);
   test::for_each_device(check);
-}
-
-TEST(selection, the_mean_of_the_last_block_is_of_what_is_there) {
-  std::mt19937 rng(42);
-  test::cache_fixture cache(rng, 3, 2, 2, 9);
-  const indices length{100, 0, 64}, begin{0, 4, 4, 6};
-  grid mean({6, 2, 9});
-  reference_backend().run(op::block_mean_keys{3, cache.kv, length.data(), 32, begin.data(), mean});
-  double sum = 0;  // the last block of sequence 0 has the slots 96 .. 99
-  const std::int32_t page = cache.table[1];
-  for (int slot = 96; slot < 100; ++slot) sum += cache.keys.at(page, (slot - 64) * 18 + 10);
-  EXPECT_NEAR(mean.at(3, 10), sum / 4, 1e-6);
 }
 
 // One head of width 1, rows with q = (1, 2), k = (0, ln 2): scores q k. Pooling over two keys gives

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Limit identities: with its knob open a method equals its baseline token for token.
+// What is said of several methods at once. An identity of one method lies in its folder (cases.cpp).
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "tests/methods/tiny_models.h"
 
@@ -11,93 +13,99 @@ namespace {
 
 using namespace testing;
 
-TEST(limits, vanilla_threshold_above_one_is_one_token_per_step) {
-  const auto model = tiny_model(model_family::llada, reference_backend());
-  const auto requests = tiny_requests(3, 16);
-  const auto schedule = decode_closed(*model, "vanilla", {{"block_length", 8}}, requests, 1);
-  const auto open =
-      decode_closed(*model, "vanilla", {{"block_length", 8}, {"threshold", 1.5}}, requests, 1);
-  EXPECT_EQ(outputs(schedule), outputs(open));
-  EXPECT_EQ(schedule.steps, open.steps);
-  EXPECT_EQ(schedule.steps, 3 * 16);
-}
+const parameter_map blocks = {{"block_length", 8}};
 
-TEST(limits, vanilla_threshold_zero_point_nothing_takes_a_block_at_once) {
-  const auto model = tiny_model(model_family::llada, reference_backend());
-  const auto requests = tiny_requests(2, 16);
-  const auto r =
-      decode_closed(*model, "vanilla", {{"block_length", 8}, {"threshold", 1e-9}}, requests, 1);
-  // Two blocks, one step each; a position decided as the mask id may ask for more.
-  for (const decoded_answer& a : r.answers) EXPECT_GE(a.counters.forwards, 2);
-  EXPECT_LT(r.steps, 2 * 16);
-}
-
-TEST(limits, block_diffusion_threshold_above_one_is_the_static_rule_with_one_token) {
-  for (const char* loop : {"engine", "hf"}) {
-    const auto model = tiny_model(model_family::sdar, reference_backend());
-    const auto requests = tiny_requests(3, 20);
-    const parameter_map common = {{"loop", std::string(loop)}, {"stop", "none"}};
-    parameter_map dynamic = common, fixed = common;
-    dynamic["threshold"] = 1.5;
-    fixed["remasking"] = "low_confidence_static";
-    EXPECT_EQ(outputs(decode_closed(*model, "block_diffusion", dynamic, requests, 1)),
-              outputs(decode_closed(*model, "block_diffusion", fixed, requests, 1)));
-  }
-}
-
-// Without stop ids the two life cycles of a block decide the same tokens; only the forwards around
-// them differ (official data agrees: 43 of 43 tokens).
-TEST(limits, engine_and_hf_loops_decide_the_same_tokens) {
-  const auto model = tiny_model(model_family::sdar, reference_backend());
-  const auto requests = tiny_requests(4, 19);
-  const parameter_map none = {{"stop", "none"}};
-  parameter_map hf = none;
-  hf["loop"] = "hf";
-  const auto a = decode_closed(*model, "block_diffusion", none, requests, 1);
-  const auto b = decode_closed(*model, "block_diffusion", hf, requests, 1);
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    std::vector<std::int32_t> cut = b.answers[i].output;
-    ASSERT_GE(cut.size(), 19U);
-    cut.resize(19);  // hf returns whole blocks
-    EXPECT_EQ(a.answers[i].output, cut);
-  }
-}
-
-// A causal model decoded with a cache equals the same model run over the whole prefix each time.
-TEST(limits, autoregressive_cache_equals_recomputation) {
-  const auto model = tiny_model(model_family::qwen3, reference_backend());
-  const auto requests = tiny_requests(2, 9);
-  const parameter_map none = {{"stop", false}};
-  const auto whole = decode_closed(*model, "autoregressive", none, requests, 1);
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    sequence_request growing = requests[i];
-    growing.gen_length = 1;
-    for (const std::int32_t expected : whole.answers[i].output) {
-      const auto one = decode_closed(*model, "autoregressive", none, {growing}, 1);
-      ASSERT_EQ(one.answers[0].output, std::vector<std::int32_t>{expected});
-      growing.prompt.push_back(expected);
+// The controls choose other keys than the score does, and the same ones in any batch.
+TEST(limits_full, keys_that_are_not_scored_are_others_in_any_batch) {
+  const parameter_map focus =
+      with(blocks, {{"dense_layers", 1}, {"prompt_block_size", 4}, {"alpha", 0.5}});
+  struct control {
+    const char* method;
+    parameter_map given;
+    std::vector<std::string> selections;
+  };
+  const auto model = tiny_model(model_family::llada, cpu_backend());
+  const auto requests = tiny_requests(4, 24);
+  for (const control& c : {control{"sparse_dllm", blocks, {"random"}},
+                           control{"focus_dllm", focus, {"random", "last"}}}) {
+    const auto scored = decode_closed(*model, c.method, c.given, requests, 1);
+    for (const std::string& selection : c.selections) {
+      const parameter_map given = with(c.given, {{"selection", selection}});
+      const auto alone = decode_closed(*model, c.method, given, requests, 1);
+      EXPECT_NE(outputs(alone), outputs(scored)) << c.method << ", " << selection;
+      EXPECT_EQ(outputs(alone), outputs(decode_closed(*model, c.method, given, requests, 3)));
     }
   }
 }
 
-// Dream's quota: the published example 32 tokens in 32 steps gives 0, 1, ..., 1, 2.
-TEST(limits, dream_schedule_decides_nothing_first_and_two_last) {
-  const auto model = tiny_model(model_family::dream, reference_backend());
-  std::vector<int> committed;
-  struct recorder : step_observer {
-    std::vector<int>& to;
-    explicit recorder(std::vector<int>& t) : to(t) {}
-    void on_step(const step_view& s) override {
-      int n = 0;
-      for (int c = 0; c < s.candidates.count; ++c) n += s.candidates.accept.as<std::uint8_t>()[c];
-      to.push_back(n);
+// What is evicted, unselected or settled costs nothing: fewer rows, fewer keys, fewer FLOPs.
+TEST(limits_full, work_falls_with_what_is_left_out) {
+  const auto model = tiny_model(model_family::llada, reference_backend());
+  const auto requests = tiny_requests(3, 24);
+  const auto total = [&](const std::string& method, const parameter_map& more) {
+    sequence_counters sum;
+    for (const auto& a : decode_closed(*model, method, with(blocks, more), requests, 1).answers) {
+      sum.rows += a.counters.rows;
+      sum.keys_seen += a.counters.keys_seen;
+      sum.flops += a.counters.flops;
     }
-  } watcher(committed);
-  decode_closed(*model, "vanilla", {}, tiny_requests(1, 32), 1, "", &watcher);
-  ASSERT_EQ(committed.size(), 32U);
-  EXPECT_EQ(committed.front(), 0);
-  EXPECT_EQ(committed.back(), 2);
-  for (std::size_t i = 1; i + 1 < committed.size(); ++i) EXPECT_EQ(committed[i], 1) << i;
+    return sum;
+  };
+  const auto vanilla = total("vanilla", {});
+  const auto prefix = total("fast_dllm", {{"cache", "prefix"}});
+  const auto dual = total("fast_dllm", {});
+  EXPECT_LT(prefix.rows, vanilla.rows);
+  EXPECT_LT(dual.rows, prefix.rows);
+  EXPECT_LT(dual.flops, prefix.flops);
+  double last = 1e300;
+  for (const double ratio : {0.9, 0.5, 0.1}) {
+    const auto sparse = total("sparse_dllm", {{"retention_ratio", ratio}, {"delay", 0}});
+    EXPECT_EQ(sparse.rows, dual.rows);
+    EXPECT_LT(sparse.keys_seen, std::min(last, dual.keys_seen));
+    EXPECT_LT(sparse.flops, dual.flops);
+    last = sparse.keys_seen;
+  }
+  const parameter_map focus = {
+      {"dense_layers", 1}, {"prompt_block_size", 4}, {"window", 2}, {"rho", 1.0}};
+  const auto narrow = total("focus_dllm", focus);
+  EXPECT_LT(narrow.rows, dual.rows);
+  EXPECT_LT(total("focus_dllm", with(focus, {{"alpha", 0.2}})).keys_seen,
+            total("focus_dllm", with(focus, {{"alpha", 1.0}})).keys_seen);
+}
+
+TEST(limits_full, methods_refuse_models_they_cannot_decode) {
+  const auto block_model = tiny_model(model_family::sdar, reference_backend());
+  const auto requests = tiny_requests(1, 8);
+  for (const char* method : {"fast_dllm", "dkv_cache", "sparse_dllm", "focus_dllm"}) {
+    EXPECT_THROW(decode_closed(*block_model, method, {}, requests, 1), error) << method;
+  }
+  const auto llada = tiny_model(model_family::llada, reference_backend());
+  const auto refused = [&](const char* method, const parameter_map& given) {
+    EXPECT_THROW(decode_closed(*llada, method, given, requests, 1), error) << method;
+  };
+  refused("sparse_dllm", {{"kernel_size", 4}});
+  refused("dkv_cache", {{"variant", "pd"}});
+  refused("focus_dllm", {{"dense_layers", 0}});
+  refused("fast_dllm", with(blocks, {{"threshold", 0.9}, {"factor", 1.0}}));
+}
+
+// "paper" is the text to the letter: eqs. 2, 5 and 17 to 19 with their scope, full commits.
+TEST(limits_blocks, the_paper_presets_are_literal) {
+  const method_info& focus = method_registry::instance().find("focus");
+  const parameter_map expected = {{"stop_in_prompt_block", false}, {"importance_set", "block"},
+                                  {"deviation_rule", "deviation"}, {"average_scope", "request"},
+                                  {"count_empty_steps", true},     {"commit", "full"}};
+  EXPECT_EQ(focus.presets.at("paper"), expected);
+  const method_info& optimus = method_registry::instance().find("optimus");
+  const parameter_map cost = {{"request_cost", false}, {"chunk_rows", "full"}};
+  EXPECT_EQ(optimus.presets.at("paper_cost"), cost);
+  parameter_map letter = cost;
+  letter["estimator"] = "prefix_count";
+  EXPECT_EQ(optimus.presets.at("paper"), letter);
+  // A baseline that draws, for the published quality of FOCUS, and one to compare exactly.
+  const auto& baseline = method_registry::instance().find("block_diffusion").presets;
+  EXPECT_EQ(to_string(baseline.at("hf").at("sampler")), "multinomial");
+  EXPECT_EQ(to_string(baseline.at("hf_argmax").at("sampler")), "argmax");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/methods/chunk_toy.h"
+#include "methods/optimus/cases/chunk_toy.h"
 
 namespace unmask {
 namespace {

@@ -1,35 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Limit identities of the methods that compute rows by what attention says or by a window: d2cache,
-// streaming_dllm.
+// d2Cache that computes every row is vanilla.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "methods/d2cache/row_choice.h"
-#include "tests/methods/tiny_models.h"
+#include "tests/methods/limits.h"
 
 namespace unmask::testing {
 namespace {
-
-struct decoded_rows {
-  std::vector<std::vector<std::int32_t>> answers;
-  std::vector<std::int64_t> forwards, rows;
-  bool operator==(const decoded_rows&) const = default;
-};
-
-decoded_rows decode_rows(model_family family, const std::string& method,
-                         const parameter_map& given) {
-  const auto model = tiny_model(family, reference_backend());
-  const auto r = decode_closed(*model, method, given, tiny_requests(4, 24), 2);
-  decoded_rows d{outputs(r), {}, {}};
-  for (const decoded_answer& a : r.answers) {
-    d.forwards.push_back(a.counters.forwards);
-    d.rows.push_back(a.counters.rows);
-  }
-  return d;
-}
 
 // All masks and all importance: every row is computed, and one token a forward is vanilla's schedule.
 TEST(limits_d2cache, where_every_row_is_computed_it_is_vanilla) {
@@ -106,55 +88,6 @@ TEST(limits_d2cache, rows_are_chosen_in_the_order_of_the_code) {
   EXPECT_EQ(d2::choose_rows({2, 1.0, 0, true}, e), (flags{1, 1, 0, 1, 1, 1, 1, 1, 1}));
   // Between neighbours lies nothing.
   EXPECT_EQ(d2::choose_rows({2, 0.0, 0, false}, e), d2::choose_rows({2, 0.0, 1, false}, e));
-}
-
-const parameter_map streamed = {{"block_length", 8}, {"threshold", 0.4}, {"early_exit", false}};
-
-TEST(limits_streaming_dllm, with_the_whole_suffix_and_no_alpha_it_is_fast_dllm) {
-  const decoded_rows whole =
-      decode_rows(model_family::llada, "streaming_dllm",
-                  with(streamed, {{"window_size", 24}, {"confidence_alpha", 0.0}}));
-  // fast_dllm spends a second forward on a block that its first one has cleaned.
-  EXPECT_EQ(whole.answers,
-            decode_rows(model_family::llada, "fast_dllm",
-                        {{"block_length", 8}, {"threshold", 0.4}, {"cache", std::string("prefix")}})
-                .answers);
-  EXPECT_TRUE(whole == decode_rows(model_family::llada, "dpad",
-                                   {{"block_length", 8},
-                                    {"threshold", 0.4},
-                                    {"cache", std::string("prefix")},
-                                    {"dropout", std::string("none")},
-                                    {"early_termination", false}}));
-}
-
-TEST(limits_streaming_dllm, alpha_lowers_the_threshold_and_saves_forwards) {
-  const auto forwards = [](double alpha) {
-    const decoded_rows d = decode_rows(
-        model_family::llada, "streaming_dllm",
-        with(streamed, {{"threshold", 0.98}, {"window_size", 2}, {"confidence_alpha", alpha}}));
-    std::int64_t all = 0;
-    for (const std::int64_t n : d.forwards) all += n;
-    return all;
-  };
-  EXPECT_LT(forwards(1.0), forwards(0.0));
-}
-
-TEST(limits_streaming_dllm, the_rows_are_block_window_and_last_position) {
-  const auto model = tiny_model(model_family::llada, reference_backend());
-  struct rows final : step_observer {
-    void on_step(const step_view& s) override {
-      const sequence_step& step = s.plan.of[0];
-      const std::int32_t length = s.state.at(0).length, rest = length - step.block_last;
-      const std::int32_t kept = rest <= 3 ? rest : 4;
-      EXPECT_EQ(s.entered.rows, step.block_last - step.first + kept);
-      EXPECT_EQ(step.kv_length, step.block_last + kept);
-      if (rest > 0) {
-        EXPECT_EQ(s.entered.position[s.entered.rows - 1], length - 1);
-      }
-    }
-  } watch;
-  decode_closed(*model, "streaming_dllm", with(streamed, {{"window_size", 3}}),
-                tiny_requests(1, 24), 1, "", &watch);
 }
 
 }  // namespace

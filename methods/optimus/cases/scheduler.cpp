@@ -9,8 +9,8 @@
 
 #include "harness/base/error.h"
 #include "kernels/random.h"
+#include "methods/optimus/cases/chunk_toy.h"
 #include "methods/optimus/elastic_scheduler.h"
-#include "tests/methods/chunk_toy.h"
 
 namespace unmask {
 namespace {

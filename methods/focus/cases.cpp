@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Limit identities and by-hand counts of the block methods that cache inside a block.
+// FOCUS and its delayed caches: limit identities and counts by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -18,6 +19,24 @@ namespace {
 using namespace testing;
 
 const model_family families[] = {model_family::sdar, model_family::llada2_moe, model_family::llama};
+
+// FOCUS section 4.2: to keep placeholders right a position is computed at most once more. Counted: the
+// candidates of each eviction that stay only because their K/V is missing, by their position.
+struct placeholders {
+  static inline detail::bodies<op::retain>::body original = nullptr;
+  static inline std::map<std::int32_t, int> kept;
+
+  static void retain(const backend& backend, const op::retain& args) {
+    op::retain chosen = args;
+    chosen.params.keep_unprocessed = false;
+    original(backend, chosen);
+    const std::vector<std::uint8_t> without(args.accept, args.accept + args.candidates.count);
+    original(backend, args);
+    for (std::size_t c = 0; c < without.size(); ++c) {
+      if (args.accept[c] != without[c]) ++kept[args.candidates.position[c]];
+    }
+  }
+};
 
 // With a budget of the whole block nothing is evicted: FOCUS is DC+, row for row.
 TEST(limits_blocks, focus_with_a_budget_of_the_block_is_dc_plus) {
@@ -84,36 +103,6 @@ TEST(limits_blocks, hf_presets_say_how_tokens_are_chosen) {
         << method;
     EXPECT_NE(outputs(decode_closed(*model, method, given, requests, 2, "hf")), block) << method;
   }
-}
-
-// "paper" is the text to the letter: eqs. 2, 5 and 17 to 19 with their scope, full commits.
-TEST(limits_blocks, the_paper_presets_are_literal) {
-  const method_info& focus = method_registry::instance().find("focus");
-  const parameter_map expected = {{"stop_in_prompt_block", false}, {"importance_set", "block"},
-                                  {"deviation_rule", "deviation"}, {"average_scope", "request"},
-                                  {"count_empty_steps", true},     {"commit", "full"}};
-  EXPECT_EQ(focus.presets.at("paper"), expected);
-  const method_info& optimus = method_registry::instance().find("optimus");
-  const parameter_map cost = {{"request_cost", false}, {"chunk_rows", "full"}};
-  EXPECT_EQ(optimus.presets.at("paper_cost"), cost);
-  parameter_map letter = cost;
-  letter["estimator"] = "prefix_count";
-  EXPECT_EQ(optimus.presets.at("paper"), letter);
-  // A baseline that draws, for the published quality of FOCUS, and one to compare exactly.
-  const auto& baseline = method_registry::instance().find("block_diffusion").presets;
-  EXPECT_EQ(to_string(baseline.at("hf").at("sampler")), "multinomial");
-  EXPECT_EQ(to_string(baseline.at("hf_argmax").at("sampler")), "argmax");
-}
-
-// A baseline that draws answers by its seed.
-TEST(limits_blocks, a_drawing_baseline_follows_its_seed) {
-  const auto model = tiny_model(model_family::sdar, reference_backend());
-  auto requests = tiny_requests(3, 16);
-  const parameter_map given = {{"stop", "none"}};
-  const auto first = outputs(decode_closed(*model, "block_diffusion", given, requests, 2, "hf"));
-  EXPECT_EQ(outputs(decode_closed(*model, "block_diffusion", given, requests, 1, "hf")), first);
-  for (sequence_request& r : requests) r.seed += 1;
-  EXPECT_NE(outputs(decode_closed(*model, "block_diffusion", given, requests, 2, "hf")), first);
 }
 
 // Freezing saves rows; the neighbour-aware rule frees a row no earlier than the plain one.
@@ -205,24 +194,6 @@ TEST(limits_blocks, focus_retains_at_least_its_budget) {
   }
   EXPECT_GT(seen.evictions, 3);
 }
-
-// FOCUS section 4.2: to keep placeholders right a position is computed at most once more. Counted: the
-// candidates of each eviction that stay only because their K/V is missing, by their position.
-struct placeholders {
-  static inline detail::bodies<op::retain>::body original = nullptr;
-  static inline std::map<std::int32_t, int> kept;
-
-  static void retain(const backend& backend, const op::retain& args) {
-    op::retain chosen = args;
-    chosen.params.keep_unprocessed = false;
-    original(backend, chosen);
-    const std::vector<std::uint8_t> without(args.accept, args.accept + args.candidates.count);
-    original(backend, args);
-    for (std::size_t c = 0; c < without.size(); ++c) {
-      if (args.accept[c] != without[c]) ++kept[args.candidates.position[c]];
-    }
-  }
-};
 
 TEST(limits_blocks, focus_computes_a_position_at_most_once_for_a_placeholder) {
   placeholders::original = replace_body<op::retain>(target::reference, placeholders::retain);

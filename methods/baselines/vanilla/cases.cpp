@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Vanilla's thresholds and schedules at the ends of their knobs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/methods/limits.h"
+
+namespace unmask {
+namespace {
+
+using namespace testing;
+
+const parameter_map blocks = {{"block_length", 8}};
+
+TEST(limits, vanilla_threshold_above_one_is_one_token_per_step) {
+  const auto model = tiny_model(model_family::llada, reference_backend());
+  const auto requests = tiny_requests(3, 16);
+  const auto schedule = decode_closed(*model, "vanilla", {{"block_length", 8}}, requests, 1);
+  const auto open =
+      decode_closed(*model, "vanilla", {{"block_length", 8}, {"threshold", 1.5}}, requests, 1);
+  EXPECT_EQ(outputs(schedule), outputs(open));
+  EXPECT_EQ(schedule.steps, open.steps);
+  EXPECT_EQ(schedule.steps, 3 * 16);
+}
+
+TEST(limits, vanilla_threshold_zero_point_nothing_takes_a_block_at_once) {
+  const auto model = tiny_model(model_family::llada, reference_backend());
+  const auto requests = tiny_requests(2, 16);
+  const auto r =
+      decode_closed(*model, "vanilla", {{"block_length", 8}, {"threshold", 1e-9}}, requests, 1);
+  // Two blocks, one step each; a position decided as the mask id may ask for more.
+  for (const decoded_answer& a : r.answers) EXPECT_GE(a.counters.forwards, 2);
+  EXPECT_LT(r.steps, 2 * 16);
+}
+
+// Dream's quota: the published example 32 tokens in 32 steps gives 0, 1, ..., 1, 2.
+TEST(limits, dream_schedule_decides_nothing_first_and_two_last) {
+  const auto model = tiny_model(model_family::dream, reference_backend());
+  std::vector<int> committed;
+  struct recorder : step_observer {
+    std::vector<int>& to;
+    explicit recorder(std::vector<int>& t) : to(t) {}
+    void on_step(const step_view& s) override {
+      int n = 0;
+      for (int c = 0; c < s.candidates.count; ++c) n += s.candidates.accept.as<std::uint8_t>()[c];
+      to.push_back(n);
+    }
+  } watcher(committed);
+  decode_closed(*model, "vanilla", {}, tiny_requests(1, 32), 1, "", &watcher);
+  ASSERT_EQ(committed.size(), 32U);
+  EXPECT_EQ(committed.front(), 0);
+  EXPECT_EQ(committed.back(), 2);
+  for (std::size_t i = 1; i + 1 < committed.size(); ++i) EXPECT_EQ(committed[i], 1) << i;
+}
+
+// On a model for which a token that it writes in a first block ends the answer.
+TEST(limits_full, vanilla_that_stops_gives_the_same_answer_in_fewer_forwards) {
+  const auto requests = tiny_requests(12, 48);
+  const auto usual = tiny_model(model_family::llada, cpu_backend());
+  const std::int32_t stop = outputs(decode_closed(*usual, "vanilla", blocks, requests, 1))[0][2];
+  model_config c = tiny_config(model_family::llada);
+  c.eos_id = stop;
+  c.stop_ids = {stop};
+  const auto model = tiny_model(c, cpu_backend(), 2048, 7, dtype::f32);
+  const auto whole = decode_closed(*model, "vanilla", blocks, requests, 1);
+  const auto stops =
+      decode_closed(*model, "vanilla", with(blocks, {{"early_stop", true}}), requests, 1);
+  const auto padded = outputs(whole), stopping = outputs(stops);
+  int stopped = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::vector<std::int32_t>&a = padded[i], &b = stopping[i];
+    const auto end = std::find(a.begin(), a.end(), stop) - a.begin();
+    const bool ends_early = end < static_cast<std::ptrdiff_t>(a.size()) - 8;
+    EXPECT_TRUE(std::equal(a.begin(), a.begin() + end, b.begin()));
+    const auto full = whole.answers[i].counters.forwards,
+               fewer = stops.answers[i].counters.forwards;
+    EXPECT_EQ(fewer, ends_early ? (end / 8 + 1) * 8 : full);
+    stopped += ends_early;
+  }
+  EXPECT_GT(stopped, 0) << "no answer of this model ends before its canvas does";
+}
+
+}  // namespace
+}  // namespace unmask
