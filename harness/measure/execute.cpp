@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Where an experiment meets models, methods and tasks (with execute_*.cpp); the rest of this room
-// knows none of them.
+// An experiment meets models, methods and tasks here and in what prepares the points; the runner knows
+// none of them.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -109,12 +109,14 @@ class real_executor final : public executor {
       try {
         method_registry::instance().find(p.method).check(model_->config, parameters(p.params));
         prepared.verdict = row_verdict::failed;  // from here on it is no matter of support
-        std::unique_ptr<loadable_point> point;
+        std::unique_ptr<sized_point> point;
         if (p.workload.benchmark.kind == "likelihood") {
           if (p.run.impose != "none") throw usage_error("likelihoods commit nothing to `impose`");
           point = make_likelihood_point(p, model_, workload);
+        } else if (p.run.kind == "serve") {
+          point = make_serve_point(p, model_, workload, times_);
         } else {
-          point = make_engine_point(p, model_, workload, times_);
+          point = make_decode_point(p, model_, workload, times_);
         }
         rows = std::max(rows, point->rows());
         prepared.point = std::move(point);

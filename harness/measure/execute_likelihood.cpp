@@ -18,11 +18,11 @@
 namespace unmask {
 namespace {
 
-class likelihood_point final : public loadable_point {
+class likelihood_point final : public sized_point {
  public:
   likelihood_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
                    std::shared_ptr<const loaded_workload> workload)
-      : loadable_point(std::move(model), std::move(workload)) {
+      : sized_point(std::move(model), std::move(workload)) {
     const benchmark_request& b = point.workload.benchmark;
     const bool dream = model_->config.shifted_logits;
     if (model_->config.mask_id < 0) {
@@ -140,7 +140,7 @@ class likelihood_point final : public loadable_point {
 
 }  // namespace
 
-std::unique_ptr<loadable_point> make_likelihood_point(
+std::unique_ptr<sized_point> make_likelihood_point(
     const experiment_point& point, std::shared_ptr<const loaded_model> model,
     std::shared_ptr<const loaded_workload> workload) {
   return std::make_unique<likelihood_point>(point, std::move(model), std::move(workload));

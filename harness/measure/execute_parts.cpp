@@ -127,10 +127,10 @@ std::vector<active_knob> knobs_of(const method_info& method, const parameters& s
   return knobs;
 }
 
-std::map<std::string, std::string> loadable_point::samples(const std::vector<scored_answer>& scores,
-                                                           const std::string& run_id,
-                                                           const std::string& point_id,
-                                                           const std::string& date) const {
+std::map<std::string, std::string> sized_point::samples(const std::vector<scored_answer>& scores,
+                                                        const std::string& run_id,
+                                                        const std::string& point_id,
+                                                        const std::string& date) const {
   return sample_files_of(scores, workload_->items, date,
                          {{"run_id", json_string(run_id)}, {"point_id", json_string(point_id)}});
 }

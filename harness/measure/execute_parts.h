@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What the files execute*.cpp share: a loaded model and workload. Private to them.
+// A loaded model and workload, and what the kinds of points that are made of them share.
 #pragma once
 
 #include <map>
@@ -72,7 +72,7 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
 // Step times of one run of the program: a cell that was measured is not measured again.
 using step_time_store = std::map<std::string, step_time>;
 
-// What a method that calibrates itself learnt for one point.
+// Holds what a method that calibrates itself learnt for one point.
 class point_calibration {
  public:
   // `key`: of the model as packed (model_key()); `store` may be shared by many points.
@@ -85,7 +85,7 @@ class point_calibration {
   // The parameters to run with.
   const parameters& settings() const { return settings_; }
   parameter_map filled() const { return found_ ? found_->settings : parameter_map{}; }
-  // What the method learnt from the steps of the last pass (pace_policy::learnt()).
+  // Takes what the method learnt from the steps of the last pass (pace_policy::learnt()).
   void keep(std::string learnt) { learnt_ = std::move(learnt); }
   std::string report() const;  // JSON object; empty: nothing was learnt
   // All of it as text, for another process that goes on with the same point; empty: nothing yet.
@@ -106,10 +106,10 @@ class point_calibration {
 };
 
 // A point that knows how many rows the model must hold for it before it is measured.
-class loadable_point : public prepared_point {
+class sized_point : public prepared_point {
  public:
-  loadable_point(std::shared_ptr<const loaded_model> model,
-                 std::shared_ptr<const loaded_workload> workload)
+  sized_point(std::shared_ptr<const loaded_model> model,
+              std::shared_ptr<const loaded_workload> workload)
       : model_(std::move(model)), workload_(std::move(workload)) {}
   virtual std::int32_t rows() const = 0;
   model_record model() const override { return model_->record; }
@@ -128,12 +128,17 @@ class loadable_point : public prepared_point {
 std::vector<active_knob> knobs_of(const method_info& method, const parameters& settings);
 
 // A point of kind likelihood: the choice among each item's continuations.
-std::unique_ptr<loadable_point> make_likelihood_point(
-    const experiment_point& point, std::shared_ptr<const loaded_model> model,
-    std::shared_ptr<const loaded_workload> workload);
-std::unique_ptr<loadable_point> make_engine_point(const experiment_point& point,
-                                                  std::shared_ptr<const loaded_model> model,
-                                                  std::shared_ptr<const loaded_workload> workload,
-                                                  std::shared_ptr<step_time_store> times);
+std::unique_ptr<sized_point> make_likelihood_point(const experiment_point& point,
+                                                   std::shared_ptr<const loaded_model> model,
+                                                   std::shared_ptr<const loaded_workload> workload);
+// A point of kind decode, and one of kind serve: requests through the batching engine.
+std::unique_ptr<sized_point> make_decode_point(const experiment_point& point,
+                                               std::shared_ptr<const loaded_model> model,
+                                               std::shared_ptr<const loaded_workload> workload,
+                                               std::shared_ptr<step_time_store> times);
+std::unique_ptr<sized_point> make_serve_point(const experiment_point& point,
+                                              std::shared_ptr<const loaded_model> model,
+                                              std::shared_ptr<const loaded_workload> workload,
+                                              std::shared_ptr<step_time_store> times);
 
 }  // namespace unmask

@@ -18,7 +18,6 @@ struct named_quantile {
   double q;
 };
 constexpr named_quantile quantiles[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}};
-constexpr int most_doublings = 40;
 
 class values {
  public:
@@ -43,7 +42,7 @@ class values {
   std::map<std::string, metric>& into_;
 };
 
-// Of decode forwards: requests, rows per request; both weighted by forwards.
+// Puts requests and rows per request of decode forwards; both are weighted by forwards.
 void batch_values(values& v, const std::vector<iteration_record>& all, origin time, origin tokens) {
   std::vector<double> batch, chunk, chosen;
   double committed = 0, decode_committed = 0, at_once = 0;
@@ -98,7 +97,7 @@ void batch_values(values& v, const std::vector<iteration_record>& all, origin ti
         tokens);
 }
 
-// What was computed for clients that left, and what they had been handed until then.
+// Puts what was computed for clients that left, and what they had been handed until then.
 void cancellation_values(values& v, const std::vector<request_record>& all, origin tokens) {
   double discarded = 0, handed_out = 0, rows = 0, all_rows = 0;
   for (const request_record& r : all) {
@@ -200,58 +199,6 @@ std::map<std::string, metric> serving_values(const served_run& run,
   v.put("in_system_last", b.last, time);
   v.put("backlog_growing", b.growing, time);
   return all;
-}
-
-bool each_is_alone(const std::vector<request_record>& requests) {
-  double over = 0;
-  for (const request_record& r : requests) {
-    if (r.arrival < over) return false;
-    over = std::max(over, r.finish);
-  }
-  return true;
-}
-
-capacity find_capacity(const std::function<rate_result(double rate)>& at, double objective,
-                       double start, double step) {
-  capacity found;
-  std::map<int, rate_result> seen;  // by power of `step` over `start`
-  const auto rate_of = [&](int i) { return start * std::pow(step, i); };
-  const auto good = [&](int i) {
-    if (!seen.contains(i)) {
-      seen[i] = at(rate_of(i));
-      ++found.runs;
-    }
-    return seen[i].served && seen[i].p90 <= objective;
-  };
-  const auto settle = [&](int i) {
-    found.rate = found.tested_ok = rate_of(i);
-    found.backlog = seen.at(i).backlog;
-  };
-  const int octave = std::max(1, static_cast<int>(std::lround(std::log(2) / std::log(step))));
-  int low = 0, high = 0;
-  if (good(0)) {
-    while (!seen.at(low).saturated && good(high = low + octave)) low = high;
-    if (seen.at(low).saturated) {
-      settle(low);
-      found.bounded = false;
-      return found;
-    }
-  } else {
-    for (int i = 0; i < most_doublings && !seen.at(low).alone && !good(low = high - octave); ++i) {
-      high = low;
-    }
-    if (!good(low)) return found;
-  }
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (good(middle) ? low : high) = middle;
-  }
-  settle(low);
-  const double under = seen.at(low).p90, over = seen.at(high).p90;
-  if (seen.at(high).served && over > under) {
-    found.rate += (objective - under) / (over - under) * (rate_of(high) - rate_of(low));
-  }
-  return found;
 }
 
 std::string iteration_csv(const std::vector<iteration_record>& iterations) {

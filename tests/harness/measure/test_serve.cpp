@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/measure/serve_metrics.h"
+#include "harness/measure/capacity.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/rows/table.h"
 #include "tests/harness/measure/fixtures.h"

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/measure/loaded_point.h"
+
+#include <algorithm>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/base/error.h"
+#include "harness/engine/loop_runner.h"
+#include "harness/measure/imposed_commits.h"
+#include "harness/plan/published_decoding.h"
+#include "harness/plan/serve_settings.h"
+#include "harness/profile/phases.h"
+
+namespace unmask {
+namespace {
+
+class keeping_sink final : public engine_sink {
+ public:
+  // `meter` may be null: nobody follows.
+  keeping_sink(served_run& into, work_meter* meter) : into_(into), meter_(meter) {}
+  void on_request(request_record&& record) override {
+    if (meter_) meter_->items.fetch_add(1, std::memory_order_relaxed);
+    into_.requests.push_back(std::move(record));
+  }
+  void on_iteration(const iteration_record& it) override {
+    if (meter_) meter_->tokens.fetch_add(it.committed, std::memory_order_relaxed);
+    into_.iterations.push_back(it);
+  }
+
+ private:
+  served_run& into_;
+  work_meter* meter_;
+};
+
+// Without layers the loop keeps pages of one small layer: slots, not bytes, are the model's.
+std::size_t kv_bytes_of_model(const kv_cache& cache, const loaded_model& model) {
+  const std::size_t pages = cache.peak_bytes() / cache.page_bytes();
+  // A scratch is one layer for all.
+  const auto layers = cache.uses_scratch(0) ? static_cast<std::size_t>(model.record.layers) : 1;
+  return pages * kv_page_size * model.kv_bytes_per_slot / layers;
+}
+
+}  // namespace
+
+loaded_point::loaded_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
+                           std::shared_ptr<const loaded_workload> workload,
+                           std::shared_ptr<step_time_store> times, const std::string& shorten)
+    : sized_point(std::move(model), std::move(workload)),
+      method_(method_registry::instance().find(point.method)),
+      places_(static_cast<std::int32_t>(point.run.batch_size)),
+      seed_(static_cast<std::uint64_t>(point.run.seed)),
+      dry_(runs_dry(point.run)),
+      calibration_(method_, model_->config, point.params, places_,
+                   model_key(point.model, point.run), std::move(times)),
+      impose_(point.run.impose != "none"),
+      repeat_window_(static_cast<std::int32_t>(point.run.repeat_window)) {
+  if (workload_->requests.empty()) throw usage_error("the workload holds no requests");
+  const recipe made = make();
+  for (const sequence_request& r : workload_->requests) {
+    lengths_.push_back(made.pace->canvas_length(model_->config, r));
+    longest_ = std::max(longest_, lengths_.back());
+  }
+  if (longest_ > model_->config.max_positions) {
+    throw usage_error("a request needs " + std::to_string(longest_) + " positions, but " +
+                      model_->config.name + " was made for " +
+                      std::to_string(model_->config.max_positions) + shorten);
+  }
+  if (dry_ && impose_)
+    throw usage_error("serve: `commits` leaves out the layers that `impose` needs");
+  ranks_ = imposes_ranks(point.run.impose, *model_);
+  if (dry_ || impose_) {
+    const std::string from = dry_ ? parameters(point.run.serve).text("commits") : point.run.impose;
+    source_ =
+        commits_of(from, *workload_, lengths_, model_->config, made.pace->shape().block, seed_);
+  }
+}
+
+model_record loaded_point::model() const {
+  model_record record = sized_point::model();
+  const std::string departure = departure_of(model_->config, method_.name);
+  if (!record.caution.empty() && !departure.empty()) record.caution += "; ";
+  record.caution += departure;
+  return record;
+}
+
+std::vector<active_knob> loaded_point::knobs() const {
+  return knobs_of(method_, calibration_.settings());
+}
+
+std::int32_t loaded_point::first_late_layer() const {
+  return make().rows->traits().first_late_layer();
+}
+
+pass_size loaded_point::size() const {
+  pass_size all;
+  for (std::size_t i = 0; i < lengths_.size(); ++i) {
+    all.positions += lengths_[i] - static_cast<std::int64_t>(workload_->requests[i].prompt.size());
+  }
+  all.items = static_cast<std::int64_t>(lengths_.size());
+  return all;
+}
+
+std::string loaded_point::memory() const {
+  const std::string learnt = calibration_.memory();
+  if (learnt.empty()) return "";
+  return nlohmann::json{{"calibration", learnt}}.dump();
+}
+
+void loaded_point::remember(const std::string& memory) {
+  if (memory.empty()) return;
+  const std::string learnt = nlohmann::json::parse(memory).at("calibration");
+  if (!learnt.empty()) calibration_.remember(learnt);
+}
+
+std::vector<scored_answer> loaded_point::score(const pass_record& pass) {
+  if (workload_->items.empty() || dry_ || impose_) return {};
+  std::vector<answer_record> answers;
+  std::vector<std::size_t> items;
+  std::set<std::size_t> seen;
+  for (const answer_record& answer : pass.answers) {
+    const std::size_t item = answer.request % workload_->requests.size();
+    if (!seen.insert(item).second) continue;
+    answers.push_back(answer);
+    items.push_back(item);
+  }
+  return score_answers(*model_, *workload_, answers, items, rules());
+}
+
+recipe loaded_point::make() const {
+  return method_.make(model_->config, calibration_.settings());
+}
+
+recipe loaded_point::recipe_of_run() const {
+  const std::int32_t filler = filler_of(model_->config);
+  if (dry_) return with_trajectory(make(), source_, filler);
+  if (impose_) return with_imposed(make(), source_, model_->config, filler, ranks_);
+  return make();
+}
+
+served_run loaded_point::run(const engine_order& order) {
+  const std::size_t requests = std::max<std::size_t>(order.arrivals.size(), 1);
+  const auto places =
+      static_cast<std::int32_t>(std::min(static_cast<std::size_t>(places_), requests));
+  loop_runner runner(
+      *model_->packed, recipe_of_run(), {places, longest_, order.kv_pages, dry_},
+      [&](std::size_t i) {
+        sequence_request r = workload_->requests[i % workload_->requests.size()];
+        r.id = static_cast<std::int64_t>(i);
+        return r;
+      },
+      order.prefill_chunk, repeat_window_);
+  step_loop& loop = runner.loop();
+  loop.observe(order.observer);
+  engine_settings settings = order.settings;
+  settings.predictor = order.cost.get();
+  served_run run;
+  keeping_sink sink(run, meter_);
+  const phase_range range(profile_phase::run, static_cast<std::int64_t>(order.arrivals.size()));
+  // Recording is what an engine does when it starts: the real clock stands still meanwhile.
+  engine_clock clock = order.cost
+                           ? engine_clock(order.cost, order.overhead)
+                           : engine_clock(order.overhead, [&] { return loop.graphs().seconds; });
+  run.totals = run_engine(runner, order.arrivals, settings, clock, sink);
+  std::ranges::sort(run.requests, {}, &request_record::request);
+  calibration_.keep(loop.pace().learnt());
+  run.loop = loop.totals();
+  if (dry_ && loop.cache().page_bytes() > 0) {
+    run.loop.peak_kv_bytes = kv_bytes_of_model(loop.cache(), *model_);
+  }
+  return run;
+}
+
+answer_record loaded_point::answer_of(const request_record& request) const {
+  const std::size_t item = request.request % workload_->requests.size();
+  const auto prompt = static_cast<std::int64_t>(workload_->requests[item].prompt.size());
+  answer_record answer{prompt, lengths_[item] - prompt, request.answer.output,
+                       request.answer.counters};
+  answer.request = request.request;
+  return answer;
+}
+
+void loaded_point::count_repetitions(const served_run& run, pass_record& pass) const {
+  if (repeat_window_ <= 0) return;
+  const auto stopped =
+      std::ranges::count_if(run.requests, [](const request_record& r) { return r.answer.repeats; });
+  pass.metrics["repetition_stops"] = {static_cast<double>(stopped), origin::counted};
+}
+
+}  // namespace unmask

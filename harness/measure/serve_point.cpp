@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// A point of kind "serve": the workload's requests arrive as [serve] says and are scheduled by its
+// policy, on the machine's own clock or on a virtual one. It tells latencies, goodput and, if asked, the
+// highest rate (capacity.h).
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/base/error.h"
+#include "harness/base/files.h"
+#include "harness/engine/latency.h"
+#include "harness/engine/loop_runner.h"
+#include "harness/measure/capacity.h"
+#include "harness/measure/loaded_point.h"
+#include "harness/plan/serve_settings.h"
+
+namespace unmask {
+namespace {
+
+serving_objective objective_of(const parameters& serve) {
+  serving_objective o;
+  o.tpot = parse_tpot(serve.text("tpot"));
+  o.tpot_seconds = serve.real("slo_tpot_ms") / 1e3;
+  o.ttfb_seconds = serve.real("slo_ttfb_ms") / 1e3;
+  o.trim = serve.real("trim");
+  return o;
+}
+
+// The clock of [serve]. A virtual one takes its times from serve.cost or, without that, from a profile
+// that is measured once per point, so that every pass and every rate of a search runs on the same.
+class serve_clock {
+ public:
+  explicit serve_clock(const parameters& serve)
+      : virtual_(serve.text("clock") == "virtual"),
+        cost_(serve.text("cost")),
+        per_request_(serve.real("cost_per_request_ms") / 1e3),
+        per_key_(serve.real("cost_per_key_us") / 1e6) {}
+
+  bool is_virtual() const { return virtual_; }
+  bool is_profiled() const { return virtual_ && cost_.empty(); }
+  // Null on the real clock.
+  std::shared_ptr<const cost_model> cost(
+      const std::function<std::vector<latency_sample>()>& profile) {
+    if (!virtual_) return nullptr;
+    if (!is_profiled()) return made_of(cost_);
+    if (!measured_) measured_ = made_of(cost_of(profile()).text());
+    return measured_;
+  }
+  // The profile; empty until it was measured.
+  std::vector<table_cost::sample> samples() const {
+    return measured_ ? measured_->samples() : std::vector<table_cost::sample>{};
+  }
+  void remember(std::vector<table_cost::sample> samples) {
+    measured_ = std::make_shared<table_cost>(std::move(samples), per_request_, per_key_);
+  }
+
+ private:
+  std::shared_ptr<const table_cost> made_of(const std::string& text) const {
+    return std::make_shared<table_cost>(parse_cost(text, per_request_, per_key_));
+  }
+  bool virtual_;
+  std::string cost_;
+  double per_request_, per_key_;
+  std::shared_ptr<const table_cost> measured_;
+};
+
+class serve_point final : public loaded_point {
+ public:
+  serve_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
+              std::shared_ptr<const loaded_workload> workload,
+              std::shared_ptr<step_time_store> times)
+      : loaded_point(point, std::move(model), std::move(workload), std::move(times),
+                     "; set serve.max_prompt_tokens and serve.max_output_tokens"),
+        serve_(point.run.serve),
+        objective_(objective_of(serve_)),
+        clock_(serve_) {
+    if (serve_.flag("search") && objective_.tpot_seconds <= 0) {
+      throw usage_error("serve: search needs slo_tpot_ms");
+    }
+    if (dry_ && clock_.is_profiled()) {
+      throw usage_error("serve: without the model a virtual clock needs serve.cost");
+    }
+  }
+
+  std::int32_t rows() const override {
+    const recipe made = make();
+    // More arrivals than requests ask these again, all places at once where need be.
+    std::vector<sequence_request> requests = workload_->requests;
+    for (std::size_t i = 0; requests.size() < static_cast<std::size_t>(places_); ++i) {
+      requests.push_back(workload_->requests[i % workload_->requests.size()]);
+    }
+    std::int32_t rows = engine_rows(model_->config, *made.pace, requests, places_,
+                                    whole("prefill_tokens"), whole("prefill_chunk"));
+    if (!clock_.is_virtual() && !dry_) rows = std::max(rows, calibration_.rows());
+    if (clock_.is_profiled()) {
+      rows = std::max(rows, latency_rows(grid(), made.pace->shape().block));
+    }
+    return rows;
+  }
+
+  pass_size size() const override {
+    const pass_size once = loaded_point::size();
+    const std::int64_t asked = serve_.integer("requests");  // the workload's, again and again
+    const std::int64_t items = asked > 0 ? asked : once.items;
+    if (serve_.flag("search")) return {items, 0};
+    return {items, once.positions * items / std::max<std::int64_t>(once.items, 1)};
+  }
+
+  // JSON object with the profile of the clock too.
+  std::string memory() const override {
+    if (clock_.samples().empty()) return loaded_point::memory();
+    nlohmann::json out = {{"calibration", calibration_.memory()}};
+    for (const table_cost::sample& s : clock_.samples()) out["cost"].push_back({s.rows, s.seconds});
+    return out.dump();
+  }
+  void remember(const std::string& memory) override {
+    if (memory.empty()) return;
+    const nlohmann::json in = nlohmann::json::parse(memory);
+    loaded_point::remember(memory);
+    if (!in.contains("cost")) return;
+    std::vector<table_cost::sample> samples;
+    for (const auto& s : in.at("cost")) samples.push_back({s.at(0), s.at(1)});
+    clock_.remember(std::move(samples));
+  }
+
+  pass_record pass() override {
+    // A method is calibrated against the cost model of a virtual clock, else against the model
+    // itself. A dry run on a real clock has nothing to calibrate against.
+    if (clock_.is_virtual() || !dry_) calibration_.run(*model_->packed, cost().get());
+    pass_record pass;
+    pass.served = true;
+    pass.time = clock_origin();
+    pass.clients_left = !clock_.is_virtual() && serve_.real("cancel_share") > 0;
+    const served_run done = serve(rate_of_pass(pass), seed_, 1);
+    pass.seconds = done.totals.seconds;
+    static_cast<pass_totals&>(pass) = counted_part(done.loop);
+    pass.metrics.merge(
+        serving_values(done, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
+    count_repetitions(done, pass);
+    for (const table_cost::sample& s : clock_.samples()) {
+      const auto rows = static_cast<std::int64_t>(s.rows);
+      pass.metrics["cost_of_" + std::to_string(rows) + "_rows_seconds"] = {s.seconds,
+                                                                           origin::measured};
+    }
+    for (const request_record& r : done.requests) {
+      if (r.end != outcome::finished) continue;
+      answer_record answer = answer_of(r);
+      answer.seconds = e2e_of(r);
+      answer.first_block_seconds = ttfb_of(r);
+      pass.answers.push_back(std::move(answer));
+    }
+    if (const std::string& log = serve_.text("log"); !log.empty()) {
+      write_file(log, iteration_csv(done.iterations));
+    }
+    return pass;
+  }
+
+ private:
+  // The rate that was searched, whose values it adds to the pass, else that of [serve].
+  double rate_of_pass(pass_record& pass) {
+    const double rate = serve_.real("rate");
+    if (!serve_.flag("search")) return rate;
+    add_capacity(
+        pass.metrics, serve_, objective_, seed_, pass.time,
+        [&](double r, std::uint64_t seed, double longer) { return serve(r, seed, longer); });
+    const double found = pass.metrics.at("slo_capacity_requests_per_second").value;
+    return found > 0 ? found : rate;
+  }
+
+  // Modelled times of decisions that no model took rest on nothing measured at all.
+  origin clock_origin() const {
+    if (!clock_.is_virtual()) return origin::measured;
+    return dry_ ? origin::synthetic : origin::analytic;
+  }
+
+  std::int32_t whole(const char* key) const {
+    return static_cast<std::int32_t>(serve_.integer(key));
+  }
+
+  latency_grid grid() const {
+    latency_grid g;
+    std::erase_if(g.batches, [&](std::int32_t b) { return b > places_; });
+    if (g.batches.back() < places_) g.batches.push_back(places_);
+    g.context = std::min(256, longest_);
+    return g;
+  }
+
+  std::shared_ptr<const cost_model> cost() {
+    return clock_.cost([&] {
+      return measure_latency(
+          *model_->packed, [&](std::int32_t) { return make(); }, grid());
+    });
+  }
+
+  // `longer`: arrivals last so many times serve.duration.
+  std::vector<request_order> orders(double rate, std::uint64_t seed, double longer) const {
+    std::vector<request_order> all;
+    for (const double t : arrival_times(serve_, workload_->arrivals, workload_->requests.size(),
+                                        rate, seed, longer)) {
+      all.push_back({t});
+    }
+    add_cancellations(all, serve_, seed);
+    return all;
+  }
+
+  served_run serve(double rate, std::uint64_t seed, double longer) {
+    engine_order order;
+    order.arrivals = orders(rate, seed, longer);
+    order.settings.policy = parse_batching(serve_.text("policy"));
+    order.settings.prefill_tokens = whole("prefill_tokens");
+    order.settings.forwards_per_turn = whole("forwards_per_turn");
+    const std::string& paging = serve_.text("paging");
+    order.settings.grow_pages =
+        paging == "grow" || (paging == "auto" && order.settings.policy == batching::lmd);
+    order.settings.keep_on_preemption = serve_.text("recompute") == "keep";
+    order.kv_pages = whole("kv_pages");
+    order.prefill_chunk = whole("prefill_chunk");
+    order.cost = cost();
+    order.overhead = serve_.real("step_overhead_ms") / 1e3;
+    trajectory_recorder recorder;
+    const std::string& record = serve_.text("record");
+    if (!record.empty()) order.observer = &recorder;
+    served_run done = run(order);
+    if (!record.empty()) recorder.save(record);
+    return done;
+  }
+
+  parameters serve_;
+  serving_objective objective_;
+  serve_clock clock_;
+};
+
+}  // namespace
+
+std::unique_ptr<sized_point> make_serve_point(const experiment_point& point,
+                                              std::shared_ptr<const loaded_model> model,
+                                              std::shared_ptr<const loaded_workload> workload,
+                                              std::shared_ptr<step_time_store> times) {
+  return std::make_unique<serve_point>(point, std::move(model), std::move(workload),
+                                       std::move(times));
+}
+
+}  // namespace unmask
