@@ -15,7 +15,7 @@
 
 namespace unmask {
 
-// What one forward has to do, as far as its duration is modelled.
+// The work of one forward, as far as its duration is modelled.
 struct forward_shape {
   std::int64_t rows = 0;      // entering layer 0, over all requests
   std::int32_t requests = 0;  // taking part
@@ -28,7 +28,10 @@ class cost_model {
   virtual double seconds(const forward_shape& forward) const = 0;
 };
 
-// Piecewise affine in rows through measured samples, flat below the first and with the last slope
+// Times of forwards that were measured (latency.h) or that an experiment states; nothing here predicts
+// them. Predictions for a GPU that is not here are plan/expected_time.h, for the hours of a plan, and
+// tests/cost_model, for kernels.
+// Piecewise affine in rows through these samples, flat below the first and with the last slope
 // beyond the last; plus a share per request and per visible key.
 class table_cost final : public cost_model {
  public:

@@ -9,7 +9,8 @@ namespace unmask {
 namespace {
 
 constexpr double bf16 = 2, f32 = 4;
-// Of a forward beside the model's own kernels: those that select rows and decide, and the host.
+// A forward has these beside the model's own kernels: those that select rows and decide, and the host's
+// waits.
 constexpr double small_kernels = 12, host_waits = 2;
 
 struct forward {
@@ -23,15 +24,18 @@ class forward_time {
  public:
   forward_time(const model_config& c, const device_ceilings& d) : c_(c), d_(d) {}
 
-  // rows x columns outputs of `depth` products each; weights are read once, or for every expert.
+  // rows x columns outputs of `depth` products each; weights are read once, or for every expert. Those
+  // of experts are a kernel of ours.
   void product(double rows, double columns, double depth, double experts = 1) {
-    add(2 * rows * columns * depth, (experts * columns * depth + rows * (depth + columns)) * bf16);
+    add(2 * rows * columns * depth, (experts * columns * depth + rows * (depth + columns)) * bf16,
+        experts > 1 ? own_products() : d_.products);
   }
-  void stream(double elements, double bytes_each) { add(0, elements * bytes_each); }
+  void stream(double elements, double bytes_each) { add(0, elements * bytes_each, d_.products); }
   void attention(const forward& f, double rows) {
     const double width = double(c_.heads) * c_.head_dim;
     add(4 * rows * f.keys * width,
-        (f.sequences * f.keys * 2 * c_.kv_heads * c_.head_dim + 2 * rows * width) * bf16);
+        (f.sequences * f.keys * 2 * c_.kv_heads * c_.head_dim + 2 * rows * width) * bf16,
+        own_products());
   }
   void feed_forward(double rows, bool routed) {
     const moe_config& m = c_.moe;
@@ -67,9 +71,11 @@ class forward_time {
     stream(rows * width, 3 * bf16);
     product(rows, c_.hidden, width, experts);
   }
-  void add(double operations, double bytes) {
-    seconds += std::max({operations / d_.products, bytes / d_.copy, d_.shortest}) + d_.gap;
+  void add(double operations, double bytes, double products) {
+    seconds += std::max({operations / products, bytes / d_.copy, d_.shortest}) + d_.gap;
   }
+  // FLOP/s of kernels of ours, which know no faster instructions than wgmma.
+  double own_products() const { return d_.wgmma ? d_.products : d_.products * d_.mma_share; }
 
   const model_config& c_;
   const device_ceilings& d_;

@@ -3,6 +3,13 @@
 //
 // How long a run should take on a GPU that is not here, for plans: a roofline over the products,
 // attention and streams of a forward. It is a prediction for bfloat16 weights, keys and values.
+//
+// Three things say how long a forward takes, each for a question of its own:
+//   expected_seconds  how many hours a plan needs, from the sizes of the model and the method alone
+//   tests/cost_model  what holds a step of the CUDA backend back, kernel by kernel, for who writes one
+//   table_cost        (engine/clock.h) how far a virtual clock moves: times measured or stated
+// The first two share the ceilings of a GPU (devices/ceilings.h). cost_model_test holds them together on
+// every card that has some: the first may say 0.6 to 1.1 of the second's seconds.
 #pragma once
 
 #include <string>

@@ -8,7 +8,9 @@
 //            sum over products and attention of max(FLOP / products, bytes / copy)
 //   seconds  of the launches that the code makes: the same, and every other byte that a kernel
 //            moves, tiles that are filled in part, waves of blocks, starts, and host waits
-// It is a prediction for bfloat16 weights, keys and values; nothing of it has been measured.
+// It is a prediction for bfloat16 weights, keys and values; nothing of it has been measured. Hours of
+// plans come from a coarser roofline (harness/plan/expected_time.h, which says how near), and the
+// virtual clock of serving from times that were measured or stated (harness/engine/clock.h).
 #pragma once
 
 #include <string>
@@ -41,7 +43,7 @@ struct cost_step {
   double keys = 512;       // that a row attends to
   double candidates = 16;  // of a sequence: rows whose logits are looked at; 0: no head
   double ranked = 0;  // masked rows of a sequence that are ranked before late_from (op::importance)
-  // What a method adds, of the whole step: small kernels, and times that the host waits.
+  // A method adds these to the whole step: small kernels, and times that the host waits.
   double launches = 0, waits = 2;
   double bus_bytes = 0;  // that kernels read or write in memory of the host
   bool recorded = true;  // as CUDA graphs, where the backend records
