@@ -19,11 +19,10 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 CPP = (".cpp", ".h", ".cu", ".cuh")
-# A method's name as papers and code spell it. "vanilla" and "block diffusion" are everyday words of the field.
-METHOD = re.compile(r"focus|optimus|ada[_-]dlm|sparse[_-]dllm|dkv[_-]?cache|dllm[_-]cache|fast[_-]dllm"
-                    r"|sparse_d\b|sparsed\b|lmdeploy|sglang|delayed_cache|eb_sampler|\bwino\b|freedave|d2cache"
-                    r"|streaming_dllm|multi_block|\bklass\b|credit_decoding|adablock|\bdpad\b|\bdsb\b|pc_sampler",
-                    re.IGNORECASE)
+# Methods with names that are everyday words of the field or of a family of models.
+EVERYDAY = {"vanilla", "autoregressive", "block_diffusion", "hierarchical", "llada2"}
+# A real method for which places are counted, and one that others name as a rule.
+COUNTED_METHODS = ("wino", "klass")
 # Words of our own where the field has one: padding row, host_visible, captured graph, held batch, human-readable.
 OWN_WORDS = re.compile(r"nobody's|somebody's|\bexchanged\b|names_arrays_only|takes_all_in_play|runs_ahead"
                        r"|mark_unsettled|for the eye\b|believable|step_part|work_phase|recorded_work"
@@ -32,7 +31,7 @@ COMPARES_DEVICE = re.compile(r"""(?:[=!]= ?|starts_with\(|startswith\(|in \()["'
 # A text becomes the prompt of a model: its template, or the tokens of its tokenizer.
 MAKES_PROMPTS = re.compile(r"(?:\.|->)encode(?:_raw)?\(|chat_?(?:\.|->)render\(|\b(?:apply_chat_template|encode_pair)\(")
 NO_FUNCTION = re.compile(r"\s*(?:template <.*>\s*)?(?:namespace|struct|class|enum|union|extern)\b")
-OF_THE_OPERATION = re.compile(r"minimal_operation|test_minimal")  # of the worked example
+OF_THE_OPERATION = re.compile(r"minimal_method/kernels/")  # of the worked example
 POLICIES = "pace|row|key|cache|unmask"
 
 
@@ -84,6 +83,26 @@ def kilobytes(names):
     return sum(os.path.getsize(os.path.join(ROOT, n)) for n in names) // 1024
 
 
+def names_method(*names):
+    """Finds these names as papers and code spell them."""
+    spelled = "|".join(n.replace("_", "[_-]?") for n in names)
+    return re.compile(rf"(?<![a-z0-9])(?:{spelled})(?![a-z0-9])", re.IGNORECASE)
+
+
+def methods(names):
+    """What cases.json of each folder knows: the names of the methods there."""
+    return sorted(m for n in names if n.endswith("/cases.json") for m in json.loads(text_of(n)))
+
+
+def files_elsewhere(everything, method):
+    """Files that name the method outside of its folder, of what it publishes and of what was measured: its claims,
+    experiments and rows. Parts are what methods are made of, so that they name the rule that they are."""
+    named = names_method(method)
+    own = [os.path.dirname(n) + "/" for n in everything if n.endswith("/cases.json") and method in json.loads(text_of(n))]
+    return [f for f in everything if f.endswith(CPP + (".py", ".md", ".json", ".jsonl", ".toml", ".txt"))
+            and not f.startswith((*own, "experiments/", "results/", "methods/parts/", "tests/house/")) and named.search(text_of(f))]
+
+
 def method_of(name):
     """The folder of the method that a file is of; "" where it is of none: parts, benchmarks, files beside them."""
     found = re.match(r"methods/(?:(?:baselines|combinations)/)?(?!parts/|bench/)\w+(?=/)", name)
@@ -127,16 +146,18 @@ def counts():
     under = lambda folder, endings: [f for f in everything  # noqa: E731
                                      if f.startswith(folder) and f.endswith(endings)]
     kernels = under("kernels/", CPP)
+    method = names_method("lmdeploy", "sglang", *(m for m in methods(under("methods/", ".json")) if m not in EVERYDAY))
     results = under("results/", "")
     return {
         "files in the largest folder of the harness": largest_folder(under("harness/", CPP)),
         "modules side by side in the package":
             len({f.split("/")[3] for f in under("harness/python/unmask/", ".py")}),
         "pairs of methods that include one another": pairs_of_methods(under("methods/", CPP)),
+        **{f"files elsewhere that name a method ({m})": len(files_elsewhere(everything, m)) for m in COUNTED_METHODS},
         "lines in kernels/ that name a method":
-            sum(bool(METHOD.search(line)) for f in kernels for line in text_of(f).split("\n")),
+            sum(bool(method.search(line)) for f in kernels for line in text_of(f).split("\n")),
         "lines in harness/decode/ that name a method":
-            sum(bool(METHOD.search(line)) for f in under("harness/decode/", CPP)
+            sum(bool(method.search(line)) for f in under("harness/decode/", CPP)
                 for line in text_of(f).split("\n")),
         "lines of forecasts that name a method's parameter":
             sum(len(re.findall(r'"(?:steps|tokens_per_step|block_length|chunk)"', text_of(f)))

@@ -5,7 +5,7 @@
 // instead of the most confident: one slot of the recipe is replaced.
 #include "methods/parts/canvas_recipe.h"
 #include "methods/parts/ranked_unmask.h"
-#include "tests/minimal_method/minimal_operation.h"
+#include "tests/minimal_method/kernels/minimal_operation.h"
 
 namespace unmask {
 namespace {

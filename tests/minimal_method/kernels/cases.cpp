@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "tests/minimal_method/minimal_operation.h"
-
+//
+// Operands of the operation. Under methods/ they are a `declared` object, which stands for this test.
 #include "tests/kernels/operation_test.h"
-#include "tests/methods/tiny_models.h"
+#include "tests/minimal_method/kernels/minimal_operation.h"
 
 namespace unmask {
 namespace {
@@ -23,18 +23,6 @@ TEST(minimal, accepts_the_leftmost) {
     candidates.begin = at.in(begin);
     return op::accept_leftmost{candidates, at.in(quota), at.out<std::uint8_t>(counts)};
   });
-}
-
-// One token per step from the left: the answer of a canvas is decided in the order of its positions.
-TEST(minimal, decodes_from_left_to_right) {
-  const auto model = testing::tiny_model(model_family::llada, cpu_backend());
-  const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
-  const parameter_map given = {{"block_length", 4}};
-  const auto minimal = testing::decode_closed(*model, "minimal", given, {request}, 1);
-  const auto vanilla = testing::decode_closed(*model, "vanilla", given, {request}, 1);
-  EXPECT_EQ(minimal.answers[0].counters.forwards, vanilla.answers[0].counters.forwards);
-  EXPECT_EQ(minimal.answers[0].counters.head_rows, 4 + 3 + 2 + 1);
-  EXPECT_EQ(minimal.answers[0].output.size(), 4U);
 }
 
 }  // namespace

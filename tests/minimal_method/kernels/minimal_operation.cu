@@ -5,7 +5,7 @@
 // the operation hold nothing but numbers and pointers, so the kernel takes them as they are, with
 // what it reads and writes where kernels find it.
 #include "kernels/cuda/device_backend.h"
-#include "tests/minimal_method/minimal_operation.h"
+#include "tests/minimal_method/kernels/minimal_operation.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // The definition, in plain loops. The CPU backend uses it too, because it has no body of its own.
-#include "tests/minimal_method/minimal_operation.h"
+#include "tests/minimal_method/kernels/minimal_operation.h"
 
 namespace unmask::reference {
 namespace {
