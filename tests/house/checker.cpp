@@ -224,8 +224,11 @@ class inspector {
   // Two headers that define one type in namespace unmask: no compiler sees both, the linker takes
   // either, and the program crashes elsewhere.
   void check_types(const std::string& file, const std::vector<std::string>& lines) {
-    if (std::find(lines.begin(), lines.end(), "namespace unmask {") == lines.end()) return;
+    bool in_unmask = false;  // not in a namespace within it, which has types of its own
     for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (lines[i] == "namespace unmask {") in_unmask = true;
+      if (lines[i] == "}  // namespace unmask") in_unmask = false;
+      if (!in_unmask) continue;
       std::istringstream words(lines[i]);
       std::string kind, name;
       words >> kind >> name;

@@ -196,6 +196,9 @@ TEST_F(planted, one_type_defined_in_two_headers_is_found) {
   write("methods/b/b.h",
         open + "struct focus_state;\nclass other {\n  struct inner {};\n};\n" + close);
   write("kernels/cpu/backend.h", "namespace unmask::cpu {\nclass other {};\n" + close);
+  write("kernels/cpu/both.h", "namespace unmask::cpu {\nclass focus_state {};\n}\n" + open + close);
+  write("kernels/cpu/again.h",
+        open + "}  // namespace unmask\nnamespace unmask::cpu {\nclass other {};\n}\n");
   EXPECT_TRUE(check(root_).empty());
   write("methods/c/c.h", open + "struct focus_state {\n  int x;\n};\n" + close);
   expect_only("twice", "methods/c/c.h");
