@@ -184,7 +184,7 @@ double forwards_of(const experiment_point& p, const method_info& method, double 
 }
 
 std::optional<model_config> config_of(const model_entry& model) {
-  for (const fs::path& folder : {model.path, model.shape}) {
+  for (const fs::path& folder : {model.path, model.config}) {
     if (!folder.empty() && fs::exists(folder / "config.json")) return read_model_config(folder);
   }
   return std::nullopt;

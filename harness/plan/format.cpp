@@ -63,8 +63,9 @@ struct key_lister {
   void add(const file_key& key, const std::string& type, const std::string& usual = "") const {
     std::string meaning = *key.only_of == '\0' ? "" : std::string(key.only_of) + ": ";
     meaning += *key.meaning != '\0' ? key.meaning : joined(key.words());
+    if (*key.former != '\0') meaning += std::string(" (also `") + key.former + "`)";
     const std::string without = key.is_needed ? "needed" : key.without;
-    into.push_back({key.name, type, without.empty() ? usual : without, meaning});
+    into.push_back({key.name, type, without.empty() ? usual : without, meaning, key.former});
   }
 };
 

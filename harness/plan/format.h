@@ -13,6 +13,7 @@ namespace unmask {
 struct format_key {
   std::string name, type, otherwise;  // otherwise: the value without it; "needed"
   std::string meaning;
+  std::string former = {};  // an older name, which is still read
 };
 
 struct format_table {

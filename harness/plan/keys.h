@@ -54,6 +54,10 @@ struct file_key {
   constexpr file_key of(const char* scope) const {
     return with([&](file_key& k) { k.only_of = scope; });
   }
+  // An older name of it, which is still read.
+  constexpr file_key once(const char* older) const {
+    return with([&](file_key& k) { k.former = older; });
+  }
   constexpr file_key in_ids(id_part part) const {
     return with([&](file_key& k) { k.id = part; });
   }
@@ -64,7 +68,7 @@ struct file_key {
 
   double low = 0, high = unbounded;
   const std::vector<std::string>& (*words)() = nullptr;
-  const char *what = "", *lacking = "", *without = "", *only_of = "";
+  const char *what = "", *lacking = "", *without = "", *only_of = "", *former = "";
   bool is_needed = false, is_looked_up = false;
   id_part id = id_part::never;
 

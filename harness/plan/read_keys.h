@@ -30,7 +30,7 @@ class key_reader {
       : r_(r), head_(std::move(head)), file_(std::move(file)) {}
 
   void operator()(const file_key& key, std::string& into) {
-    r_.text(key.name, into);
+    r_.text(name_in_file(key), into);
     read_.push_back({key, {into}});
   }
   void operator()(const file_key& key, std::vector<std::string>& into) {
@@ -104,6 +104,15 @@ class key_reader {
   toml_reader& r_;
 
  private:
+  const char* name_in_file(const file_key& key) {
+    if (*key.former == '\0') return key.name;
+    const toml::node* older = r_.find(key.former);
+    if (older == nullptr) return key.name;
+    if (r_.find(key.name) == nullptr) return key.former;
+    r_.fail(*older, r_.name_of(key.former) + " is an older name of " + r_.name_of(key.name) +
+                        "; give one of them");
+  }
+
   struct read_key {
     file_key key;
     std::vector<std::string> texts;

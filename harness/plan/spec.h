@@ -50,12 +50,12 @@ struct model_entry {
   std::string name;
   std::filesystem::path path;
   std::string weights = "checkpoint", role;
-  std::string published;        // NAME of a path "weights:NAME"; empty: a plain path
-  double soften = 1;            // divides the final norm, and with it all logits
-  std::int64_t positions = 0;   // more than the checkpoint's own, for times only; 0: its own
-  std::int64_t layers = 0;      // of random weights: use only the first N; 0: all
-  std::string hash;             // of what decides its output; "": not computed yet
-  std::filesystem::path shape;  // a folder with its config.json; empty: its own
+  std::string published;         // NAME of a path "weights:NAME"; empty: a plain path
+  double soften = 1;             // divides the final norm, and with it all logits
+  std::int64_t positions = 0;    // more than the checkpoint's own, for times only; 0: its own
+  std::int64_t layers = 0;       // of random weights: use only the first N; 0: all
+  std::string hash;              // of what decides its output; "": not computed yet
+  std::filesystem::path config;  // a folder with its config.json; empty: its own
   std::vector<dotted_setting> settings;  // of every point of this model, before the sweep
 };
 
@@ -87,8 +87,9 @@ void each_key(model_entry& m, Visit& visit) {
             .bounds(0, 1 << 24)
             .in_ids(id_part::when_changed),
         m.positions);
-  visit(file_key{"shape", "a folder with its config.json, to plan with where it is not here"},
-        m.shape);
+  visit(file_key{"config", "a folder with its config.json, to plan with where it is not here"}.once(
+            "shape"),
+        m.config);
   visit(file_key{"set", "settings as in --set, for the points of this model"}, m.settings);
 }
 

@@ -34,8 +34,10 @@ const format_table& table_of(const std::string& path) {
 names keys_of(const std::string& path) {
   names keys;
   // Of dotted keys their table is asked for.
-  for (const format_key& key : table_of(path).keys)
+  for (const format_key& key : table_of(path).keys) {
     keys.insert(key.name.substr(0, key.name.find('.')));
+    if (!key.former.empty()) keys.insert(key.former);
+  }
   return keys;
 }
 

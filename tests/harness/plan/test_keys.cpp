@@ -42,7 +42,7 @@ void each_key(shelf& s, Visit& visit) {
   visit(file_key{"slope", "of all"}.bounds(0, 0.5).in_ids(changed), s.slope);
   visit(file_key{"locked", "or open"}, s.locked);
   visit.one_or_more(file_key{"labels", "on it"}, s.labels);
-  visit(file_key{"drawing", "of it"}, s.drawing);
+  visit(file_key{"drawing", "of it"}.once("sketch"), s.drawing);
   visit.hashed(file_key{"lender", "whose it is"}.looked_up(), s.lender, s.lender_hash);
   visit.range(file_key{"widths", "of books"}.in_ids(changed), "books", s.low, s.high);
 }
@@ -101,6 +101,12 @@ TEST(keys, are_refused_as_they_are_declared) {
             at + "`shelf.widths` takes [LOW, HIGH], books in rising order");
   EXPECT_EQ(problem_of("bords = 2\nname = \"a\""),
             at + "unknown key of [shelf] 'bords'; did you mean 'boards'?");
+}
+
+TEST(keys, have_older_names) {
+  EXPECT_EQ(read("name = \"a\"\nsketch = \"a.txt\"").drawing, "dir/a.txt");
+  EXPECT_EQ(problem_of("name = \"a\"\nsketch = \"a\"\ndrawing = \"b\""),
+            "dir/x.toml:2: `shelf.sketch` is an older name of `shelf.drawing`; give one of them");
 }
 
 TEST(keys, are_part_of_ids_as_they_are_declared) {
