@@ -192,14 +192,19 @@ int command_list(const texts& arguments) {
 }
 
 int command_show(const texts& arguments) {
-  const command_line line("show METHOD|format|schema", {}, {"method"}, arguments,
+  const command_line line("show METHOD|format|needs|schema", {}, {"method"}, arguments,
                           "\nformat: every key of an experiment file and of a file of tasks, in "
-                          "Markdown; schema: the fields of a result row, as JSON Schema\n");
+                          "Markdown; needs: what a scale may need, as JSON; schema: the fields "
+                          "of a result row, as JSON Schema\n");
   const method_registry& methods = method_registry::instance();
   const std::string asked = line.place(
       "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));
   if (asked == "format") {
     print("{}", format_page());
+    return 0;
+  }
+  if (asked == "needs") {
+    print("{}", needs_text());
     return 0;
   }
   if (asked == "schema") {

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "harness/base/nearest.h"
 #include "harness/base/run_keys.h"
@@ -222,6 +223,17 @@ const std::vector<format_table>& format_tables() {
                                                 probe_table(),   sweep_table(), artifact_table(),
                                                 scale_table(),   layout_table()};
   return all;
+}
+
+std::string needs_text() {
+  nlohmann::ordered_json needs = nlohmann::ordered_json::object();
+  for (const need_kind& n : need_list()) {
+    const char* values[] = {"", "number", "name"};
+    needs[n.name] = values[static_cast<std::size_t>(n.takes)];
+  }
+  const nlohmann::ordered_json all = {{"$comment", "SPDX-License-Identifier: Apache-2.0"},
+                                      {"needs", needs}};
+  return all.dump(1) + "\n";
 }
 
 std::string format_page() {

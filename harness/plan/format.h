@@ -29,4 +29,8 @@ const std::vector<format_table>& format_tables();
 // The same as Markdown, with the needs, the fields of a task and its scorers behind.
 std::string format_page();
 
+// The needs with what stands behind the colon, as JSON: the text of needs.json of the package, which
+// reads it (`unmask show needs`).
+std::string needs_text();
+
 }  // namespace unmask

@@ -153,6 +153,13 @@ TEST(format, every_need_is_read_and_explained) {
   EXPECT_THROW(check_need("dataset:x", "x"), error);
 }
 
+// The package reads this file, so that it need not ask the program.
+TEST(format, needs_of_the_package_are_those_of_the_program) {
+  const std::string file = std::string(UNMASK_SOURCE_DIR) + "/harness/python/unmask/rows/needs.json";
+  EXPECT_EQ(read_file(file, 1 << 20), needs_text())
+      << "unmask show needs > harness/python/unmask/rows/needs.json";
+}
+
 TEST(format, scorers_need_what_the_list_says) {
   for (const check_field& field : check_fields()) {
     task_item item;

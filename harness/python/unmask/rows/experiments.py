@@ -3,6 +3,8 @@
 its [layout]. The program alone reads what is measured."""
 
 import functools
+import importlib.resources
+import json
 import os
 import tomllib
 
@@ -12,7 +14,6 @@ from unmask.rows.names import find_known
 from unmask.rows.shapes import TEXT, fit
 
 # What a scale says of itself; everything else it lays over the shared part of its file.
-NEEDED_DEVICES = ("cuda", "cuda-emulated")  # that not every machine has; each is a need of its name
 SCALE_KEYS = ("takes", "note", "not_run", "needs", "labels", "set")
 # What analyses rely on; a scale may lay anything over it.
 TABLE = {"artifact?": {"paper?": TEXT, "id?": TEXT, "title?": TEXT, "published?": TEXT},
@@ -95,6 +96,14 @@ def at_scale(path, scale):
     return fit(_laid_over({k: v for k, v in table.items() if k != "scale"}, over), TABLE, path), name
 
 
+@functools.lru_cache(maxsize=None)
+def needed_devices():
+    """Devices that not every machine has: each is a need of its name, which takes no value. The program
+    writes the list (`unmask show needs`)."""
+    text = importlib.resources.files("unmask.rows").joinpath("needs.json").read_text(encoding="utf-8")
+    return tuple(name for name, value in json.loads(text)["needs"].items() if not value)
+
+
 def stated_needs(path, scale):
     """What an artifact needs at a scale as its file states it: "cuda", "weights:NAME", ... Whether
     this machine has it `unmask run` says; a verdict does not depend on the machine it is read on."""
@@ -102,7 +111,7 @@ def stated_needs(path, scale):
     table, _ = at_scale(path, scale)
     needs = list(entry.get("needs", []))
     device = table.get("run", {}).get("device")
-    needs += [device] if device in NEEDED_DEVICES else []
+    needs += [device] if device in needed_devices() else []
     needs += [m["path"] for m in table.get("model", [])
               if str(m.get("path", "")).startswith("weights:")]
     for workload in table.get("workload", []):
