@@ -9,7 +9,6 @@
 #include "harness/base/display.h"
 #include "harness/base/output.h"
 #include "harness/base/text.h"
-#include "kernels/decisions.h"
 
 namespace unmask {
 namespace {
@@ -104,21 +103,18 @@ void watch_canvas::on_step(const step_view& step) {
   cells_.resize(static_cast<std::size_t>(q.length - q.prompt_length), {masked});
   ++step_;
   for (watched_cell& c : cells_) c.now = false;
-  for (std::int32_t c = 0; c < step.candidates.count; ++c) {
-    const std::uint8_t what = step.candidates.accept.as<std::uint8_t>()[c];
-    if (what == decision_keep) continue;
-    const auto at = step.candidates.position.as<std::int32_t>()[c] - q.prompt_length;
-    if (at < 0 || at >= static_cast<std::int32_t>(cells_.size())) continue;
-    if (what == decision_reopen) {
+  for (const decision_event& d : step.decisions) {
+    const std::int32_t at = d.position - q.prompt_length;
+    if (d.sequence != 0 || at < 0 || at >= static_cast<std::int32_t>(cells_.size())) continue;
+    if (d.what == decision_reopen) {
       cells_[static_cast<std::size_t>(at)] = {masked, false, true};
       continue;
     }
-    const std::array<std::int32_t, 1> token = {step.candidates.token.as<std::int32_t>()[c]};
+    const std::array<std::int32_t, 1> token = {d.token};
     const bool ends = std::ranges::find(settings_.end_ids, token[0]) != settings_.end_ids.end();
     const std::string text =
         ends ? end_sign : replace_all(shown(tokens_.decode(token, false)), "\n", line_sign);
-    cells_[static_cast<std::size_t>(at)] = {shown_line(text), true, true,
-                                            step.candidates.probability.as<float>()[c]};
+    cells_[static_cast<std::size_t>(at)] = {shown_line(text), true, true, d.confidence};
   }
   const auto decided = std::ranges::count_if(cells_, &watched_cell::decided);
   const std::string status =

@@ -343,8 +343,9 @@ void step_loop::impl::decide() {
   if (observer) {
     backend.synchronize();
     std::copy_n(rows.token.as<std::int32_t>(), entered.rows, entered.token.as<std::int32_t>());
+    list_decisions();
     observer->on_step({state, plan, entered.set(sequences), entered.token.as<std::int32_t>(),
-                       rows.set(sequences), found, final.view().first(outputs)});
+                       rows.set(sequences), found, final.view().first(outputs), decisions});
   }
   if (found.count > 0) commit();
   {
@@ -380,6 +381,22 @@ void step_loop::impl::decide() {
     method.pace->observe(state, s, step, outcome);
   }
   if (step_listener* who = current_step_listener()) who->step(numbers());
+}
+
+// Lists what the rule decided, so that nothing above the loop reads accept bytes.
+void step_loop::impl::list_decisions() {
+  decisions.clear();
+  const std::int32_t* begin = found.begin.as<std::int32_t>();
+  const std::uint8_t* accept = found.accept.as<std::uint8_t>();
+  for (std::int32_t s = 0; found.count > 0 && s < limits.sequences; ++s) {
+    for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
+      if (accept[i] == decision_keep) continue;
+      const bool back = accept[i] == decision_reopen;
+      decisions.push_back({s, found.position.as<std::int32_t>()[i],
+                           back ? -1 : found.token.as<std::int32_t>()[i], accept[i],
+                           found.probability.as<float>()[i]});
+    }
+  }
 }
 
 // Carries out what was decided.

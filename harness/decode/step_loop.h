@@ -6,10 +6,12 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "harness/decode/batch.h"
 #include "harness/decode/captured_graphs.h"
+#include "harness/decode/decision.h"
 #include "harness/decode/kv_cache.h"
 #include "harness/decode/pass_totals.h"
 #include "harness/decode/policies.h"
@@ -27,6 +29,8 @@ struct step_view {
   row_set left;                // rows that reached the last layer
   const candidate_lists& candidates;
   tensor_view head_input;  // [left.rows, D] final-norm output
+  // What the step decided, by sequence and in the order of its candidates.
+  std::span<const decision_event> decisions;
 };
 
 // What an observer sees of one layer: the rows that survived narrow(), with their K/V written and

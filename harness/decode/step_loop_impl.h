@@ -82,6 +82,7 @@ struct step_loop::impl {
   std::vector<sequence_step> last_step;    // of each place, for recomputation
   const schedule_action* parts = nullptr;  // of the current step; null: all places step
   step_observer* observer = nullptr;
+  std::vector<decision_event> decisions;  // of the last step; made for the observer alone
   std::int64_t step_index = 0;
   pass_totals totals;                   // so far, without what step_loop::totals() looks up
   std::optional<step_program> program;  // of the last forward
@@ -162,6 +163,7 @@ struct step_loop::impl {
   void count_layer(std::int32_t layer, const layer_work& work, bool stored_at_once);
 
   void decide();
+  void list_decisions();
   void commit();
   step_outcome outcome_of(std::int32_t s) const;
   // Throws a logic_error that names the method when it made decisions that it did not announce or

@@ -187,7 +187,7 @@ class event_unmask final : public unmask_policy {
           "a method that replaces or reopens tokens repeats its own recording alone: drawn "
           "decisions have no tokens and no edits");
     }
-    const auto [from, to] = std::ranges::equal_range(t.events, q.step, {}, &decision_event::step);
+    const auto [from, to] = std::ranges::equal_range(t.events, q.step, {}, &trajectory_event::step);
     std::ptrdiff_t found = 0;
     for (std::int32_t i = first; i < last; ++i) {
       const std::int32_t at = held_trajectories::generated(b, s, c.position.as<std::int32_t>()[i]);
@@ -263,7 +263,7 @@ void refuse_copies(const recipe& method) {
 
 std::vector<std::int32_t> trajectory::steps() const {
   std::vector<std::int32_t> step(static_cast<std::size_t>(length), -1);
-  for (const decision_event& e : events) {
+  for (const trajectory_event& e : events) {
     std::int32_t& of = step[static_cast<std::size_t>(e.position)];
     if (e.what != decision_replace) of = e.what == decision_reopen ? -1 : e.step;
   }
@@ -272,7 +272,7 @@ std::vector<std::int32_t> trajectory::steps() const {
 
 std::vector<std::int32_t> trajectory::tokens() const {
   std::vector<std::int32_t> token(static_cast<std::size_t>(length), -1);
-  for (const decision_event& e : events) {
+  for (const trajectory_event& e : events) {
     if (e.what != decision_reopen) token[static_cast<std::size_t>(e.position)] = e.token;
   }
   return token;
@@ -325,22 +325,18 @@ recipe with_imposed(recipe method, trajectory_source source, const model_config&
 }
 
 void trajectory_recorder::on_step(const step_view& step) {
-  const candidate_lists& c = step.candidates;
-  const std::int32_t* begin = c.begin.as<std::int32_t>();
+  const std::int32_t* begin = step.candidates.begin.as<std::int32_t>();
   for (std::int32_t s = 0; s < step.state.capacity(); ++s) {
     const sequence& q = step.state.at(s);
     if (begin[s + 1] == begin[s] || q.request.id < 0) continue;
     recording& r = seen_[q.request.id];
     if (q.step <= r.last) r.before = r.what.events.back().step + 1;  // it was interrupted
     r.what.length = q.length - q.prompt_length + q.request.resumed;
-    for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
-      const std::uint8_t what = c.accept.as<std::uint8_t>()[i];
-      if (what == decision_keep) continue;
+    for (const decision_event& d :
+         std::ranges::equal_range(step.decisions, s, {}, &decision_event::sequence)) {
       r.last = q.step;
       r.what.events.push_back(
-          {r.before + q.step,
-           c.position.as<std::int32_t>()[i] - q.prompt_length + q.request.resumed,
-           what == decision_reopen ? -1 : c.token.as<std::int32_t>()[i], what});
+          {r.before + q.step, d.position - q.prompt_length + q.request.resumed, d.token, d.what});
     }
   }
 }
@@ -354,7 +350,7 @@ void trajectory_recorder::save(const std::string& path) const {
   std::ofstream out(path);
   for (const auto& [id, r] : seen_) {
     out << id << ' ' << r.what.length;
-    for (const decision_event& e : r.what.events) {
+    for (const trajectory_event& e : r.what.events) {
       out << ' ' << e.step << ':' << e.position << ':' << e.token << ':' << kind_names[e.what];
     }
     out << '\n';
@@ -365,8 +361,8 @@ void trajectory_recorder::save(const std::string& path) const {
 namespace {
 
 // STEP:POSITION:TOKEN:KIND; nothing for anything else.
-std::optional<decision_event> read_event(const std::string& word) {
-  decision_event e;
+std::optional<trajectory_event> read_event(const std::string& word) {
+  trajectory_event e;
   char colons[3] = {};
   std::string kind;
   std::istringstream in(word);
@@ -382,7 +378,7 @@ std::optional<trajectory> read_events(std::istringstream& words) {
   trajectory t;
   if (!(words >> t.length) || t.length < 0 || t.length > longest_answer) return {};
   for (std::string word; words >> word;) {
-    const std::optional<decision_event> e = read_event(word);
+    const std::optional<trajectory_event> e = read_event(word);
     const std::int32_t before = t.events.empty() ? 0 : t.events.back().step;
     if (!e || e->what == decision_keep || e->step < before || e->position < 0 ||
         e->position >= t.length || e->token < -1) {

@@ -19,18 +19,18 @@
 namespace unmask {
 
 // What a forward did to one position.
-struct decision_event {
+struct trajectory_event {
   std::int32_t step = 0;
   std::int32_t position = 0;  // of the generated ones, from 0
   std::int32_t token = -1;    // -1: no matter which
   std::uint8_t what = 1;      // decision_take, _replace, _reopen or _hold (kernels/decisions.h)
-  bool operator==(const decision_event&) const = default;
+  bool operator==(const trajectory_event&) const = default;
 };
 
 // The decisions of an answer, forward by forward.
 struct trajectory {
   std::int32_t length = 0;  // generated positions
-  std::vector<decision_event> events;
+  std::vector<trajectory_event> events;
 
   // By position: the forward that decided it for good, and the last token it got; -1: none.
   std::vector<std::int32_t> steps() const;

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "harness/measure/probe_writer.h"
-#include "kernels/decisions.h"
 
 namespace unmask::probes {
 namespace {
@@ -23,18 +22,31 @@ struct candidate {
   float confidence = 0;    // its probability
   bool accepted = false;   // decided by this step
 };
-// One sequence: its candidates of every step that had any, in order of position.
-using decision_trace = std::vector<std::vector<candidate>>;
+// What became of a decided position: another token, or -1 if it is masked again.
+struct edit {
+  std::int32_t position = 0, token = -1;
+  float confidence = 0;
+};
+// One sequence: what every step that had candidates saw and changed.
+struct seen_step {
+  std::vector<candidate> candidates;
+  std::vector<edit> edits;
+};
+using decision_trace = std::vector<seen_step>;
 using token_list = std::vector<std::int32_t>;
 
 // Tokens of a canvas as the trace ends; -1: never decided.
 token_list canvas_of(const decision_trace& trace, std::int32_t prompt, std::int32_t length) {
   token_list canvas(static_cast<std::size_t>(length), -1);
-  for (const auto& step : trace) {
-    for (const candidate& c : step) {
-      const std::int32_t at = c.position - prompt;
-      if (c.accepted && at >= 0 && at < length) canvas[static_cast<std::size_t>(at)] = c.token;
+  const auto put = [&](std::int32_t position, std::int32_t token) {
+    const std::int32_t at = position - prompt;
+    if (at >= 0 && at < length) canvas[static_cast<std::size_t>(at)] = token;
+  };
+  for (const seen_step& step : trace) {
+    for (const candidate& c : step.candidates) {
+      if (c.accepted) put(c.position, c.token);
     }
+    for (const edit& e : step.edits) put(e.position, e.token);
   }
   return canvas;
 }
@@ -51,14 +63,14 @@ token_list canvas_of(const trajectory& t, std::size_t length) {
 trajectory peaks_of(const decision_trace& trace, std::int32_t prompt, std::int32_t length) {
   std::map<std::int32_t, std::size_t> decided;
   for (std::size_t t = 0; t < trace.size(); ++t) {
-    for (const candidate& c : trace[t]) {
+    for (const candidate& c : trace[t].candidates) {
       if (c.accepted) decided[c.position] = t;
     }
   }
-  std::map<std::int32_t, decision_event> peak;
+  std::map<std::int32_t, trajectory_event> peak;
   std::map<std::int32_t, float> best;
   for (std::size_t t = 0; t < trace.size(); ++t) {
-    for (const candidate& c : trace[t]) {
+    for (const candidate& c : trace[t].candidates) {
       const auto end = decided.find(c.position);
       const std::int32_t at = c.position - prompt;
       if (end == decided.end() || end->second < t || at < 0 || at >= length) continue;
@@ -70,7 +82,7 @@ trajectory peaks_of(const decision_trace& trace, std::int32_t prompt, std::int32
   }
   trajectory peaks{length, {}};
   for (const auto& [at, event] : peak) peaks.events.push_back(event);
-  std::ranges::stable_sort(peaks.events, {}, &decision_event::step);
+  std::ranges::stable_sort(peaks.events, {}, &trajectory_event::step);
   return peaks;
 }
 
@@ -94,25 +106,29 @@ class decision_writer final : public probe_writer {
     if (step.plan.of.front().what != forward_kind::prefill) rows_ += step.entered.rows;
     const candidate_lists& c = step.candidates;
     if (c.count == 0) return;
-    auto& candidates = now_.trace.emplace_back();
+    seen_step& seen = now_.trace.emplace_back();
     const std::uint8_t* state = step.state.state().row<std::uint8_t>(0);
+    std::span<const decision_event> events = step.decisions;
     for (std::int32_t i = 0; i < c.count; ++i) {
       const std::int32_t position = c.position.as<std::int32_t>()[i];
-      const std::uint8_t what = c.accept.as<std::uint8_t>()[i];
-      revised_ += what == decision_replace || what == decision_reopen;
-      if (state[position] != state_masked) continue;  // up for another token, not for its first
-      candidates.push_back({position, c.token.as<std::int32_t>()[i], c.probability.as<float>()[i],
-                            decides_mask(what)});
+      const decision_event* event = take_event(events, position);
+      if (state[position] == state_masked) {
+        seen.candidates.push_back({position, c.token.as<std::int32_t>()[i],
+                                   c.probability.as<float>()[i], event != nullptr});
+      } else if (event != nullptr) {  // it was up for another token, or for none
+        seen.edits.push_back({position, event->token, event->confidence});
+        ++revised_;
+      }
     }
   }
 
   void end() override {
     json line = {{"kind", "request"}, {"prompt", now_.prompt}, {"canvas", now_.canvas},
                  {"stops", stops_},   {"rows", rows_},         {"steps", json::array()}};
-    for (const auto& step : now_.trace) {
+    for (const seen_step& step : now_.trace) {
       json position = json::array(), token = json::array(), confidence = json::array(),
            accepted = json::array();
-      for (const candidate& c : step) {
+      for (const candidate& c : step.candidates) {
         position.push_back(c.position);
         token.push_back(c.token);
         confidence.push_back(c.confidence);
@@ -122,8 +138,10 @@ class decision_writer final : public probe_writer {
                                {"token", token},
                                {"confidence", confidence},
                                {"accepted", accepted}});
+      for (const edit& e : step.edits) {
+        line["steps"].back()["edits"].push_back({e.position, e.token, e.confidence});
+      }
     }
-    // The first decision of such a request is not its answer: the package refuses probes that read it.
     if (revised_ > 0) line["revised"] = revised_;
     if (asked("stagnation") && source_.score) score_peaks(line);
     write(line);
@@ -155,24 +173,33 @@ class decision_writer final : public probe_writer {
     return std::ranges::find(settings_.names, probe) != settings_.names.end();
   }
 
-  // The score of the answer, and in the order of their decisions the scores it has with the token of an
-  // earlier peak in the place of the decided one, where these differ.
+  // The score of the answer, and in the order of the decisions that last the scores it has with the token
+  // of an earlier peak in the place of the decided one, where these differ.
   void score_peaks(json& line) const {
     token_list canvas = now_.tokens();
     const auto index = static_cast<std::size_t>(requests_);
     line["score"] = score_value(source_.score(index, canvas));
     line["peak_scores"] = json::array();
+    std::map<std::int32_t, std::int64_t> to_come;  // edits of a position in later steps
+    for (const seen_step& step : now_.trace) {
+      for (const edit& e : step.edits) ++to_come[e.position];
+    }
     std::map<std::int32_t, candidate> peak;
-    for (const auto& step : now_.trace) {
-      for (const candidate& c : step) {
-        const auto [best, first] = peak.try_emplace(c.position, c);
-        if (c.accepted && best->second.token != c.token) {
-          std::int32_t& at = canvas[static_cast<std::size_t>(c.position - now_.prompt)];
-          const std::int32_t kept = std::exchange(at, best->second.token);
-          line["peak_scores"].push_back(score_value(source_.score(index, canvas)));
-          at = kept;
-        }
-        if (!first && c.confidence > best->second.confidence) best->second = c;
+    const auto meet = [&](const candidate& c) {
+      const auto [best, first] = peak.try_emplace(c.position, c);
+      if (c.accepted && to_come[c.position] == 0 && best->second.token != c.token) {
+        std::int32_t& at = canvas[static_cast<std::size_t>(c.position - now_.prompt)];
+        const std::int32_t kept = std::exchange(at, best->second.token);
+        line["peak_scores"].push_back(score_value(source_.score(index, canvas)));
+        at = kept;
+      }
+      if (!first && c.confidence > best->second.confidence) best->second = c;
+    };
+    for (const seen_step& step : now_.trace) {
+      for (const candidate& c : step.candidates) meet(c);
+      for (const edit& e : step.edits) {
+        --to_come[e.position];
+        if (e.token >= 0) meet({e.position, e.token, e.confidence, true});
       }
     }
   }

@@ -10,7 +10,6 @@
 #include <tuple>
 
 #include "harness/measure/probe_writer.h"
-#include "kernels/decisions.h"
 #include "kernels/selection.h"
 
 namespace unmask::probes {
@@ -143,11 +142,8 @@ class importance_writer final : public probe_writer {
   void on_step(const step_view& step) override {
     if (!deciding_ || masked_.empty()) return;
     json accepted = json::array(), undecided = json::array(), layers = json::array();
-    const candidate_lists& c = step.candidates;
-    for (std::int32_t i = 0; i < c.count; ++i) {
-      if (decides_mask(c.accept.as<std::uint8_t>()[i])) {
-        accepted.push_back(c.position.as<std::int32_t>()[i]);
-      }
+    for (const decision_event& d : step.decisions) {
+      if (decides_mask(d.what)) accepted.push_back(d.position);
     }
     const std::uint8_t* state = step.state.state().row<std::uint8_t>(0);
     for (std::int32_t p = block_.first; p < block_.last; ++p) {

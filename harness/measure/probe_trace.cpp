@@ -9,7 +9,6 @@
 #include <set>
 
 #include "harness/measure/probe_writer.h"
-#include "kernels/decisions.h"
 
 namespace unmask::probes {
 namespace {
@@ -76,6 +75,7 @@ class trace_writer final : public probe_writer {
     const candidate_lists& c = step.candidates;
     json position = json::array(), token = json::array(), confidence = json::array();
     json accepted = json::array(), replaced = json::array(), reopened = json::array();
+    std::span<const decision_event> events = step.decisions;
     for (std::int32_t i = 0; i < c.count; ++i) {
       position.push_back(c.position.as<std::int32_t>()[i]);
       token.push_back(c.token.as<std::int32_t>()[i]);
@@ -83,10 +83,11 @@ class trace_writer final : public probe_writer {
       // Four places: colours and histograms do not change, rows stay small.
       confidence.push_back(std::round(static_cast<double>(c.probability.as<float>()[i]) * 1e4) /
                            1e4);
-      const std::uint8_t what = c.accept.as<std::uint8_t>()[i];
-      if (decides_mask(what)) accepted.push_back(i);
-      if (what == decision_replace) replaced.push_back(i);
-      if (what == decision_reopen) reopened.push_back(i);
+      const decision_event* event = take_event(events, c.position.as<std::int32_t>()[i]);
+      if (event == nullptr) continue;
+      if (decides_mask(event->what)) accepted.push_back(i);
+      if (event->what == decision_replace) replaced.push_back(i);
+      if (event->what == decision_reopen) reopened.push_back(i);
     }
     steps_.push_back({{"phase", name_of(plan.what)},
                       {"block", {plan.block_first, plan.block_last}},

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -54,6 +55,16 @@ std::unique_ptr<probe_writer> write_attention(const probe_settings&, const probe
                                               std::ostream&);
 std::unique_ptr<probe_writer> write_trace(const probe_settings&, const probe_source&,
                                           std::ostream&);
+
+// The event of a candidate, taken off the front of the list; null: it stays as it is. Candidates of a
+// step and its events come in one order.
+inline const decision_event* take_event(std::span<const decision_event>& list,
+                                        std::int32_t position) {
+  if (list.empty() || list.front().position != position) return nullptr;
+  const decision_event* event = list.data();
+  list = list.subspan(1);
+  return event;
+}
 
 // The block a step decodes, as far as its plan shows it: candidates right of the blocks before.
 class block_window {

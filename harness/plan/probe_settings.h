@@ -12,16 +12,19 @@
 
 namespace unmask {
 
-//   confidence     Focus-dLLM Fig. 1: confidence now against one step before; recall of decided tokens
+//   confidence     Focus-dLLM Fig. 1: confidence now against one step before; recall of the masks that
+//                  are decided, for good or not
 //   attention      Focus-dLLM Figs. 2, 8, Sparse-dLLM Figs. 2, 7: maps, sinks, their overlap
 //   kv_change      Sparse-dLLM Fig. 4: change of K and V outside the block between steps
 //   stagnation     Ada-DLM Figs. 1, 2, 4: stagnation set, missed stable tokens, post-peak decline and
-//                  which token of a declined position scores better
-//   contradiction  decided tokens that a decode of one token per forward decides otherwise, by
-//                  confidence; which of the two answers scores better
+//                  which token of a declined position scores better; of the answer, edits included
+//   contradiction  tokens of the answer, edits included, that a decode of one token per forward decides
+//                  otherwise, by confidence; which of the two answers scores better
 //   peak_oracle    the requests again, each position decided at the step where it was most confident:
-//                  what a rule that knew the future could reach
-//   decoding       FOCUS Figs. 2, 9-11: tokens decided per step, rows computed per token
+//                  what a rule that knew the future could reach; not if tokens were revised, since
+//                  it decides every position once
+//   decoding       FOCUS Figs. 2, 9-11: tokens decided per step, rows computed per token; a position
+//                  that is decided again counts again
 //   importance     FOCUS Figs. 3, 4, 12-14: importance by layer, its difference against decodability;
 //                  appendix D: gamma of that difference, and the eviction error it is to bound
 //   decode_trace   the first requests forward by forward: rows, dropped rows, keys, candidates

@@ -13,8 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::reads_or_refuses([&] {
     const trajectory_source all = load_trajectories(file.path());
     const trajectory first = all(0);
-    fuzz::require(std::ranges::is_sorted(first.events, {}, &decision_event::step));
-    for (const decision_event& e : first.events) {
+    fuzz::require(std::ranges::is_sorted(first.events, {}, &trajectory_event::step));
+    for (const trajectory_event& e : first.events) {
       fuzz::require(e.position >= 0 && e.position < first.length && e.token >= -1);
     }
     fuzz::require(first.steps().size() == first.tokens().size());

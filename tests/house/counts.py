@@ -30,6 +30,8 @@ OWN_WORDS = re.compile(r"nobody's|somebody's|\bexchanged\b|names_arrays_only|tak
 COMPARES_DEVICE = re.compile(r"""(?:[=!]= ?|starts_with\(|startswith\(|in \()["'](?:cpu|cuda|reference)(?:-emulated)?["']""")
 # A text becomes the prompt of a model: its template, or the tokens of its tokenizer.
 MAKES_PROMPTS = re.compile(r"(?:\.|->)encode(?:_raw)?\(|chat_?(?:\.|->)render\(|\b(?:apply_chat_template|encode_pair)\(")
+# Reads of what a rule decided, not writes of it.
+READS_ACCEPT = re.compile(r"\baccept\.as<std::uint8_t>\(\)(?!\[[^\]]*\]\s*=[^=])")
 NO_FUNCTION = re.compile(r"\s*(?:template <.*>\s*)?(?:namespace|struct|class|enum|union|extern)\b")
 OF_THE_OPERATION = re.compile(r"minimal_method/kernels/")  # of the worked example
 POLICIES = "pace|row|key|cache|unmask"
@@ -187,6 +189,10 @@ def counts():
         "makers of prompts":
             sum(bool(MAKES_PROMPTS.search(text_of(f))) for f in under("harness/", CPP) + under("methods/", CPP)
                 if not f.startswith("harness/model/")),
+        # Its name, writer, lines, arithmetic; one that reads what a pass writes anyway is in five.
+        "files a probe is in (kv_change)":
+            sum(bool(re.search(r"\b(?:write_)?kv_change\b", text_of(f))) for f in under("harness/", CPP + (".py",))),
+        "readers of accept bytes": sum(bool(READS_ACCEPT.search(text_of(f))) for f in under("harness/", CPP)),
         "files of a new device, the worked example":
             len([f for f in under("tests/minimal_device/", CPP) if "test_" not in f]),
         "files elsewhere that name the worked example":

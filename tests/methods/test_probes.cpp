@@ -117,6 +117,7 @@ struct shown_candidate {
   std::int32_t position, token;
   float confidence;
   bool accepted;
+  std::uint8_t edit = decision_keep;  // of a decided position
 };
 using shown_trace = std::vector<std::vector<shown_candidate>>;
 
@@ -138,9 +139,18 @@ void play(probe_recorder& observer, const shown_trace& trace) {
       c.position.as<std::int32_t>()[i] = step[i].position;
       c.token.as<std::int32_t>()[i] = step[i].token;
       c.probability.as<float>()[i] = step[i].confidence;
-      c.accept.as<std::uint8_t>()[i] = step[i].accepted ? 1 : 0;
     }
-    observer.on_step({b, plan, {}, nullptr, {}, c, {}});
+    std::vector<decision_event> events;
+    for (const auto& [position, token, confidence, accepted, edit] : step) {
+      const std::uint8_t what = accepted ? std::uint8_t{decision_take} : edit;
+      if (what == decision_keep) continue;
+      events.push_back({0, position, what == decision_reopen ? -1 : token, what, confidence});
+    }
+    observer.on_step({b, plan, {}, nullptr, {}, c, {}, events});
+    for (const decision_event& e : events) {
+      b.set_state(0, e.position, e.position + 1,
+                  e.what == decision_reopen ? state_masked : state_decoded);
+    }
     b.advance_step(0);
   }
 }
@@ -212,7 +222,7 @@ trajectory decided_at(const std::vector<std::int32_t>& step,
   for (std::size_t i = 0; i < step.size(); ++i) {
     if (step[i] >= 0) t.events.push_back({step[i], static_cast<std::int32_t>(i), token[i]});
   }
-  std::ranges::stable_sort(t.events, {}, &decision_event::step);
+  std::ranges::stable_sort(t.events, {}, &trajectory_event::step);
   return t;
 }
 
@@ -342,20 +352,17 @@ TEST(probes, the_oracle_is_no_slower) {
   }
 }
 
-// What such a probe would read is the first decision of a position, which is not the answer.
-TEST(probes, of_first_decisions_refuse_a_pass_that_revised_some) {
+// What a pass decides for good is what probes of decisions read: with tokens replaced and reopened their
+// canvas is the answer, and the token of an answer has the confidence that it was given with.
+TEST(probes, of_decisions_read_the_answer_of_a_pass_that_revised_some) {
   const parameter_map blocks = {{"block_length", 8}, {"threshold", 0.3}, {"stop", "none"}};
-  const auto with = [&](const parameter_map& more) {
-    parameter_map all = blocks;
-    for (const auto& [name, value] : more) all[name] = value;
-    return all;
-  };
   const struct {
     tried run;
     bool revises;
   } runs[] = {
-      {{"llada21", llada2_moe, with({{"editing_threshold", 0.15}, {"max_post_steps", 3}})}, true},
-      {{"llada21", llada2_moe, with({{"editing_threshold", 1.0}})}, false},
+      {{"llada21", llada2_moe, with(blocks, {{"editing_threshold", 0.15}, {"max_post_steps", 3}})},
+       true},
+      {{"llada21", llada2_moe, with(blocks, {{"editing_threshold", 1.0}})}, false},
       {{"wino", llada, {{"block_length", 8}, {"threshold", 0.1}, {"threshold_back", 0.9}}}, true},
       {{"wino", llada, {{"block_length", 8}, {"threshold_back", 0.0}}}, false}};
   const std::vector<std::string> of_decisions = {"confidence", "contradiction", "decoding",
@@ -364,21 +371,85 @@ TEST(probes, of_first_decisions_refuse_a_pass_that_revised_some) {
     probe_settings settings;
     settings.reference_block = 8;
     const probed p = look_twice(of_decisions, run.method, run.family, run.given, settings);
-    std::int64_t revised = 0;
+    std::int64_t revised = 0, decided = 0;
     for (const decoded_answer& a : p.run.answers) {
       revised += a.counters.replaced + a.counters.reopened;
+      decided += a.counters.committed;
     }
     EXPECT_EQ(revised > 0, revises) << run.method;
-    for (const char* name : {"confidence", "contradiction", "stagnation"}) {
-      const json& result = p.results.at(name);
-      EXPECT_EQ(result.contains("not_run"), revises) << run.method << " " << name;
-      if (!revises) continue;
-      EXPECT_EQ(result.at("not_run"), "the method replaced or reopened " + std::to_string(revised) +
-                                          " tokens; " + name +
-                                          " reads the first decision of a position only");
+    for (const char* name : {"confidence", "contradiction", "decoding", "stagnation"}) {
+      EXPECT_FALSE(p.results.at(name).contains("not_run")) << run.method << " " << name;
     }
-    EXPECT_TRUE(p.results.at("peak_oracle").contains("not_run"));  // an order has no way back
-    EXPECT_FALSE(p.results.at("decoding").contains("not_run"));
+    // The tokens that were decided, less those that were masked again: each once, whatever became of it.
+    EXPECT_EQ(p.results.at("stagnation").at("decline").at("decided"), decided) << run.method;
+    EXPECT_EQ(p.results.at("contradiction").at("canvas").at("compared"), decided) << run.method;
+    const json& oracle = p.results.at("peak_oracle");  // an order has no way back
+    if (revises) {
+      EXPECT_EQ(oracle.at("not_run"), "the method replaced or reopened " + std::to_string(revised) +
+                                          " tokens; peak_oracle decides every position once");
+    }
+    EXPECT_TRUE(oracle.contains("not_run"));
+  }
+}
+
+// Position 3 is decided as 7 and replaced by 6, 4 is decided as 8, masked again and decided as 1. The
+// answer is 5 6 1 9.
+const shown_trace by_hand_edited = {
+    {{2, 5, 0.8F, false}, {3, 7, 0.95F, true}, {4, 8, 0.6F, true}, {5, 9, 0.4F, false}},
+    {{2, 5, 0.7F, true}, {3, 6, 0.85F, false, decision_replace}, {5, 9, 0.5F, false}},
+    {{4, 8, 0.3F, false, decision_reopen}, {5, 9, 0.95F, true}},
+    {{4, 1, 0.75F, true}}};
+
+TEST(probes, of_edits_by_hand) {
+  probe_settings settings;
+  settings.names = {"confidence", "contradiction", "decoding", "peak_oracle", "stagnation"};
+  probe_source source;
+  source.score = by_hand_score;  // the right answer is 5 7 8 9
+  source.reference = [](std::int64_t) {
+    return probe_decode{{decided_at({0, 1, 2, 3}, {5, 7, 8, 9})}, 4, ""};
+  };
+  std::ostringstream written;
+  probe_recorder recorder(settings, source, written);
+  play(recorder, by_hand_edited);
+  recorder.finish();
+  const json all = computed(written);
+  // Masked and judged in two steps in a row: 2 and 5, then 5. All keep their arg-max, two below 0.9.
+  const json& s = all.at("stagnation");
+  EXPECT_EQ(s.at("active"), 3);
+  EXPECT_EQ(s.at("stagnant"), 2);
+  // At the token that they end with: 2 and 5 in the first two steps, then 5, then 4, all but the 5 of
+  // step 2 below 0.9. Position 3 ends as 6 and was never masked with it.
+  EXPECT_EQ(s.at("missed_stable").at("stable"), 6);
+  EXPECT_EQ(s.at("missed_stable").at("missed"), 5);
+  EXPECT_EQ(s.at("missed_stable").at("step_mean"), 0.75);
+  // 2 fell from 0.8 to 0.7 and 3 from 0.95 (token 7) to 0.85; 4 rose. The 7 of 3 was right.
+  const json& d = s.at("decline");
+  EXPECT_EQ(d.at("decided"), 4);
+  EXPECT_EQ(d.at("declined"), 2);
+  EXPECT_EQ(d.at("other_token"), 1);
+  EXPECT_EQ(d.at("scored"), 1);
+  EXPECT_EQ(d.at("peak_better"), 1);
+  EXPECT_NEAR(d.at("mean_drop").get<double>(), 0.1, 1e-6);
+  EXPECT_EQ(s.at("decided_confidence"), json({0, 0, 0, 0, 0, 0, 0, 2, 1, 1}));
+  // 3 and 4 differ from the reference.
+  const json& c = all.at("contradiction");
+  EXPECT_EQ(c.at("canvas"), json({{"compared", 4}, {"differ", 2}, {"share", 0.5}}));
+  EXPECT_EQ(c.at("by_confidence").at("compared"), json({0, 0, 0, 0, 0, 0, 0, 2, 1, 1}));
+  EXPECT_EQ(c.at("by_confidence").at("differ"), json({0, 0, 0, 0, 0, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(c.at("score").at("reference_better"), 1);
+  // 2 and 5 were the most confident of what was masked a step before; nothing was known of 4.
+  EXPECT_EQ(all.at("confidence").at("pairs"), 3);
+  EXPECT_EQ(all.at("confidence").at("recall").at("tokens"), 2);
+  EXPECT_EQ(all.at("confidence").at("recall").at("value")[0], 1);
+  EXPECT_EQ(all.at("decoding").at("decided"), 5);
+  EXPECT_EQ(all.at("peak_oracle").at("not_run"),
+            "the method replaced or reopened 2 tokens; peak_oracle decides every position once");
+  std::istringstream lines(written.str());
+  for (std::string line; std::getline(lines, line);) {
+    const json of = json::parse(line);
+    if (of.at("kind") == "request") {
+      EXPECT_EQ(of.at("score"), 0.5);  // 5 and 9
+    }
   }
 }
 
@@ -393,7 +464,7 @@ TEST(probes, an_order_repeats_its_own_recording) {
     const parameters resolved = test::resolved(method);
     const trajectory_source order = [&](std::int64_t id) {
       trajectory t = recorder.of(id);
-      for (decision_event& e : t.events) e.token = -1;
+      for (trajectory_event& e : t.events) e.token = -1;
       return t;
     };
     const probe_decode again =

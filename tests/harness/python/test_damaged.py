@@ -49,12 +49,13 @@ SAMPLES = [{"doc_id": n, "doc": {"question": "2+2"}, "target": "4", "resps": [["
             "benchmark": None, "check": {"answer": "4"}, "scored": True, "value": n % 2, "note": ""}
            for n in range(4)]
 STEPS = [{"position": [4, 5, 6], "token": [1, 2, 3], "confidence": [0.5, 0.25, 0.75], "accepted": [False, False, True]},
-         {"position": [4, 5], "token": [1, 9], "confidence": [0.875, 0.5], "accepted": [True, True]}]
+         {"position": [4, 5], "token": [1, 9], "confidence": [0.875, 0.5], "accepted": [True, True],
+          "edits": [[6, 2, 0.625]]}]
 TRACE = [{"kind": "probes", "version": 1, "tau": 0.5, "margin": 0.0, "sink_share": 0.1, "every": 1,
           "reference_block": 4, "names": ["confidence", "stagnation", "contradiction", "kv_change", "importance",
                                           "decoding"]},
          {"kind": "request", "prompt": 4, "canvas": 4, "stops": [], "rows": 8, "steps": STEPS, "score": 1.0,
-          "peak_scores": [1.0]},
+          "peak_scores": [1.0], "revised": 1},
          {"kind": "kv_change", "sums": [[0, 0, "prompt", 1.0, 1.0, 4], [1, 0, "block", 0.5, 0.5, 4],
                                       [1, 0, "after", 0.5, 0.5, 4], [0, 1, "prompt", 1.0, 2.0, 4]]},
          {"kind": "importance", "steps": [{"accepted": [4], "undecided": [5],

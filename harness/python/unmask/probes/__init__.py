@@ -21,8 +21,8 @@ PROBES = {"attention": layers.attention, "confidence": decisions.confidence,
           "decoding": decisions.decoding, "importance": layers.importance,
           "kv_change": layers.kv_change, "peak_oracle": decisions.peak_oracle,
           "stagnation": decisions.stagnation}
-# These read the first decision of a position, which is not the answer if a method revised it.
-OF_FIRST_DECISIONS = {"confidence", "contradiction", "peak_oracle", "stagnation"}
+# Probes that mean nothing if a method replaced or reopened tokens, and why.
+OF_ONE_DECISION = {"peak_oracle": "decides every position once"}
 NOT_RUN = re.compile(r"(; )?probes: NOT RUN: .* computes them later")
 
 
@@ -33,10 +33,10 @@ def compute(path):
     for name in trace.settings["names"]:
         if name not in PROBES:
             raise UserError(f"{path}: unknown probe {name!r}")
-        if trace.revised and name in OF_FIRST_DECISIONS:
+        if trace.revised and name in OF_ONE_DECISION:
             results[name] = {"requests": len(trace.requests),
-                             "not_run": f"the method replaced or reopened {trace.revised} tokens; {name} reads "
-                                        "the first decision of a position only"}
+                             "not_run": f"the method replaced or reopened {trace.revised} tokens; {name} "
+                                        f"{OF_ONE_DECISION[name]}"}
             continue
         try:
             results[name] = plain({"requests": len(trace.requests)} | PROBES[name](trace))

@@ -4,6 +4,7 @@
 confidence     Focus-dLLM Fig. 1      stagnation   Ada-DLM Figs. 1, 2, 4
 decoding       FOCUS Figs. 2, 9-11    contradiction, peak_oracle   controls for Ada-DLM"""
 
+from collections import Counter
 import math
 
 from unmask.probes.trace import MOST_TOKENS, mean, over_items, ratio, rounded, share, share_interval, size
@@ -23,16 +24,34 @@ def known(step):
     return {p: (t, c, a) for p, t, c, a in candidates(step)}
 
 
+def events(step):
+    """(position, token, confidence) of what a step decided, then of what it replaced or, token -1, reopened."""
+    return [c[:3] for c in candidates(step) if c[3]] + step.get("edits", [])
+
+
 def endings(request):
-    """{position: (step, token)} of what is decided in the end."""
-    return {p: (at, token) for at, step in enumerate(request["steps"])
-            for p, token, _, accepted in candidates(step) if accepted}
+    """{position: (step, token, confidence)} of the last event of each position that ends decided."""
+    ends = {p: (at, token, c) for at, step in enumerate(request["steps"]) for p, token, c in events(step)}
+    return {p: end for p, end in ends.items() if end[1] >= 0}
+
+
+def lasting(request):
+    """Every candidate and new token in turn, (position, token, confidence, final): whether it was decided and
+    no later edit takes it away."""
+    to_come = Counter(p for step in request["steps"] for p, _, _ in step.get("edits", []))
+    for step in request["steps"]:
+        for p, token, c, accepted in candidates(step):
+            yield p, token, c, accepted and not to_come[p]
+        for p, token, c in step.get("edits", []):
+            to_come[p] -= 1
+            if token >= 0:
+                yield p, token, c, not to_come[p]
 
 
 def canvas_of(request):
-    """Tokens of the canvas as the request ends; -1: never decided."""
+    """Tokens of the canvas as the request ends; -1: not decided."""
     canvas = [-1] * size(request["canvas"], MOST_TOKENS)
-    for position, (_, token) in endings(request).items():
+    for position, (_, token, _) in endings(request).items():
         if 0 <= position - request["prompt"] < len(canvas):
             canvas[position - request["prompt"]] = token
     return canvas
@@ -122,11 +141,14 @@ def stagnation_of(request, tau):
 
 
 def missed_stable(request, tau):
-    """Per step, [those below tau, positions whose arg-max is from here on the token they end with];
-    positions that no step decides are left out."""
+    """Per step, [those below tau, masked positions whose arg-max is from here on the token they end with,
+    edits included]; positions that end undecided are left out."""
     ends, stable, steps = endings(request), {}, []
     for at in reversed(range(len(request["steps"]))):
         part = whole = 0
+        for p, token, _ in request["steps"][at].get("edits", []):
+            if p in ends and token >= 0:
+                stable[p] = stable.get(p, True) and token == ends[p][1]
         for p, token, c, _ in candidates(request["steps"][at]):
             if p not in ends or ends[p][0] < at:
                 continue
@@ -139,22 +161,21 @@ def missed_stable(request, tau):
 
 
 def declines(request, margin):
-    """Decided tokens whose position was more than margin more confident in an earlier step:
+    """Tokens decided for good whose position was more than margin more confident in an earlier step:
     (number decided, their drops, scores of the answer with the peak's token where it was another)."""
     scores = iter(request.get("peak_scores", []))
     peak, decided, drops, others = {}, 0, [], []
-    for step in request["steps"]:
-        for p, token, c, accepted in candidates(step):
-            best = peak.setdefault(p, (c, token))
-            if accepted:
-                decided += 1
-                score = next(scores, None) if best[1] != token else None
-                if best[0] - c > margin:
-                    drops.append(best[0] - c)
-                    if best[1] != token:
-                        others.append(score)
-            if c > best[0]:
-                peak[p] = (c, token)
+    for p, token, c, final in lasting(request):
+        best = peak.setdefault(p, (c, token))
+        if final:
+            decided += 1
+            score = next(scores, None) if best[1] != token else None
+            if best[0] - c > margin:
+                drops.append(best[0] - c)
+                if best[1] != token:
+                    others.append(score)
+        if c > best[0]:
+            peak[p] = (c, token)
     return decided, drops, others
 
 
@@ -181,9 +202,8 @@ def stagnation(trace):
     tenths = [0] * 10
     for request in trace.requests:
         active[:len(request["steps"])] += [len(step["position"]) for step in request["steps"]]
-        for step in request["steps"]:
-            for _, _, c, accepted in candidates(step):
-                tenths[tenth_of(c)] += accepted
+        for _, _, c, final in lasting(request):
+            tenths[tenth_of(c)] += final
     return {"steps": steps_of(trace), "tau": tau, "stagnant": sum(p for p, _ in stagnant),
             "active": sum(w for _, w in stagnant), **counted(stagnant),
             "missed_stable": {"stable": sum(w for _, w in missed), "missed": sum(p for p, _ in missed),
@@ -236,14 +256,13 @@ def answer_length(canvas, stops):
 
 
 def contradictions(request, other):
-    """(inside the answer, tenth of the confidence, differs) of every position that both decided."""
+    """(inside the answer, tenth of the confidence, differs) of every position that both end with decided."""
     mine, found = canvas_of(request), []
     end = max(answer_length(mine, request["stops"]), answer_length(other, request["stops"]))
-    steps = [known(step) for step in request["steps"]]
-    for position, (at, token) in sorted(endings(request).items()):
+    for position, (_, token, confidence) in sorted(endings(request).items()):
         i = position - request["prompt"]
         if 0 <= i < len(other) and other[i] >= 0:
-            found.append((i < end, tenth_of(steps[at][position][1]), token != other[i]))
+            found.append((i < end, tenth_of(confidence), token != other[i]))
     return found
 
 

@@ -5,9 +5,10 @@ A trace is JSON lines, each with its `kind`:
 
     probes      the settings: names, tau, margin, sink_share, every, reference_block
     request     prompt and canvas (tokens), stops, rows (that entered decode forwards), steps: position,
-                token (arg-max), confidence (float32), accepted of every masked candidate; score and
-                peak_scores: of the answer, and with the token of an earlier peak in its place; revised:
-                tokens that were replaced or reopened, absent if none was
+                token (arg-max), confidence (float32), accepted of every masked candidate, and edits:
+                [position, token, confidence] of every decided token that was replaced or, token -1, masked
+                again, absent if none was; score and peak_scores: of the answer, and with the token of an
+                earlier peak in its place; revised: number of edits, absent if none was
     again       the requests decoded once more: of, problem, steps, canvases (-1: never decided), scores
     kv_change   sums: [step of the block, layer, region, sum of |dK|, of |dV|, positions]
     importance  steps: accepted and undecided positions, layers: masked and all as [positions, values]
@@ -29,6 +30,7 @@ from unmask.rows.text import json_value
 
 MOST_TOKENS, MOST_LAYERS = 1 << 22, 1 << 12
 COLUMNS = {"position": {int}, "token": {int}, "confidence": {int, float, type(None)}, "accepted": {bool}}
+EDIT = ({int}, {int}, {int, float, type(None)})
 
 
 def _has_columns(steps):
@@ -36,7 +38,16 @@ def _has_columns(steps):
     return isinstance(steps, list) and all(
         isinstance(step, dict) and all(isinstance(step.get(name), list) and set(map(type, step[name])) <= kinds
                                        for name, kinds in COLUMNS.items())
-        and len({len(step[name]) for name in COLUMNS}) == 1 for step in steps)
+        and len({len(step[name]) for name in COLUMNS}) == 1 and _has_edits(step) for step in steps)
+
+
+def _has_edits(step):
+    """Whether a step that has edits holds the three numbers of each."""
+    edits = step.get("edits", [])
+    return isinstance(edits, list) and all(
+        isinstance(edit, list) and len(edit) == len(EDIT) and all(type(value) in kinds
+                                                                 for value, kinds in zip(edit, EDIT))
+        for edit in edits)
 
 
 @dataclass
@@ -56,7 +67,8 @@ class Trace:
         fit(lines[0], {"names": [TEXT]}, path, "settings")
         for line in lines[1:]:
             if line["kind"] == "request" and not _has_columns(line.get("steps")):
-                raise UserError(f"{path}: `steps` of a request hold no columns of numbers of one length")
+                raise UserError(f"{path}: `steps` of a request hold no columns of numbers of one length, or "
+                                "edits that are none")
             if type(line.get("revised", 0)) is not int or line.get("revised", 0) < 0:
                 raise UserError(f"{path}: `revised` of a request is no number of tokens")
         kinds = {}

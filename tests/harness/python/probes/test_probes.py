@@ -97,6 +97,63 @@ class Decisions(unittest.TestCase):
                          [(True, True), (True, True), (False, False)])
 
 
+# Positions 0 to 3. 1 is decided as 7 and replaced by 6, 2 is decided as 8, masked again and decided as 1, 3 is
+# decided and masked again for good. What is decided in the end: 5 6 1.
+EDITED = request(
+    [(0, 5, 0.8, False), (1, 7, 0.95, True), (2, 8, 0.6, True), (3, 4, 0.5, True)],
+    [(0, 5, 0.7, True)],
+    [],
+    [(2, 1, 0.75, True), (3, 4, 0.25, False)], canvas=4)
+EDITED["steps"][1]["edits"] = [[1, 6, 0.85]]
+EDITED["steps"][2] = {"position": [], "token": [], "confidence": [], "accepted": [],
+                      "edits": [[2, -1, 0.3], [3, -1, 0.2]]}
+
+
+class Edits(unittest.TestCase):
+    """Probes of decisions of a pass that replaced and reopened tokens are of its answer."""
+
+    def test_the_canvas_is_what_the_last_events_made(self):
+        self.assertEqual(decisions.canvas_of(EDITED), [5, 6, 1, -1])
+        self.assertEqual(decisions.endings(EDITED), {0: (1, 5, 0.7), 1: (1, 6, 0.85), 2: (3, 1, 0.75)})
+        self.assertEqual(decisions.canvas_of(EXAMPLE), [1, 2, 3, 4])
+
+    def test_contradictions_are_of_the_answer(self):
+        self.assertEqual(decisions.contradictions(EDITED, [5, 7, 1, 4]),
+                         [(True, 7, False), (True, 8, True), (True, 7, False)])
+
+    def test_stable_is_what_ends_so(self):
+        # 0 from the start, 2 in its last step alone; 1 was never masked with 6, 3 ends masked.
+        self.assertEqual(decisions.missed_stable(EDITED, 0.9), [[1, 1], [1, 1], [0, 0], [1, 1]])
+        # A token that comes back after another one took its place was not stable before.
+        there_and_back = request([(0, 5, 0.8, True)], [(1, 1, 0.5, True)], [(2, 1, 0.5, True)])
+        there_and_back["steps"][1]["edits"] = [[0, 6, 0.7]]
+        there_and_back["steps"][2]["edits"] = [[0, 5, 0.7]]
+        self.assertEqual(decisions.missed_stable(there_and_back, 0.9), [[0, 0], [1, 1], [1, 1]])
+
+    def test_declines_are_of_decisions_that_last(self):
+        # 0 from 0.8 to 0.7, 1 from 0.95 with token 7 to 0.85; 2 rose from 0.6 with token 8, the second score.
+        scored = EDITED | {"peak_scores": [0.25, 0.75]}
+        decided, drops, others = decisions.declines(scored, 0.05)
+        self.assertEqual((decided, len(drops), others), (3, 2, [0.25]))
+        self.assertAlmostEqual(sum(drops), 0.2)
+
+    def test_recall_is_of_every_mask_that_is_decided(self):
+        # 0 after step 0; of 2, which was masked again, the step before said nothing.
+        self.assertEqual(decisions.recall_of_top(EDITED, 1), [1, 1])
+
+    def test_a_trace_with_other_edits_is_refused(self):
+        head = {"kind": "probes", "version": 1, "names": ["decoding"], "tau": 0.9, "margin": 0.05}
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "trace.jsonl")
+            for edits in (3, [3], [[1, 2]], [[1, 2, "x"]], [[1.5, 2, 0.5]], [[True, 2, 0.5]]):
+                step = EDITED["steps"][0] | {"edits": edits}
+                with open(file, "w", encoding="utf-8") as out:
+                    out.write(json.dumps(head) + "\n" + json.dumps(
+                        {"kind": "request", **EDITED, "steps": [step]}) + "\n")
+                with self.assertRaisesRegex(UserError, "edits that are none"):
+                    compute(file)
+
+
 class Layers(unittest.TestCase):
     def test_area_counts_ties_half(self):
         for positive, negative, area in (((3, 4), (1, 2), 1), ((1, 2), (3, 4), 0), ((1, 3), (1, 3), 0.5),
@@ -211,6 +268,31 @@ class Command(unittest.TestCase):
         again = subprocess.run([PROGRAM, "probes", without], capture_output=True, text=True)
         self.assertNotEqual(again.returncode, 0)
         self.assertIn("holds no trace", again.stderr)
+
+    def test_the_answer_of_an_editing_method_is_what_its_trace_scores(self):
+        """The score of the row, made of its answers, beside that of the canvases that the events make."""
+        for method, model, params, edits in (
+                ("llada21", "tiny-llada2", "params.threshold = 0.3\nparams.editing_threshold = 0.1\n", "replaced"),
+                ("wino", "tiny-llada", "params.threshold = 0.3\nparams.threshold_back = 0.9\n", "reopened")):
+            file, place = os.path.join(self.folder, "e.toml"), os.path.join(self.folder, method)
+            with open(file, "w", encoding="utf-8") as out:
+                out.write("[run]\nwarmup = 0\nrepetitions = 1\n[probe]\n"
+                          'names = ["contradiction", "stagnation"]\n'
+                          f'[[model]]\npath = "{ROOT}/experiments/models/{model}"\n'
+                          '[[workload]]\ntasks = ["word_problem"]\nlimit = 20\n'
+                          f'[[method]]\nname = "{method}"\n{params}')
+            done = subprocess.run([PROGRAM, "run", file, "-o", place], capture_output=True, text=True,
+                                  env=os.environ | {"UNMASK_PYTHON": "/no/such/python"})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            (row,) = self.rows(place)
+            self.assertGreater(row["metrics"][edits], 0)
+            written = trace.Trace.read(os.path.join(place, "traces", row["point_id"] + ".jsonl"))
+            scores = [request["score"] for request in written.requests]
+            self.assertEqual(len(scores), 20)
+            self.assertAlmostEqual(sum(scores) / 20, row["score"]["mean"])
+            self.assertEqual([s[0] for s in written.again("contradiction")["scores"]], scores)
+            self.assertEqual(sum(request["revised"] for request in written.requests if "revised" in request),
+                             row["metrics"]["replaced"] + row["metrics"]["reopened"])
 
     def test_what_is_no_trace_is_said(self):
         for text in ("", "{}\n", "no JSON\n", '{"kind":"probes","version":2}\n'):
