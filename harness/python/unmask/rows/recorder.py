@@ -8,6 +8,8 @@
                 answer = recorder.answer(len(prompt), gen_length)
                 ...                                     # in the loop, once a forward:
                 answer.step(positions, tokens, rows)    # what it decided, of how many rows
+                answer.replace(positions, tokens)       # what the same forward changed, of a method
+                answer.reopen(positions)                # that edits or masks again
                 answer.finish(output_ids, stop_ids)
     recorder.write(scores)
 
@@ -46,27 +48,64 @@ def machine():
             "load_average": list(os.getloadavg())}
 
 
+def _paired(positions, tokens):
+    positions, tokens = list(map(int, positions)), list(map(int, tokens))
+    if len(positions) != len(tokens):
+        raise UserError(f"{len(positions)} positions and {len(tokens)} tokens in one step")
+    return list(zip(positions, tokens))
+
+
 class Answer:
     """One request of one pass. Positions count from the first generated one, which is 0."""
 
     def __init__(self, prompt_tokens, gen_length):
         self.prompt_tokens, self.gen_length = prompt_tokens, gen_length
-        self.decided, self.forwards, self.rows = {}, 0, 0
+        self.decided = {}  # {position: token} after the last event
+        self.events = {}   # {(forward, position): (token, kind)}: one event of a position in a forward
+        self.forwards, self.rows = 0, 0
         self.output, self.counted = None, 0
 
     def step(self, positions, tokens, rows=0):
-        """Notes a forward that computed `rows` rows: it decided these tokens at these positions. Of
-        no position twice, and none outside the canvas."""
-        positions, tokens = list(map(int, positions)), list(map(int, tokens))
-        if len(positions) != len(tokens):
-            raise UserError(f"{len(positions)} positions and {len(tokens)} tokens in one step")
-        for position, token in zip(positions, tokens):
+        """Notes a forward that computed `rows` rows: it decided these tokens at these masked positions, or
+        none. What it replaced or masked again follows in replace() and reopen()."""
+        pairs = _paired(positions, tokens)
+        self.forwards += 1
+        self.rows += int(rows)
+        for position, token in pairs:
             if position in self.decided or not 0 <= position < self.gen_length:
                 raise UserError(f"position {position} is decided already or not one of the "
                                 f"{self.gen_length} of the answer")
-            self.decided[position] = (self.forwards, token)
-        self.forwards += 1
-        self.rows += int(rows)
+            self._note(position, token, "take")
+
+    def replace(self, positions, tokens):
+        """Notes that the forward of the last step() put these tokens in the place of those that were decided
+        at these positions."""
+        for position, token in _paired(positions, tokens):
+            self._must_be_decided(position)
+            self._note(position, token, "replace")
+
+    def reopen(self, positions):
+        """Notes that the forward of the last step() masked these decided positions again."""
+        for position in map(int, positions):
+            self._must_be_decided(position)
+            self._note(position, -1, "reopen")
+
+    def _must_be_decided(self, position):
+        if position not in self.decided:
+            raise UserError(f"position {position} is not decided: step() decides, and edits follow it")
+
+    def _note(self, position, token, kind):
+        if (self.forwards, position) in self.events:
+            raise UserError(f"position {position} has two events in one forward")
+        self.events[self.forwards, position] = (token, kind)
+        if kind == "reopen":
+            del self.decided[position]
+        else:
+            self.decided[position] = token
+
+    def count(self, kind):
+        """How many events are of this kind: take, replace or reopen."""
+        return sum(of == kind for _, of in self.events.values())
 
     def finish(self, output, stop_ids=()):
         """Takes the tokens that the method returned. Those up to and including the first stop token are
@@ -76,9 +115,11 @@ class Answer:
         self.counted = next(ends, len(self.output))
 
     def line(self):
-        """Its trajectory: the length, then STEP:POSITION:TOKEN:take for what was decided, by steps."""
-        events = sorted((step, position, token) for position, (step, token) in self.decided.items())
-        return " ".join([str(self.gen_length), *(f"{s}:{p}:{t}:take" for s, p, t in events)])
+        """Its trajectory: the length, then STEP:POSITION:TOKEN:KIND for each event, by steps and positions;
+        a reopened position has the token -1."""
+        events = (f"{forward - 1}:{position}:{token}:{kind}"
+                  for (forward, position), (token, kind) in sorted(self.events.items()))
+        return " ".join([str(self.gen_length), *events])
 
 
 class Recorder:
@@ -113,6 +154,10 @@ class Recorder:
                  "nfe": sum(a.forwards for a in answers), "rows": sum(a.rows for a in answers)}
         if not count["rows"]:
             del count["rows"]  # not told
+        edits = {name: sum(a.count(kind) for a in answers)
+                 for name, kind in (("replaced", "replace"), ("reopened", "reopen"))}
+        if any(edits.values()):
+            count |= edits
         if count["nfe"]:
             count["tpf"] = count["output_tokens"] / count["nfe"]
         seconds = intervals.mean(self.seconds)

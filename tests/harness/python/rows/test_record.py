@@ -28,6 +28,19 @@ def decode(recording, output, order):
     answer.finish(output, stop_ids=(output[2],))
 
 
+def forward_of(step):
+    """What a forward of the player's trace decided, replaced and reopened, as (position, token)."""
+    return [[(step["position"][c], step["token"][c]) for c in step.get(name, [])]
+            for name in ("accepted", "replaced", "reopened")]
+
+
+def changes_of(step):
+    """The same of a step that the probes of decisions read."""
+    taken = [(p, t) for p, t, kept in zip(step["position"], step["token"], step["accepted"]) if kept]
+    edits = step.get("edits", [])
+    return taken, [(p, t) for p, t, _ in edits if t >= 0], [(p, t) for p, t, _ in edits if t < 0]
+
+
 class Record(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -67,6 +80,53 @@ class Record(unittest.TestCase):
         with open(path, encoding="utf-8") as file:
             self.assertEqual(file.read(), "0 4 0:1:12:take 1:0:11:take 1:2:13:take\n"
                                           "1 4 0:3:24:take 1:2:23:take 2:0:21:take 2:1:22:take\n")
+
+    def test_replaced_and_reopened_tokens_are_events_of_the_forward_that_made_them(self):
+        # Four forwards. Position 1 is decided as 11 and replaced by 15, 2 is decided, masked again and decided
+        # anew; the third forward decides nothing.
+        recording = unmask.record(self.folder.name, program="P 1", method="m", like=self.like)
+        with recording.timed_pass():
+            answer = recording.answer(5, 4)
+            answer.step([2, 1], [12, 11], rows=4)
+            answer.step([0], [10], rows=4)
+            answer.replace([1], [15])
+            answer.step([], [], rows=4)
+            answer.reopen([2])
+            answer.step([3, 2], [14, 13], rows=4)
+            answer.finish([10, 15, 13, 14])
+        row = recording.write()
+        path = os.path.join(self.folder.name, "trajectories", row["point_id"] + ".txt")
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "0 4 0:1:11:take 0:2:12:take 1:0:10:take 1:1:15:replace "
+                                          "2:2:-1:reopen 3:2:13:take 3:3:14:take\n")
+        self.assertEqual(answer.decided, dict(enumerate(answer.output)))
+        counted = {"committed": 4, "replaced": 1, "reopened": 1, "nfe": 4, "rows": 16}
+        self.assertEqual(counted, {k: row["metrics"][k] for k in counted})
+        self.assertEqual((row["provenance"]["replaced"], row["provenance"]["reopened"]), ("counted", "counted"))
+        self.assertEqual(problems(row, json.loads(text_of("results/row.schema.json"))), [])
+        # A loop that never edits says nothing about edits, as before.
+        self.assertNotIn("replaced", self.recording(1).row()["metrics"])
+
+    def test_edits_of_what_is_not_decided_are_refused(self):
+        recording = unmask.record(self.folder.name, program="P 1", method="m", like=self.like)
+        with recording.timed_pass():
+            answer = recording.answer(3, 4)
+            for edit in (lambda: answer.replace([1], [5]), lambda: answer.reopen([1])):
+                with self.assertRaisesRegex(UserError, "position 1 is not decided"):
+                    edit()
+            answer.step([1], [5])
+            for edit in (lambda: answer.replace([1], [6]), lambda: answer.reopen([1])):
+                with self.assertRaisesRegex(UserError, "position 1 has two events in one forward"):
+                    edit()
+            answer.step([], [])
+            with self.assertRaisesRegex(UserError, "1 positions and 2 tokens"):
+                answer.replace([1], [6, 7])
+            answer.reopen([1])
+            with self.assertRaisesRegex(UserError, "position 1 is not decided"):
+                answer.reopen([1])
+            answer.step([1], [6])
+            with self.assertRaisesRegex(UserError, "position 1 is decided already"):
+                answer.step([1], [7])
 
     def test_verdicts_follow_the_rules_of_rows(self):
         self.assertEqual(self.recording(1).row()["verdict"], "NOT_VERIFIED")
@@ -128,6 +188,66 @@ class Record(unittest.TestCase):
     def test_the_schema_is_that_of_the_program(self):
         header = text_of("harness/rows/row.h")
         self.assertIn(f"row_schema_minor = {recorder.SCHEMA.split('.')[1]};", header)
+
+    def run_one(self, name, text, **environment):
+        """The row of an experiment file with this text behind its title, and the lines of its probed pass."""
+        file, out = (os.path.join(self.folder.name, name + end) for end in (".toml", ""))
+        with open(file, "w", encoding="utf-8") as into:
+            into.write('title = "again"\n' + text)
+        done = subprocess.run([PROGRAM, "run", file, "-o", out, "--no-progress", "--allow-outside"], cwd=ROOT,
+                              check=False, capture_output=True, text=True, env=os.environ | environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        [row] = rows.read_rows(out)
+        trace = os.path.join(out, "traces", row["point_id"] + ".jsonl")
+        if not os.path.exists(trace):
+            return row, []
+        with open(trace, encoding="utf-8") as lines:
+            return row, list(map(json.loads, lines))
+
+    @unittest.skipUnless(PROGRAM, "needs UNMASK_PROGRAM")
+    def test_edits_are_recorded_as_the_program_records_them(self):
+        """A decode of a method that edits is told to a recorder forward by forward: the trajectories are those
+        that the program writes of the same requests, and it repeats them, edits included."""
+        for method, model, params, edits, probe, kind in (
+                ("llada21", "tiny-llada2", {"threshold": 0.3, "editing_threshold": 0.1}, "replaced",
+                 "decode_trace", "decode"),
+                ("wino", "tiny-llada", {"threshold": 0.3, "threshold_back": 0.9}, "reopened",
+                 "decoding", "request")):
+            rest = (f'[[model]]\npath = "models/{model}"\n'
+                    '[[workload]]\ntasks = ["word_problem"]\nlimit = 2\n'
+                    f'[[method]]\nname = "{method}"\n'
+                    + "".join(f"params.{k} = {v}\n" for k, v in params.items()))
+            run = "[run]\ngen_length = 32\nrepetitions = 1\nwarmup = 0\n"
+            told, lines = self.run_one(method, f'{run}[probe]\nnames = ["{probe}"]\n{rest}',
+                                       UNMASK_PYTHON="/no/such/python")
+            self.assertGreater(told["metrics"][edits], 0)
+            recording = unmask.record(self.folder.name, program="P 1", method=method, like=told)
+            with recording.timed_pass():
+                for line in (line for line in lines if line["kind"] == kind):
+                    begin = len(line["prompt"]) if kind == "decode" else line["prompt"]
+                    answer = recording.answer(begin, line.get("canvas", line.get("length", 0) - begin))
+                    for step in line["steps"]:
+                        taken, replaced, reopened = (forward_of if kind == "decode" else changes_of)(step)
+                        answer.step([p - begin for p, _ in taken], [t for _, t in taken])
+                        answer.replace([p - begin for p, _ in replaced], [t for _, t in replaced])
+                        answer.reopen([p - begin for p, _ in reopened])
+                    answer.finish([])
+            path = os.path.join(self.folder.name, "trajectories", recording.write()["point_id"] + ".txt")
+            own = os.path.join(self.folder.name, method + ".txt")
+            self.run_one(method + "_served",
+                         f'kind = "serve"\n{run}[serve]\narrivals = "closed"\nrequests = 2\n'
+                         f'clock = "virtual"\ncost = "1:1"\nrecord = "{own}"\n{rest}')
+            with open(path, encoding="utf-8") as told_file, open(own, encoding="utf-8") as own_file:
+                # Of one forward the program lists masks and decided positions one after the other.
+                self.assertEqual([sorted(line.split()) for line in told_file],
+                                 [sorted(line.split()) for line in own_file])
+            if method == "wino":
+                continue  # its rows of one position are several, so that nothing is imposed on it
+            again, _ = self.run_one(method + "_again", run + f'impose = "replay:{path}"\n' + rest)
+            counts = ("committed", "replaced", "flips", "reopened", "nfe", "rows")
+            self.assertEqual({k: again["metrics"].get(k) for k in counts},
+                             {k: told["metrics"].get(k) for k in counts})
+            self.assertEqual(again["answers_hash"], told["answers_hash"])
 
     @unittest.skipUnless(PROGRAM, "needs UNMASK_PROGRAM")
     def test_the_program_reads_the_row_and_decides_in_the_recorded_order(self):
