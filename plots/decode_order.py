@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Decoding order: at which forward each position of an answer was decided, and which were computed.
+"""Decoding order: at which forward each position of an answer was decided for good, and which were computed.
 
 From the probe decode_trace; one line of panels per request, one panel per method.
 """
@@ -18,7 +18,8 @@ SHOWN = 4  # methods side by side
 
 
 def state_map(decode):
-    """[steps, positions] 0 not computed, 1 computed, 2 dropped on the way; steps decided at."""
+    """[steps, positions] 0 not computed, 1 computed, 2 dropped on the way; {position: (step, confidence)} of
+    the last event of each position that ends decided."""
     begin, length = len(decode["prompt"]), decode["length"]
     steps = decode["steps"]
     state = np.zeros((len(steps), length - begin))
@@ -27,8 +28,10 @@ def state_map(decode):
         for value, key in ((1, "rows"), (2, "dropped")):
             for first, last in step[key]:
                 state[t, max(0, first - begin):max(0, last - begin)] = value
-        for c in step["accepted"]:
+        for c in step["accepted"] + step.get("replaced", []):
             decided[step["position"][c] - begin] = (t, step["confidence"][c])
+        for c in step.get("reopened", []):
+            decided.pop(step["position"][c] - begin, None)
     return state, decided
 
 

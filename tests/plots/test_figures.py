@@ -237,6 +237,16 @@ class Figures(unittest.TestCase):
             self.assertEqual(len(marks), sum(len(s["accepted"]) for s in decode["steps"]))
         self.assertGreater(dropped, 0)  # FOCUS, or the fixture shows nothing
 
+    def test_decode_order_marks_the_last_event_of_a_position(self):
+        step = {"rows": [[2, 6]], "dropped": []}
+        decode = {"prompt": [1, 1], "length": 6, "steps": [
+            step | {"position": [2, 3, 4], "confidence": [0.5, 0.75, 0.25], "accepted": [0, 1, 2]},
+            step | {"position": [2, 3, 4], "confidence": [0.875, 0.1, 0.2], "accepted": [], "replaced": [0],
+                    "reopened": [1, 2]},
+            step | {"position": [3], "confidence": [0.625], "accepted": [0]}]}
+        # 0 is replaced by forward 1, 1 is masked again and decided by forward 2, 2 stays masked.
+        self.assertEqual(decode_order.state_map(decode)[1], {0: (1, 0.875), 1: (2, 0.625)})
+
     def test_crossover_names_winner_and_margin(self):
         rows = support.rows_of("decode")
         self.assertEqual(len(rows.crossover), 8)
