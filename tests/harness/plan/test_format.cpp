@@ -155,7 +155,8 @@ TEST(format, every_need_is_read_and_explained) {
 
 // The package reads this file, so that it need not ask the program.
 TEST(format, needs_of_the_package_are_those_of_the_program) {
-  const std::string file = std::string(UNMASK_SOURCE_DIR) + "/harness/python/unmask/rows/needs.json";
+  const std::string file =
+      std::string(UNMASK_SOURCE_DIR) + "/harness/python/unmask/rows/needs.json";
   EXPECT_EQ(read_file(file, 1 << 20), needs_text())
       << "unmask show needs > harness/python/unmask/rows/needs.json";
 }
