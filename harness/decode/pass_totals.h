@@ -42,7 +42,7 @@ enum class told_as : std::uint8_t {
     "pass)")                                                                                       \
   X(double, rule_seconds, "s", share, "rule_share",                                                \
     "wall time of the rule that decides tokens, without LM head and what reads whole "             \
-    "distributions (confidences, KLASS' comparison) / the same time")                              \
+    "distributions (confidences, divergences) / the same time")                                    \
   X(double, planning_seconds, "s", share, "planning_share",                                        \
     "wall time of planning what of each sequence enters a step (blocks, chunks) / the same time")
 

@@ -3,7 +3,8 @@
 //
 // The numbers that tests hold a method against lie in its folder: cases.json has an entry for each
 // method of the folder, with the work of fixed prompts (exact_work), the budget of what its kernels do
-// to memory (device_traffic) and the decoding that the GPU in software repeats (softgpu).
+// to memory (device_traffic), the decoding that the GPU in software repeats (softgpu), and, of a method
+// that edits, parameters with which it does, the count that tells and whether an order can be imposed (edits).
 #pragma once
 
 #include <filesystem>

@@ -11,6 +11,7 @@
 
 #include "harness/engine/trajectory.h"
 #include "methods/settings.h"
+#include "tests/methods/cases.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
@@ -130,7 +131,7 @@ TEST(registry, given_values_win_over_a_preset_and_a_preset_over_defaults) {
 
 // Whoever makes a recipe and whatever refuses it later: the method is named.
 TEST(registry, a_recipe_bears_the_name_of_its_method) {
-  std::size_t made = 0;
+  std::size_t made = 0, refused = 0;
   for (const method_settings& w : all_method_settings()) {
     const method_info& m = method_registry::instance().find(w.method);
     const setting& first = w.settings.front();
@@ -140,11 +141,16 @@ TEST(registry, a_recipe_bears_the_name_of_its_method) {
     ++made;
   }
   EXPECT_EQ(made, method_registry::instance().names().size());
-  const method_info& wino = method_registry::instance().find("wino");
-  const model_config llada = testing::tiny_config(model_family::llada);
-  test::expect_error(exit_code::usage, "wino computes several rows at one position", [&] {
-    with_order(wino.make(llada, parameters(wino.resolve("", {}))), nullptr);
-  });
+  for (const auto& [name, edits] : testing::all_cases("edits")) {
+    if (edits.at("imposable").get<bool>()) continue;
+    const method_info& shadowed = method_registry::instance().find(name);
+    const model_config llada = testing::tiny_config(model_family::llada);
+    test::expect_error(exit_code::usage, name + " computes several rows at one position", [&] {
+      with_order(shadowed.make(llada, parameters(shadowed.resolve("", {}))), nullptr);
+    });
+    ++refused;
+  }
+  EXPECT_EQ(refused, 1U);
 }
 
 // A combination that makes no sense is refused by name, before it runs.

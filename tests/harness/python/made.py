@@ -2,11 +2,14 @@
 """Rows for the tests of the package, without any model."""
 
 import copy
+import glob
+import json
 import os
 import statistics
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../harness/python"))
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
+sys.path.insert(0, os.path.join(ROOT, "harness/python"))
 
 try:
     from scipy import stats
@@ -15,6 +18,15 @@ except ImportError as missing:
     sys.exit(77)
 
 from unmask.rows import rows as results  # noqa: E402
+
+
+def cases_of(kind):
+    """What the folders of methods say of this kind (tests/methods/cases.h), by the name of the method."""
+    found = {}
+    for path in sorted(glob.glob(os.path.join(ROOT, "methods", "**", "cases.json"), recursive=True)):
+        with open(path, encoding="utf-8") as file:
+            found |= {method: cases[kind] for method, cases in json.load(file).items() if kind in cases}
+    return found
 
 
 def half_width_of(seconds):

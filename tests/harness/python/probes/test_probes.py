@@ -10,6 +10,7 @@ import sys
 import tempfile
 import unittest
 
+from made import cases_of
 import numpy as np
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
@@ -271,21 +272,20 @@ class Command(unittest.TestCase):
 
     def test_the_answer_of_an_editing_method_is_what_its_trace_scores(self):
         """The score of the row, made of its answers, beside that of the canvases that the events make."""
-        for method, model, params, edits in (
-                ("llada21", "tiny-llada2", "params.threshold = 0.3\nparams.editing_threshold = 0.1\n", "replaced"),
-                ("wino", "tiny-llada", "params.threshold = 0.3\nparams.threshold_back = 0.9\n", "reopened")):
+        for method, case in cases_of("edits").items():
+            params = "".join(f"params.{k} = {v}\n" for k, v in case["params"].items())
             file, place = os.path.join(self.folder, "e.toml"), os.path.join(self.folder, method)
             with open(file, "w", encoding="utf-8") as out:
                 out.write("[run]\nwarmup = 0\nrepetitions = 1\n[probe]\n"
                           'names = ["contradiction", "stagnation"]\n'
-                          f'[[model]]\npath = "{ROOT}/experiments/models/{model}"\n'
+                          f'[[model]]\npath = "{ROOT}/experiments/models/{case["model"]}"\n'
                           '[[workload]]\ntasks = ["word_problem"]\nlimit = 20\n'
                           f'[[method]]\nname = "{method}"\n{params}')
             done = subprocess.run([PROGRAM, "run", file, "-o", place], capture_output=True, text=True,
                                   env=os.environ | {"UNMASK_PYTHON": "/no/such/python"})
             self.assertEqual(done.returncode, 0, done.stderr)
             (row,) = self.rows(place)
-            self.assertGreater(row["metrics"][edits], 0)
+            self.assertGreater(row["metrics"][case["count"]], 0)
             written = trace.Trace.read(os.path.join(place, "traces", row["point_id"] + ".jsonl"))
             scores = [request["score"] for request in written.requests]
             self.assertEqual(len(scores), 20)
