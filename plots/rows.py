@@ -73,13 +73,13 @@ def read_rows(paths, methods=(), renamed=()):
         from unmask.rows import rows
         from unmask.rows.errors import UserError
         from unmask.rows.text import shown_all
-    except ImportError as problem:
+        try:
+            read = shown_all(rows.read_latest(*paths))  # no text of a row commands a terminal or a viewer
+            return Rows(figures.figure_data(choose(read, methods, renamed)))
+        except UserError as problem:
+            raise BadInput(str(problem)) from None
+    except ImportError as problem:  # a library of numbers is imported when it is first used
         raise BadInput(f"figures need the Python package {problem.name}: ./dev setup --python") from None
-    try:
-        read = shown_all(rows.read_latest(*paths))  # no text of a row commands a terminal or a viewer
-        return Rows(figures.figure_data(choose(read, methods, renamed)))
-    except UserError as problem:
-        raise BadInput(str(problem)) from None
 
 
 def metric(row, name):

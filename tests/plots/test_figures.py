@@ -441,6 +441,15 @@ class Files(unittest.TestCase):
         self.assertNotIn("\x1b", said)
         self.assertNotIn("\x07", said)
 
+    def test_a_library_that_is_not_there_is_one_sentence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "scipy.py"), "w", encoding="utf-8") as file:
+                file.write("raise ModuleNotFoundError('No module named scipy', name='scipy')\n")
+            code, _, error = support.script("pareto", support.fixture("decode"), "-o", os.path.join(folder, "f"),
+                                            PYTHONPATH=folder)
+        self.assertEqual((code, error), (
+            2, "bad input: figures need the Python package scipy: ./dev setup --python\n"))
+
     def test_a_user_style_changes_nothing(self):
         import matplotlib
         common.style()

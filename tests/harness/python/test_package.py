@@ -38,6 +38,22 @@ def said(*words, **settings):
     return done.stdout
 
 
+def runnable(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"#!/bin/sh\n{text}\n")
+    os.chmod(path, 0o755)
+
+
+def without_numbers(folder):
+    """A Python that finds none of the libraries of numbers."""
+    for name in NUMERICAL:
+        with open(os.path.join(folder, f"{name}.py"), "w", encoding="utf-8") as file:
+            file.write(f"raise ModuleNotFoundError('No module named {name}', name='{name}')\n")
+    python = os.path.join(folder, "python")
+    runnable(python, f"PYTHONPATH='{folder}':$PYTHONPATH exec '{sys.executable}' \"$@\"")
+    return python
+
+
 def summaries(text):
     """{command: its line} of a list of commands, without the lines of examples."""
     return dict(re.findall(r"^  (?!unmask )([a-z]+) +(\S.*)$", text, re.MULTILINE))
@@ -64,13 +80,7 @@ class Help(unittest.TestCase):
 
     def test_help_needs_no_library_of_numbers(self):
         with tempfile.TemporaryDirectory() as folder:
-            for name in NUMERICAL:
-                with open(os.path.join(folder, f"{name}.py"), "w", encoding="utf-8") as file:
-                    file.write(f"raise ModuleNotFoundError('No module named {name}', name='{name}')\n")
-            python = os.path.join(folder, "python")
-            with open(python, "w", encoding="utf-8") as file:
-                file.write(f"#!/bin/sh\nPYTHONPATH='{folder}':$PYTHONPATH exec '{sys.executable}' \"$@\"\n")
-            os.chmod(python, 0o755)
+            python = without_numbers(folder)
             for name in NUMERICAL:
                 self.assertNotEqual(subprocess.run([python, "-c", f"import {name}"], capture_output=True, timeout=60,
                                                    env={"PYTHONPATH": ""}, check=False).returncode, 0)
@@ -81,6 +91,17 @@ class Help(unittest.TestCase):
             lacking = subprocess.run([python, *ALONE[1:], "compare", folder, folder], capture_output=True, text=True,
                                      timeout=60, env={"PYTHONPATH": PACKAGE}, check=False)
             self.assertEqual(lacking.returncode, 3, lacking.stderr)
+
+    def test_what_takes_long_says_before_it_begins_that_a_library_is_not_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            python, program, called = without_numbers(folder), os.path.join(folder, "program"), folder + "/called"
+            runnable(program, f"echo \"$@\" >>'{called}'; echo 'unmask 1, commit a'")
+            for words in (["campaign", folder], ["score", os.path.join(folder, "nowhere.jsonl")]):
+                done = subprocess.run([python, *ALONE[1:], *words], capture_output=True, text=True, timeout=60,
+                                      env={"PYTHONPATH": PACKAGE, "UNMASK_PROGRAM": program}, check=False)
+                self.assertEqual((done.returncode, done.stderr), (
+                    3, "unmask: NOT RUN: needs the Python package numpy; ./dev setup installs it\n"))
+                self.assertFalse(os.path.exists(called))
 
 
 class Package(unittest.TestCase):

@@ -14,7 +14,7 @@ from unmask.claims import repeats
 from unmask.claims.declare import read_register
 from unmask.claims.judge import SCORES
 from unmask.claims.repeats import RECORD, read_record
-from unmask.rows import experiments, options as command_options, program
+from unmask.rows import experiments, later, options as command_options, program
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.rows import read_rows
 from unmask.rows.runs import CAMPAIGN, read_log
@@ -197,6 +197,7 @@ def parser():
 
 def main(arguments):
     options = parser().parse_args(arguments)
+    later.import_all()
     folder = experiments.experiments_folder(options.experiments_dir)
     register = read_register(os.path.join(folder, "claims"))
     version = build()

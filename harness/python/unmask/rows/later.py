@@ -17,3 +17,9 @@ class Later:
 
 
 np, special = Later("numpy"), Later("scipy.special")
+
+
+def import_all():
+    """Imports them now: a command that measures or scores for long ends before it begins if one is not there."""
+    for library in (np, special):
+        importlib.import_module(library.__name__)

@@ -11,7 +11,7 @@ import re
 import sys
 
 from unmask.benchmarks.score import joined, official, scorers, workers
-from unmask.rows import options as option_names
+from unmask.rows import later, options as option_names
 from unmask.rows.ending import tell
 from unmask.rows.errors import UserError
 from unmask.rows.files import opened_text
@@ -207,6 +207,7 @@ def main(arguments):
     parser.add_argument("--seconds", type=float, default=20.0,
                         help="processor time for one item, beyond which it is undecided; default: 20")
     options = parser.parse_args(option_names.spelled(arguments))
+    later.import_all()
     items = [item for path in sample_files(options.files) for item in read_samples(path)]
     results = score_items(items, options)
     if options.output:
