@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""The rooms of the Python package: imports go one way between them, and no module imports itself by others."""
+"""The rooms of the Python package: imports go one way between them, no module imports itself by others, and all of
+it is installed."""
 
 import ast
 import pathlib
 import tempfile
+import tomllib
 import unittest
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "harness/python/unmask"
@@ -79,6 +81,20 @@ class Rooms(unittest.TestCase):
     def test_the_package_keeps_its_order(self):
         self.assertGreater(len(modules(PACKAGE)), 50)
         self.assertEqual(violations(PACKAGE), [])
+
+
+class Installed(unittest.TestCase):
+    """What pip takes of the package."""
+
+    def test_each_folder_is_a_package_and_each_file_beside_modules_is_its_data(self):
+        data = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+        taken = {path for room, patterns in data["package-data"].items() for pattern in patterns
+                 for path in PACKAGE.parent.joinpath(*room.split(".")).glob(pattern)}
+        files = {path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+        self.assertEqual(taken, {path for path in files if path.suffix != ".py"})
+        self.assertGreater(len(taken), 5)
+        for folder in {path.parent for path in files if path.suffix == ".py"}:
+            self.assertIn(folder / "__init__.py", files)
 
 
 class Planted(unittest.TestCase):
