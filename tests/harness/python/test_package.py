@@ -78,6 +78,11 @@ class Help(unittest.TestCase):
         for name, summary in summaries(said(PROGRAM, "help")).items():
             self.assertIn(f"\n\n{summary}\n", said(PROGRAM, name, "--help"), name)
 
+    def test_no_line_of_help_is_wider_than_112(self):
+        for name in set(summaries(said(*ALONE, "--help"))) - {"chat"}:
+            for line in said(*ALONE, name, "--help").splitlines():
+                self.assertLessEqual(len(line), 112, f"{name}: {line}")
+
     def test_help_needs_no_library_of_numbers(self):
         with tempfile.TemporaryDirectory() as folder:
             python = without_numbers(folder)

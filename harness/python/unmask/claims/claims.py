@@ -4,6 +4,7 @@
 from collections import Counter
 from datetime import datetime, timezone
 import os
+import textwrap
 
 from unmask.claims import repeats
 from unmask.claims.declare import RATIOS, read_register
@@ -242,7 +243,7 @@ def parser():
     p = command_options.parser(
         __doc__, "Judges the papers' claims by the rows in RESULTS/PAPER/ARTIFACT/SCALE (default: runs),\n"
                  "or in RESULTS/rows.tar.xz.",
-        "verdicts:\n" + "\n".join(HEAD[:3]) + """
+        "verdicts:\n" + "\n".join(textwrap.fill(line, 110) for line in HEAD[:3]) + """
 
 exit code 4: at least one claim is NOT SUPPORTED or PARTLY. Nothing went wrong in that case; a script that
 wants the papers to hold can tell. 0: none is. 2: a wrong option or name. 3: no results there.""")
