@@ -173,9 +173,7 @@ int profile_outside(const std::string& tool, const std::vector<std::string>& arg
 
 int command_profile(const std::vector<std::string>& arguments) {
   const command_line line("profile MODEL|EXPERIMENT.toml [options]", profile_options(), {"target"},
-                          arguments,
-                          "\nexample: unmask profile experiments/models/tiny-llada -m fast_dllm "
-                          "--trace trace.json\n");
+                          arguments);
   const fs::path target =
       line.place("target", "profile needs a model folder or an experiment file");
   const std::string tool = line.text("tool");

@@ -69,11 +69,9 @@ int command_table(const texts& arguments) {
        "with --view paper: arrange rows without a run.json beside them as this experiment file "
        "says"},
       {"scale", no_default, "take this scale of --artifact; default tiny"}};
-  const command_line line(
-      "table ROWS.jsonl|RUN... [options]",
-      options + paired_options() + option_table{experiments_option()}, {"rows..."}, arguments,
-      "\nexample: unmask table runs/quickstart --columns score,tokens_per_second,"
-      "speedup --format latex\n");
+  const command_line line("table ROWS.jsonl|RUN... [options]",
+                          options + paired_options() + option_table{experiments_option()},
+                          {"rows..."}, arguments);
   const char* missing = "table needs files of rows";
   line.place("rows", missing);
   const table_format format = line.format();
