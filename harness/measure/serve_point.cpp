@@ -116,13 +116,17 @@ class serve_point final : public loaded_point {
     return out.dump();
   }
   void remember(const std::string& memory) override {
-    if (memory.empty()) return;
-    const nlohmann::json in = nlohmann::json::parse(memory);
+    serve_clock clock = clock_;  // nothing is taken up of a memory that is damaged in part
+    if (!memory.empty()) {
+      const nlohmann::json in = nlohmann::json::parse(memory);
+      std::vector<table_cost::sample> samples;
+      for (const auto& s : in.value("cost", nlohmann::json::array())) {
+        samples.push_back({s.at(0), s.at(1)});
+      }
+      if (in.contains("cost")) clock.remember(std::move(samples));
+    }
     loaded_point::remember(memory);
-    if (!in.contains("cost")) return;
-    std::vector<table_cost::sample> samples;
-    for (const auto& s : in.at("cost")) samples.push_back({s.at(0), s.at(1)});
-    clock_.remember(std::move(samples));
+    clock_ = std::move(clock);
   }
 
   pass_record pass() override {

@@ -231,6 +231,32 @@ TEST_F(virtual_serving, a_search_waits_for_enough_requests) {
   EXPECT_NEAR(capacity("duration = 5\n"), longer, 0.5 * longer);
 }
 
+// The memory of passes that are kept: what a point learnt and the profile of its clock. One that is
+// damaged in part leaves the point as it was, whose passes are then measured again.
+TEST_F(virtual_serving, a_damaged_memory_is_not_taken_up_in_part) {
+  const experiment_spec spec = parse_spec(
+      "title = \"t\"\nkind = \"serve\"\n[run]\ndevice = \"cpu\"\n[[model]]\npath = \"" + model_ +
+          "\"\n[[workload]]\n" + problems_ +
+          "\n[[method]]\nname = \"block_diffusion\"\n[serve]\nrequests = 2\nclock = \"virtual\"\n",
+      "x.toml");
+  const std::unique_ptr<executor> with = make_executor();
+  const std::vector<experiment_point> points = make_plan(spec, with->methods());
+  const std::vector<preparation> prepared = with->prepare(points);
+  ASSERT_EQ(prepared.size(), 1u);
+  ASSERT_TRUE(prepared[0].point) << prepared[0].reason;
+  prepared_point& point = *prepared[0].point;
+  const std::string learnt = R"({"calibration":"{\"learnt\":\"{}\"}","cost":)";
+  for (const char* cost : {"\"8:0.5\"}", "[[8]]}", "[[8,0.5],[16,-1.0]]}"}) {
+    EXPECT_ANY_THROW(point.remember(learnt + cost)) << cost;
+    EXPECT_EQ(point.memory(), "") << cost;
+  }
+  const std::string whole = learnt + "[[8.0,0.5],[16.0,1.0]]}";
+  point.remember(whole);
+  EXPECT_EQ(point.memory(), whole);
+  EXPECT_ANY_THROW(point.remember(R"({"calibration":"no JSON","cost":[[8.0,2.0]]})"));
+  EXPECT_EQ(point.memory(), whole);
+}
+
 // A token alone has no time between tokens, however many requests arrive: the search says so and ends.
 TEST_F(virtual_serving, a_search_of_answers_in_one_piece_ends) {
   const result_row row =
