@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // Decisions as events. The step loop makes them for its observer, who looks at no accept byte: the last
-// event of a position says what the canvas holds there. One without an event holds the mask, or the stop
+// event of a position says what the answer holds there. One without an event holds the mask, or the stop
 // that a loop writes behind an answer that has ended.
 #pragma once
 

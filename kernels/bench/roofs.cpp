@@ -119,9 +119,8 @@ double triad_once() {
 
 const roofs& measured_roofs(cpu::isa set) {
   static std::map<cpu::isa, roofs> measured;
-  const auto [at, is_new] = measured.try_emplace(set);
-  if (is_new) at->second = measure(set);
-  return at->second;
+  if (!measured.contains(set)) measured[set] = measure(set);
+  return measured[set];
 }
 
 }  // namespace unmask::bench

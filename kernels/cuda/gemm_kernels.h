@@ -11,8 +11,6 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-// Whether a test wants the emulator to use no stand-in for the library (emulation.h).
-
 // Where sums go: y = or += sum + bias.
 struct gemm_result {
   const float* bias;  // [columns] or null
