@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <span>
 
 #include "harness/base/error.h"

@@ -10,7 +10,6 @@
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
-#include "harness/base/output.h"
 #include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "harness/devices/first_use.h"

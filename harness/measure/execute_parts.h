@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "harness/decode/registry.h"
-#include "harness/decode/step_loop.h"
 #include "harness/engine/clock.h"
 #include "harness/measure/point.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/tokenizer.h"
+#include "harness/model/transformer.h"
 #include "harness/model/weights.h"
 #include "harness/workload/task.h"
 

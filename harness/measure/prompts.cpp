@@ -4,7 +4,6 @@
 // From a [[workload]] to requests: tasks, items of benchmarks within the limits that their harness sets,
 // and lengths without a text. The prompts are made by prompt_maker.
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 

@@ -3,7 +3,6 @@
 #include "harness/plan/spec.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <type_traits>
 

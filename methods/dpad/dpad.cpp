@@ -3,8 +3,6 @@
 //
 // DPad (ICLR 2026): masks far behind the block in work are a scratchpad of which a few cells suffice.
 // Each block keeps a random subset that thins out with the distance; the others do not exist for it.
-#include <algorithm>
-
 #include "methods/parts/dropping_pace.h"
 #include "methods/parts/loop_parameters.h"
 #include "methods/parts/ranked_unmask.h"

@@ -4,8 +4,6 @@
 // Without runs the hierarchical rule is a threshold.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "harness/decode/step_loop.h"
 #include "tests/methods/limits.h"
 #include "tests/registered.h"

@@ -9,7 +9,6 @@
 
 #include "kernels/shared_vector.h"
 #include "methods/parts/block_parameters.h"
-#include "methods/parts/loop_parameters.h"
 #include "methods/parts/specs.h"
 #include "methods/sparse_dllm/slot_ranking.h"
 

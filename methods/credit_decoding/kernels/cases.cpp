@@ -3,7 +3,6 @@
 //
 // Operands (operation_test.h says what follows from them) and cases by hand:
 // the rules with credit.
-#include <algorithm>
 #include <cmath>
 
 #include "methods/credit_decoding/kernels/credit.h"

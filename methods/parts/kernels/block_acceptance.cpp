@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 #include <algorithm>
 
-#include "kernels/reference/backend.h"
 #include "methods/parts/kernels/block_acceptance.h"
 
 namespace unmask {

@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 //
 // Operands (operation_test.h says what follows from them) and cases by hand of evicted keys.
-#include <algorithm>
 #include <numeric>
 
 #include "methods/sparse_dllm/kernels/eviction.h"

@@ -15,7 +15,6 @@
 #include "harness/plan/format.h"
 #include "harness/plan/needs.h"
 #include "harness/plan/serve_settings.h"
-#include "harness/plan/settings.h"
 #include "harness/plan/spec.h"
 #include "harness/workload/scorer.h"
 #include "harness/workload/task_fields.h"
