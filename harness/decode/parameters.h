@@ -16,7 +16,7 @@
 namespace unmask {
 
 // What a parameter says of the pace, for forecasts (harness/plan/forecast.h): steps of the answer, of
-// each block where the model has blocks; tokens that a step decides; tokens of a block or of a chunk.
+// each block if the model has blocks; tokens that a step decides; tokens of a block or of a chunk.
 enum class pace_fact : std::uint8_t { none, steps, tokens_per_step, block_length, chunk };
 
 struct parameter_spec {

@@ -54,7 +54,7 @@ chosen_device choose_device(const std::string& wanted) {
   if (wanted != "auto" && !find_device(wanted).is_card) {
     run_keys run;
     run.device = wanted;
-    (void)backend_of(run);  // throws where it cannot be used
+    (void)backend_of(run);  // throws if it cannot be used
     return {wanted, ""};
   }
   return choose_device(wanted, cuda::query(), this_build().cuda_architectures);

@@ -35,8 +35,8 @@ struct device {
   bool halves_beside_halves = false;
   // Why it cannot be used here and now; empty: it can.
   std::string (*unusable)() = [] { return std::string(); };
-  // Those that a run asks for by isa, gemm and graphs, less what the device check found wrong, which runs
-  // where it has not yet. Environment error for what this machine or program lacks.
+  // Those that a run asks for by isa, gemm and graphs, less what the device check found wrong. The check
+  // runs now if it has not run yet. Environment error for what this machine or program lacks.
   const backend& (*kernels)(const run_keys& run) = nullptr;
   // What the device check found of them, as rows say it (first_use.h); empty: the tests check these
   // kernels. `again`: checks anew.

@@ -41,9 +41,9 @@ struct device_check_outcome {
 // The backend of a device that takes these kernels.
 using kernels_with = std::function<const backend&(const cuda::choices&)>;
 
-// Runs these checks on a device's backend. Where one is wrong, the way to multiply that it took first is
+// Runs these checks on a device's backend. If one is wrong, the way to multiply that it took first is
 // left out from there on, and all checks of this kind run again. Throws wrong_kernels, naming operation
-// and case, where no other way is left. `wgmma`: the device has it.
+// and case, if no other way is left. `wgmma`: the device has it.
 device_check_outcome run_device_checks(const kernels_with& device, cuda::choices chosen,
                                        const std::string& name,
                                        const std::vector<device_checks::device_check>& checks,
@@ -57,8 +57,8 @@ device_check_outcome outcome_of(const std::string& json);
 std::filesystem::path kept_checks_folder();
 
 // What the check of the kernels that [run] asks for found on the GPU, as rows say it: once per program
-// and key, recalled where it is kept, anew with `again`. Says on standard error what was checked.
-// not_checked where device_check is "off".
+// and key, recalled if it is kept, anew with `again`. Says on standard error what was checked.
+// not_checked if device_check is "off".
 inline constexpr const char* not_checked = "NOT VERIFIED";
 std::string check_gpu(const run_keys& run, bool again = false);
 // What a run on a GPU or its emulation takes: what [run] asks for, less what that check found wrong.

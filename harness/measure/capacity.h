@@ -34,7 +34,7 @@ struct capacity {
 // doubling or halving from `start`, then a grid of ratio `step`, then linear interpolation of p90
 // between the two rates around the objective. Requests that wait to be admitted do not enter the
 // time per output token of "decode", so that a long queue alone never ends the search; `backlog`
-// says where there was one.
+// says whether there was one.
 capacity find_capacity(const std::function<rate_result(double rate)>& at, double objective,
                        double start, double step);
 
@@ -42,7 +42,7 @@ capacity find_capacity(const std::function<rate_result(double rate)>& at, double
 using served_at = std::function<served_run(double rate, std::uint64_t seed, double longer)>;
 
 // Adds the values of serve.search_seeds searches, which begin with `seed`. `serve`: keys of [serve];
-// `time`: where the times come from. Usage error where the requests are too few for a P90.
+// `time`: where the times come from. Usage error if the requests are too few for a P90.
 void add_capacity(std::map<std::string, metric>& into, const parameters& serve,
                   const serving_objective& objective, std::uint64_t seed, origin time,
                   const served_at& run);

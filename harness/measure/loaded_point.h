@@ -46,7 +46,7 @@ class loaded_point : public sized_point {
   void count_in(work_meter& meter) override { meter_ = &meter; }
   std::string memory() const override;  // JSON object with the calibration
   void remember(const std::string& memory) override;
-  // Each item once, however often it was asked: the answers are the same. Nothing where the answers
+  // Each item once, however often it was asked: the answers are the same. Nothing if the answers
   // are not the model's.
   std::vector<scored_answer> score(const pass_record& pass) override;
 

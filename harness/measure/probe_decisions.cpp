@@ -174,7 +174,7 @@ class decision_writer final : public probe_writer {
   }
 
   // The score of the answer, and in the order of the decisions that last the scores it has with the token
-  // of an earlier peak in the place of the decided one, where these differ.
+  // of an earlier peak in the place of the decided one, if these differ.
   void score_peaks(json& line) const {
     token_list canvas = now_.tokens();
     const auto index = static_cast<std::size_t>(requests_);

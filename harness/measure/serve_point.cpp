@@ -86,7 +86,7 @@ class serve_point final : public loaded_point {
 
   std::int32_t rows() const override {
     const recipe made = make();
-    // More arrivals than requests ask these again, all places at once where need be.
+    // More arrivals than requests ask these again, all places at once if need be.
     std::vector<sequence_request> requests = workload_->requests;
     for (std::size_t i = 0; requests.size() < static_cast<std::size_t>(places_); ++i) {
       requests.push_back(workload_->requests[i % workload_->requests.size()]);

@@ -110,7 +110,7 @@ void each_key(benchmark_request& b, Visit& visit) {
         b.guidance);
 }
 
-// How the likelihood of a choice is drawn. Where the request says nothing, the numbers of the official
+// How the likelihood of a choice is drawn. If the request says nothing, the numbers of the official
 // scripts: one row for MMLU's single token, which is exact; else 128, in rounds of 8. Dream's: always
 // 128, in rounds of 32.
 struct likelihood_draws {

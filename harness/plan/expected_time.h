@@ -19,7 +19,7 @@
 
 namespace unmask {
 
-// Returns the parameter that says this (parameter_spec::fact) where it is a whole number above 0, else
+// Returns the parameter that says this (parameter_spec::fact) if it is a whole number above 0, else
 // `fallback`. `given`: resolved parameters of the method.
 double fact_or(const method_info& method, const parameter_map& given, pace_fact fact,
                double fallback);

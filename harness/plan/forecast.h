@@ -3,8 +3,8 @@
 //
 // Forecasts what a plan will take before anything is loaded: answers and forwards from the prompts of
 // benchmarks where they are here, from the lengths and arrivals that a served plan draws, hours of a GPU
-// from configurations (a model's own, or that of its key `config`) and a roofline (expected_time.h), which is a
-// prediction and not a measurement. What cannot be known before the run is not a number (NaN).
+// from configurations (a model's own, or that of its key `config`) and a roofline (expected_time.h),
+// which is a prediction and not a measurement. What cannot be known before the run is not a number (NaN).
 #pragma once
 
 #include <cmath>

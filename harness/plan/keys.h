@@ -24,8 +24,8 @@
 
 namespace unmask {
 
-// Whether a key is part of a point's id. Where it is one only when changed, older ids, of before the
-// key was there, stay as they are.
+// Whether a key is part of a point's id. If it is one only when changed, ids that are older than the
+// key stay as they are.
 enum class id_part : std::uint8_t { never, when_changed, always };
 inline constexpr double unbounded = std::numeric_limits<double>::infinity();
 

@@ -28,7 +28,7 @@ namespace unmask::cpu {
 // for f32 weights and M >= 128 (it keeps its own packed copy, made on first use). automatic: for
 // each (M, K, N) whichever was faster when first tried.
 enum class gemm_path { own, onednn, automatic };
-gemm_path require(gemm_path path);     // as it is; environment_error where there is no library
+gemm_path require(gemm_path path);     // as it is; environment_error if there is no library
 gemm_path gemm_path_of_environment();  // UNMASK_GEMM=own|onednn|auto; own without it
 
 // Weight [N, K] in f32, bf16 or f16 into the layout of a set. int8: scale_n =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What a backend object takes of the CUDA kernels, where there is a choice. It never changes: another
+// What a backend object takes of the CUDA kernels, if there is a choice. It never changes: another
 // choice is another object, and all objects of a device share its queue, memory and library.
 #pragma once
 

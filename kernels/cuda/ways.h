@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What multiplies, where there are several ways to; choices.h says which may be taken.
+// What multiplies, if there are several ways to; choices.h says which may be taken.
 #pragma once
 
 #include <cstdint>
