@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Operands of the operations on which candidates are decided, and of what they are decided by; the same bit by bit (operation_test.h says what follows from them).
+// Operands of the operations that decide candidates, and of those that score them (operation_test.h says
+// what follows from them).
 #include "kernels/decisions.h"
 #include "tests/kernels/scenes.h"
 
