@@ -80,6 +80,7 @@ double activations_of(const model_config& c, const recipe& method, double rows, 
 run_memory expected_memory(const model_config& model, const method_info& method,
                            const parameters& given, const run_settings& run,
                            const std::vector<sequence_request>& widest) {
+  method.check(model, given);
   const recipe made = method.make(model, given);
   const element_sizes size = sizes_of(run);
   const auto places = static_cast<std::int32_t>(widest.size());

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -202,11 +203,21 @@ double arrival_seconds(const run_settings& run, const pass_work& w) {
   return std::max(duration, w.arriving);
 }
 
-// The canvas of each request as the method lays it out behind a prompt that is known to the token.
-void lay_out(const experiment_point& p, const method_info& method, const model_config& model,
-             std::vector<request_size>& each) {
+// The method under these settings. Nothing if it cannot decode this model: its row will say so.
+std::optional<recipe> recipe_of(const experiment_point& p, const method_info& method,
+                                const model_config& model) {
   try {
-    const recipe made = method.make(model, parameters(p.params));
+    const parameters settings(p.params);
+    method.check(model, settings);
+    return method.make(model, settings);
+  } catch (const error&) {
+    return std::nullopt;
+  }
+}
+
+// The canvas of each request as the method lays it out behind a prompt that is known to the token.
+void lay_out(const recipe& made, const model_config& model, std::vector<request_size>& each) {
+  try {
     for (request_size& one : each) {
       sequence_request request;
       request.prompt.resize(static_cast<std::size_t>(one.prompt));
@@ -215,16 +226,6 @@ void lay_out(const experiment_point& p, const method_info& method, const model_c
     }
   } catch (const error&) {
     return;  // what this method cannot decode, its row will say
-  }
-}
-
-// What this method's rows do inside a forward.
-row_traits rows_of(const experiment_point& p, const method_info& method,
-                   const model_config& model) {
-  try {
-    return method.make(model, parameters(p.params)).rows->traits();
-  } catch (const error&) {
-    return {};  // what this method cannot decode, its row will say
   }
 }
 
@@ -368,7 +369,8 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
   pass_work w = pass_of(p);
   const method_info& method = method_registry::instance().find(p.method);
   const std::optional<model_config> config = config_of(p.model);
-  if (w.exact && config) lay_out(p, method, *config, w.each);
+  const std::optional<recipe> made = config ? recipe_of(p, method, *config) : std::nullopt;
+  if (w.exact && made) lay_out(*made, *config, w.each);
   const bool absolute = w.exact && config && config->attention == mask_kind::block_causal;
   const pass_sums all = sums_of(p, method, w, config ? config->block : 0, absolute);
   point_forecast f;
@@ -398,7 +400,8 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
   }
   double seconds = not_known;
   if (config && known) {
-    run = work_of(*config, method, parameters(p.params), run, rows_of(p, method, *config));
+    run = work_of(*config, method, parameters(p.params), run,
+                  made ? made->rows->traits() : row_traits());
     seconds = expected_seconds(*config, run, device);
   }
   expect_hours(p, w, seconds, config.has_value(), f);

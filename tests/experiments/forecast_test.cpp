@@ -234,6 +234,36 @@ TEST(forecast, a_file_that_is_missing_is_unknown_and_not_nothing) {
   EXPECT_NE(f.unknown.find("not here"), std::string::npos) << f.unknown;
 }
 
+// What it cannot decode its row will say: the forecast takes the bounds that need no recipe, and its memory
+// is what the method itself refuses.
+TEST(forecast, a_method_that_cannot_decode_the_model_is_still_forecast) {
+  std::size_t refused = 0;
+  for (const char* model : {"tiny-llada", "tiny-dream", "tiny-sdar", "tiny-llada2", "tiny-ar"}) {
+    for (const std::string& method : method_registry::instance().names()) {
+      SCOPED_TRACE(method + " on " + model);
+      const experiment_spec spec = parse_spec(
+          "[run]\nwarmup = 0\nrepetitions = 1\ngen_length = 64\n[[model]]\npath = \"models/" +
+              std::string(model) +
+              "\"\n[[workload]]\nfile = \"data/word_problem.jsonl\"\nlimit = 2\n[[method]]\n"
+              "name = \"" +
+              method + "\"\n",
+          experiments() / "x.toml");
+      const experiment_point point = plan_of(spec).at(0);
+      const point_forecast f = of(spec, point);
+      EXPECT_EQ(f.items, 2);
+      EXPECT_GT(f.forwards, 0);
+      const method_info& m = method_registry::instance().find(method);
+      const std::string refusal = message_of(
+          [&] { m.check(read_model_config(point.model.path), parameters(point.params)); });
+      EXPECT_EQ(f.memory_known, refusal.empty());
+      if (refusal.empty()) continue;
+      EXPECT_EQ(f.unknown, refusal);
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 40u);
+}
+
 TEST(forecast, a_sum_says_what_is_missing_of_it) {
   partial_sum sum;
   EXPECT_EQ(sum.text(), "0");
