@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
@@ -187,6 +188,18 @@ TEST(decisions, of_every_method_are_tried) {
   std::vector<std::string> tried;
   for (const method_settings& m : all_method_settings()) tried.push_back(m.method);
   EXPECT_EQ(tried, method_registry::instance().names());
+}
+
+// Its folder says with which parameters such a method edits, so that the tests of edits meet it.
+TEST(decisions, that_a_method_may_revise_are_a_case_in_its_folder) {
+  std::set<std::string> revising, in_folders;
+  for (const setting& p : all_settings()) {
+    const recipe made =
+        method_registry::instance().make(p.method, tiny_config(p.family), resolved(p, p.given));
+    if (made.unmask->traits().revises()) revising.insert(p.method);
+  }
+  for (const auto& [method, edits] : all_cases("edits")) in_folders.insert(method);
+  EXPECT_EQ(revising, in_folders);
 }
 
 }  // namespace
