@@ -6,7 +6,8 @@ importance   FOCUS Figs. 3, 4, 12-14 and appendix D  decode_trace   the decode p
 
 import math
 
-from unmask.probes.trace import MOST_LAYERS, mean, over_items, ratio, rounded, share, share_interval, size
+from unmask.probes.trace import (MOST_LAYERS, MOST_TOKENS, mean, over_items, ratio, rounded, share,
+                                 share_interval, size)
 from unmask.rows.later import np
 
 AREA_DRAWS = 200
@@ -27,14 +28,16 @@ def kv_change(trace):
             items = steps.setdefault(step, [])
             items += [np.zeros(3) for _ in range(item + 1 - len(items))]
             items[item] += sums
-    totals = [sum(steps[t]) for t in range(len(steps))]
+    # A step that computed nothing outside the block anew compares nothing there: no sum names it.
+    by_step = [steps.get(t, []) for t in range(size(max(steps, default=-1) + 1, MOST_TOKENS))]
+    totals = [sum(items, np.zeros(3)) for items in by_step]
     by_layer = [layers.get(i, np.zeros(3)) for i in range(size(max(layers, default=-1) + 1, MOST_LAYERS))]
 
     def values(sums, side):
         return [rounded(ratio(s[side], s[2])) for s in sums]
 
     def items_of(side):
-        return [[[s[side], s[2]] for s in steps[t]] for t in range(len(steps))]
+        return [[[s[side], s[2]] for s in items] for items in by_step]
     return {"layers": {"k": values(by_layer, 0), "v": values(by_layer, 1)},
             "steps": {"k": values(totals, 0), "v": values(totals, 1),
                       "positions": [int(s[2]) for s in totals],

@@ -202,6 +202,17 @@ class Layers(unittest.TestCase):
         self.assertAlmostEqual(found["keys_for_90_max"], 0.4)
         self.assertEqual(found["outside_overlap_mean"], 0.75)  # 1/2 and 1; never over steps 1 to 8
 
+    def test_steps_that_compute_nothing_outside_the_block_change_nothing(self):
+        # The first request compares 2 positions in step 1 and 1 in step 4, the second 2 in step 1.
+        lines = [{"sums": [[1, 0, "prompt", 3.0, 1.0, 2], [2, 0, "block", 9.0, 9.0, 1],
+                           [4, 0, "after", 2.0, 5.0, 1]]}, {"sums": [[1, 0, "prompt", 5.0, 3.0, 2]]}]
+        steps = layers.kv_change(trace.Trace({}, {"kv_change": lines}))["steps"]
+        self.assertEqual(trace.plain(steps), {
+            "k": [None, 2, None, None, 2], "v": [None, 1, None, None, 5], "positions": [0, 4, 0, 0, 1],
+            "k_items": [[], [[3, 2], [5, 2]], [], [], [[2, 1]]],
+            "v_items": [[], [[1, 2], [3, 2]], [], [], [[5, 1]]]})
+        self.assertEqual(layers.kv_change(trace.Trace({}, {}))["steps"]["k"], [])
+
     def test_overlap(self):
         self.assertEqual(layers.overlap([1, 3, 5, 7], [3, 4, 7]), 0.5)
         self.assertTrue(math.isnan(layers.overlap([], [1])))
