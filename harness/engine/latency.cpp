@@ -27,6 +27,8 @@ sequence_request arbitrary_request(const model_config& model, const latency_grid
   }
   r.gen_length = std::min(profile_length, model.max_positions - length - 64);
   if (r.gen_length <= 0) throw usage_error("latency profile: the context leaves no room to decode");
+  // Some methods decode multiples of their block only, and the unit is a length that they take.
+  if (grid.answer_unit <= r.gen_length) r.gen_length -= r.gen_length % grid.answer_unit;
   r.seed = key;
   r.id = static_cast<std::int64_t>(i);
   return r;
@@ -79,9 +81,18 @@ latency_sample measure(const transformer& model, recipe method, const latency_gr
 
 }  // namespace
 
-std::int32_t latency_rows(const latency_grid& grid, std::int32_t block) {
+// Decoding rows of a full batch, or one prompt: measure() lets them in one by one.
+std::int32_t latency_rows(const model_config& model,
+                          const std::function<recipe(std::int32_t)>& make,
+                          const latency_grid& grid) {
   const std::int32_t batch = *std::ranges::max_element(grid.batches);
-  return std::max(batch * std::max(block, 1), grid.context + 2 * std::max(block, 1));
+  const std::vector<sequence_request> requests(static_cast<std::size_t>(batch),
+                                               arbitrary_request(model, grid, 0));
+  std::int32_t rows = 1;
+  for (const std::int32_t chunk : grid.chunks) {
+    rows = std::max(rows, engine_rows(model, *make(chunk).pace, requests, batch, 1, 0));
+  }
+  return rows;
 }
 
 std::vector<latency_sample> measure_latency(const transformer& model,

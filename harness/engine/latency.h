@@ -18,6 +18,7 @@ struct latency_grid {
   std::vector<std::int32_t> batches = {1, 2, 4, 8, 16, 32, 64, 128, 256};
   std::vector<std::int32_t> chunks = {0};  // as `make` understands them
   std::int32_t context = 256;              // prompt tokens of every request
+  std::int32_t answer_unit = 1;            // answers are as long as a multiple of this, if one fits
   std::int32_t warmup = 3;                 // forwards before the first sample
   std::int32_t repeats = 10;               // samples, of which the median is taken
 };
@@ -29,8 +30,10 @@ struct latency_sample {
   std::vector<double> samples;
 };
 
-// Rows the model must be made for to take this profile of recipes whose block is at most `block`.
-std::int32_t latency_rows(const latency_grid& grid, std::int32_t block);
+// Rows the model must be made for to take this profile.
+std::int32_t latency_rows(const model_config& model,
+                          const std::function<recipe(std::int32_t)>& make,
+                          const latency_grid& grid);
 
 // One sample per batch and chunk: full batches of decode forwards with the same number of rows,
 // the most frequent one. `make` gives the recipe for a chunk. Tokens are arbitrary, and requests

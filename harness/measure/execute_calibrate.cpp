@@ -61,7 +61,8 @@ std::int32_t point_calibration::rows() const {
                       const std::int32_t block = make(given).pace->shape().block;
                       std::vector<step_time> times;
                       for (const std::int32_t n : requests) {
-                        rows = std::max(rows, latency_rows(grid_of(n, model_), block));
+                        const auto made = [&](std::int32_t) { return make(given); };
+                        rows = std::max(rows, latency_rows(model_, made, grid_of(n, model_)));
                         times.push_back({n, std::int64_t{n} * std::max(block, 1), 1});
                       }
                       return times;

@@ -95,7 +95,8 @@ class serve_point final : public loaded_point {
                                     whole("prefill_tokens"), whole("prefill_chunk"));
     if (!clock_.is_virtual() && !dry_) rows = std::max(rows, calibration_.rows());
     if (clock_.is_profiled()) {
-      rows = std::max(rows, latency_rows(grid(), made.pace->shape().block));
+      rows = std::max(rows, latency_rows(
+                                model_->config, [&](std::int32_t) { return make(); }, grid()));
     }
     return rows;
   }
@@ -188,6 +189,9 @@ class serve_point final : public loaded_point {
     std::erase_if(g.batches, [&](std::int32_t b) { return b > places_; });
     if (g.batches.back() < places_) g.batches.push_back(places_);
     g.context = std::min(256, longest_);
+    for (const sequence_request& r : workload_->requests) {
+      g.answer_unit = std::max(g.answer_unit, r.gen_length);
+    }
     return g;
   }
 

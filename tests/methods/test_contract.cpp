@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "harness/decode/step_loop.h"
+#include "harness/engine/latency.h"
 #include "harness/engine/trajectory.h"
 #include "kernels/decisions.h"
 #include "methods/parts/common.h"
+#include "methods/settings.h"
 #include "tests/methods/tiny_models.h"
 #include "tests/registered.h"
 
@@ -53,6 +55,32 @@ std::string decoding_ends_with(unmask_traits traits, std::uint8_t decision) {
     return broken.what();
   }
   return "";
+}
+
+// Three places of a model that has room for them and no row more: in a closed batch, and in the
+// measured times of a virtual clock.
+TEST(contract, every_method_finds_room_for_the_rows_it_asks_for) {
+  latency_grid grid;
+  grid.batches = {3};
+  grid.context = 24;
+  grid.warmup = 6;
+  grid.repeats = 1;
+  for (const method_settings& w : all_method_settings()) {
+    SCOPED_TRACE(w.method);
+    const setting& first = w.settings.front();
+    const model_config config = tiny_config(first.family);
+    const parameters settings = test::resolved(w.method, first.given, first.preset);
+    const method_info& info = method_registry::instance().find(w.method);
+    const auto requests = tiny_requests(4, 32);
+    const auto batch =
+        tiny_model(first.family, cpu_backend(), rows_needed(config, info, settings, requests, 3));
+    EXPECT_NO_THROW(decode_closed(*batch, w.method, first.given, requests, 3, first.preset));
+    const auto make = [&](std::int32_t) {
+      return test::recipe_of(w.method, config, first.given, first.preset);
+    };
+    const auto profiled = tiny_model(first.family, cpu_backend(), latency_rows(config, make, grid));
+    EXPECT_NO_THROW(measure_latency(*profiled, make, grid));
+  }
 }
 
 TEST(contract, decisions_that_were_not_announced_are_refused) {

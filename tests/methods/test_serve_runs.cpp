@@ -69,6 +69,24 @@ TEST_F(serve_runs, more_places_than_requests_ask_them_again_all_at_once) {
   EXPECT_EQ(value(many, "output_tokens"), 8 * value(few, "output_tokens"));
 }
 
+// Without `cost` the clock's times are measured first, with all places full of whole canvases that
+// are longer than those of the workload. Each method alone, so that no other one's room serves it.
+TEST_F(serve_runs, methods_without_a_cache_are_served_on_a_measured_clock) {
+  for (const char* method : {"wino", "klass"}) {
+    const experiment_spec spec = parse_spec(
+        "title = \"t\"\nkind = \"serve\"\n[run]\nwarmup = 0\nrepetitions = 1\nbatch_size = 2\n"
+        "[serve]\narrivals = \"closed\"\nrequests = 2\nclock = \"virtual\"\n[[model]]\npath = \"" +
+            std::string(UNMASK_SOURCE_DIR) + "/experiments/models/tiny-llada\"\n[[workload]]\n" +
+            problems_ + "\ngen_length = 32\n[[method]]\nname = \"" + method + "\"\n",
+        "x.toml");
+    run_options options;
+    options.output = out_ / std::to_string(runs_++);
+    options.progress = false;
+    const result_row row = run_experiment(spec, options).rows.at(0);
+    EXPECT_EQ(value(row, "requests_finished"), 2) << method << ": " << row.reason;
+  }
+}
+
 TEST_F(serve_runs, clients_that_leave_are_counted_and_their_tokens_are_discarded) {
   const std::string virtual_clock = "clock = \"virtual\"\ncost = \"1:10 512:100\"\nrequests = 12\n";
   const result_row all = run(virtual_clock);

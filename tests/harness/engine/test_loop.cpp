@@ -520,14 +520,11 @@ TEST(latency, times_full_batches_by_their_rows) {
   grid.chunks = {4, 8};
   grid.context = 40;
   grid.repeats = 5;
-  EXPECT_EQ(latency_rows(grid, 8), 56);
-  const auto samples = measure_latency(
-      *model,
-      [&](std::int32_t chunk) {
-        return recipe_of(*model, "block_diffusion",
-                         {{"block_length", std::int64_t{chunk}}, {"stop", "none"}});
-      },
-      grid);
+  const auto make = [&](std::int32_t chunk) {
+    return recipe_of(*model, "block_diffusion",
+                     {{"block_length", std::int64_t{chunk}}, {"stop", "none"}});
+  };
+  const auto samples = measure_latency(*model, make, grid);
   ASSERT_EQ(samples.size(), 4u);
   const std::int64_t rows[] = {4, 12, 8, 24};
   for (std::size_t i = 0; i < 4; ++i) {
@@ -536,6 +533,36 @@ TEST(latency, times_full_batches_by_their_rows) {
     EXPECT_GT(samples[i].seconds, 0);
   }
   EXPECT_EQ(cost_of(samples).samples().size(), 4u);
+}
+
+// Prompts of 40 tokens and answers of 256. A method without a cache computes all of it at every
+// place; wino computes a shadow of the block beside it, and answers of whole blocks of 40 only.
+TEST(latency, makes_room_for_methods_that_compute_the_whole_canvas) {
+  latency_grid grid;
+  grid.batches = {1, 3};
+  grid.context = 40;
+  grid.repeats = 2;
+  struct expected {
+    const char* method;
+    parameter_map given;
+    std::int32_t answer_unit;
+    std::int64_t one, three;
+  };
+  for (const expected& e :
+       {expected{"vanilla", {}, 1, 40 + 256, 3 * (40 + 256)},
+        expected{"klass", {}, 1, 40 + 256, 3 * (40 + 256)},
+        expected{"wino", {}, 1, 40 + 256 + 32, 3 * (40 + 256 + 32)},
+        expected{"wino", {{"block_length", 40}}, 80, 40 + 240 + 40, 3 * (40 + 240 + 40)}}) {
+    grid.answer_unit = e.answer_unit;
+    const model_config config = tiny_config(llada);
+    const auto make = [&](std::int32_t) { return test::recipe_of(e.method, config, e.given); };
+    const std::int32_t rows = latency_rows(config, make, grid);
+    EXPECT_EQ(rows, e.three) << e.method;
+    const auto samples = measure_latency(*tiny_model(llada, cpu_backend(), rows), make, grid);
+    ASSERT_EQ(samples.size(), 2U);
+    EXPECT_EQ(samples[0].rows, e.one) << e.method;
+    EXPECT_EQ(samples[1].rows, e.three) << e.method;
+  }
 }
 
 }  // namespace
