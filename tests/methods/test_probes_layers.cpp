@@ -44,6 +44,31 @@ TEST(probes, kv_changes_above_the_first_layer_only) {
   EXPECT_EQ(cached.results.at("kv_change").at("regions").at("before").at("positions"), 0);
 }
 
+// A window of rows that moves leaves steps in which nothing outside the block is computed anew.
+TEST(probes, kv_changes_of_steps_that_compute_the_block_alone_are_none) {
+  const probed p = look({"kv_change"}, "focus_dllm", llada, {{"block_length", 16}});
+  const json& steps = p.results.at("kv_change").at("steps");
+  const auto positions = steps.at("positions").get<std::vector<std::int64_t>>();
+  ASSERT_EQ(steps.at("k").size(), positions.size());
+  for (std::size_t t = 0; t < positions.size(); ++t) {
+    EXPECT_EQ(steps.at("k")[t].is_null(), positions[t] == 0) << t;
+    EXPECT_EQ(steps.at("v")[t].is_null(), positions[t] == 0) << t;
+  }
+}
+
+TEST(probes, layers_of_rows_with_views_are_refused_by_the_name_of_the_method) {
+  struct refused {
+    const char* method;
+    parameter_map given;
+  };
+  for (const refused& r : {refused{"wino", blocks_of_8}, refused{"freedave", blocks_of_8},
+                           refused{"multi_block", blocks_of_8}}) {
+    test::expect_error(exit_code::usage,
+                       "cannot be looked at with " + std::string(r.method) + ": its rows",
+                       [&] { look({"kv_change"}, r.method, llada, r.given); });
+  }
+}
+
 // The importance of n masked rows sums to n times the number of heads, in every layer.
 TEST(probes, importance_sums_to_the_heads) {
   for (const model_family family : {llada, sdar}) {
