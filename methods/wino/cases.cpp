@@ -4,7 +4,9 @@
 // WINO that reopens nothing is a threshold.
 #include <gtest/gtest.h>
 
+#include "harness/engine/latency.h"
 #include "tests/methods/limits.h"
+#include "tests/registered.h"
 
 namespace unmask::testing {
 namespace {
@@ -57,6 +59,29 @@ TEST(limits_wino, work_by_hand) {
     EXPECT_GT(n.reopened, 0);
     EXPECT_EQ(n.committed, 24);
   }
+}
+
+// Prompts of 40 tokens. A forward has the canvas and a shadow of its block; answers are of whole blocks:
+// 256 tokens in blocks of 32, and 240 in blocks of 40, as the workload's answers are multiples of 80.
+TEST(limits_wino, a_measured_clock_has_room_for_the_shadow) {
+  latency_grid grid;
+  grid.batches = {1, 3};
+  grid.context = 40;
+  grid.repeats = 2;
+  const model_config config = tiny_config(model_family::llada);
+  const auto check = [&](const parameter_map& given, std::int64_t rows_of_one) {
+    const auto make = [&](std::int32_t) { return test::recipe_of("wino", config, given); };
+    const std::int32_t rows = latency_rows(config, make, grid);
+    EXPECT_EQ(rows, 3 * rows_of_one);
+    const auto model = tiny_model(model_family::llada, cpu_backend(), rows);
+    const auto samples = measure_latency(*model, make, grid);
+    ASSERT_EQ(samples.size(), 2U);
+    EXPECT_EQ(samples[0].rows, rows_of_one);
+    EXPECT_EQ(samples[1].rows, 3 * rows_of_one);
+  };
+  check({}, 40 + 256 + 32);
+  grid.answer_unit = 80;
+  check({{"block_length", 40}}, 40 + 240 + 40);
 }
 
 }  // namespace

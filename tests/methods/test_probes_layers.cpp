@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "kernels/attention.h"
+#include "methods/settings.h"
 #include "tests/methods/probed.h"
 
 namespace unmask {
@@ -57,16 +58,17 @@ TEST(probes, kv_changes_of_steps_that_compute_the_block_alone_are_none) {
 }
 
 TEST(probes, layers_of_rows_with_views_are_refused_by_the_name_of_the_method) {
-  struct refused {
-    const char* method;
-    parameter_map given;
-  };
-  for (const refused& r : {refused{"wino", blocks_of_8}, refused{"freedave", blocks_of_8},
-                           refused{"multi_block", blocks_of_8}}) {
-    test::expect_error(exit_code::usage,
-                       "cannot be looked at with " + std::string(r.method) + ": its rows",
-                       [&] { look({"kv_change"}, r.method, llada, r.given); });
+  std::size_t refused = 0;
+  for (const method_settings& w : all_method_settings()) {
+    const setting& first = w.settings.front();
+    const recipe made =
+        test::recipe_of(w.method, tiny_config(first.family), first.given, first.preset);
+    if (made.rows->traits().views == 0) continue;
+    ++refused;
+    test::expect_error(exit_code::usage, "cannot be looked at with " + w.method + ": its rows",
+                       [&] { look({"kv_change"}, w.method, first.family, first.given); });
   }
+  EXPECT_EQ(refused, 3U);
 }
 
 // The importance of n masked rows sums to n times the number of heads, in every layer.

@@ -72,7 +72,7 @@ TEST_F(serve_runs, more_places_than_requests_ask_them_again_all_at_once) {
 // Without `cost` the clock's times are measured first, with all places full of whole canvases that
 // are longer than those of the workload. Each method alone, so that no other one's room serves it.
 TEST_F(serve_runs, methods_without_a_cache_are_served_on_a_measured_clock) {
-  for (const char* method : {"wino", "klass"}) {
+  for (const char* method : {"vanilla", "ada_dlm"}) {
     const experiment_spec spec = parse_spec(
         "title = \"t\"\nkind = \"serve\"\n[run]\nwarmup = 0\nrepetitions = 1\nbatch_size = 2\n"
         "[serve]\narrivals = \"closed\"\nrequests = 2\nclock = \"virtual\"\n[[model]]\npath = \"" +
