@@ -17,17 +17,18 @@
 namespace unmask {
 namespace {
 
+cpu::isa isa_of(const run_keys& run) {
+  return run.isa == "auto" ? cpu::supported_isas().front() : cpu::parse_isa(run.isa);
+}
+
 const backend& kernels_of_cpu(const run_keys& run) {
-  return cpu::backend_with(
-      run.isa == "auto" ? cpu::supported_isas().front() : cpu::parse_isa(run.isa),
-      run.gemm == "library"   ? cpu::gemm_path::onednn
-      : run.gemm == "fastest" ? cpu::gemm_path::automatic
-                              : cpu::gemm_path::own);
+  return cpu::backend_with(isa_of(run), run.gemm == "library"   ? cpu::gemm_path::onednn
+                                        : run.gemm == "fastest" ? cpu::gemm_path::automatic
+                                                                : cpu::gemm_path::own);
 }
 
 device_roofs roofs_of_cpu(const run_keys& run) {
-  const cpu::isa set = run.isa == "auto" ? cpu::supported_isas().front() : cpu::parse_isa(run.isa);
-  const bench::roofs& r = bench::measured_roofs(set);
+  const bench::roofs& r = bench::measured_roofs(isa_of(run));
   const bool int8 = weight_format_of(run) == weight_format::int8;
   return {int8 ? r.int8_ops : r.f32_flops, r.triad_bytes,
           fmt::format("measured here: {} and triad, {} threads",

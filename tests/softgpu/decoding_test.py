@@ -31,8 +31,8 @@ CASES = {name: cases["softgpu"]
 # method. Some two cards decode at full length all the same, and replay then. One whose answer takes one of the
 # model's own blocks at least is always decoded at length.
 CARD = os.environ.get("UNMASK_SOFTGPU_ARCH", "90")
-AT_LENGTH = {name for name, case in CASES.items()
-             if case.get("at_length") == "always" or ("at_length" in case and CARD in ("80", "90"))}
+WHEN = {"never": False, "always": True, "on two cards": CARD in ("80", "90")}
+AT_LENGTH = {name for name, case in CASES.items() if WHEN[case.get("at_length", "never")]}
 FEWER = {"8": "2", "16": "4", "params.block_length=8": "params.block_length=2"}
 
 
