@@ -45,7 +45,7 @@ struct device {
   };
   // Reads nothing where nobody counts.
   energy_meter (*energy)() = [] { return energy_meter(""); };
-  // Of the format and the instructions of a run.
+  // They are those of the format and the instructions of a run.
   device_roofs (*roofs)(const run_keys& run) = [](const run_keys&) { return device_roofs(); };
 };
 

@@ -53,7 +53,7 @@ tally run_once(const backend& device, const device_check& check) {
   return found;
 }
 
-// What these operations take, of the ways that may be left out; none: CUDA cores.
+// The first way of these operations that may be left out; none: they take CUDA cores.
 std::optional<multiplier> first_way(const cuda::choices& chosen, multiplied what, bool wgmma) {
   for (const multiplier how : {multiplier::library, multiplier::wgmma, multiplier::mma_sync}) {
     if (how == multiplier::wgmma && !wgmma) continue;
@@ -95,7 +95,7 @@ std::string hash_of_program() {
   });
 }
 
-// What [run] says, and an environment variable of what has no key there.
+// The choices that [run] states; an environment variable states those without a key there.
 cuda::choices asked_of_kernels(const run_keys& run) {
   return {.own_products = run.gemm == "own",
           .wgmma = cuda::wgmma_by_environment(),

@@ -32,7 +32,7 @@ class prepared_point {
   virtual workload_record workload() const = 0;
   virtual token_rules rules() const = 0;
   virtual std::vector<active_knob> knobs() const { return {}; }
-  // Of the method's recipe (row_traits).
+  // It is that of the method's recipe (row_traits).
   virtual std::int32_t first_late_layer() const { return row_traits().first_late_layer(); }
   virtual pass_record pass() = 0;  // decode the whole workload once
   virtual pass_size size() const { return {workload().items, 0}; }

@@ -22,7 +22,7 @@ struct candidate {
   float confidence = 0;    // its probability
   bool accepted = false;   // decided by this step
 };
-// What became of a decided position: another token, or -1 if it is masked again.
+// A decided position got another token, or -1 if it is masked again.
 struct edit {
   std::int32_t position = 0, token = -1;
   float confidence = 0;

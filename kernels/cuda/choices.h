@@ -16,7 +16,8 @@
 namespace unmask::cuda {
 
 struct choices {
-  // Of bfloat16 and int8 weights, instead of the library's: a row's bits do not depend on the batch.
+  // bfloat16 and int8 weights take them instead of the library's. A row's bits do not depend on the
+  // batch then.
   bool own_products = false;
   bool wgmma = true;   // false: mma.sync multiplies where wgmma could, to compare them
   bool graphs = true;  // layers are recorded and repeated; false: the host launches every kernel
