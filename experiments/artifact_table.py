@@ -21,7 +21,7 @@ def where(scale, say_why):
         return "–"
     if why := scale.get("not_run"):
         return f"not run: {why}" if say_why else "not run"
-    return scale.get("takes", "")
+    return re.sub(r"^(\d+) minutes", r"\1 min", scale.get("takes", "").replace(" of one core", ""))
 
 
 def number_of(path):
@@ -37,8 +37,8 @@ def main():
     about = [artifact for c in claims for artifact in c["artifacts"]]
     print(f"{len(published['value'])} published values, {len(claims)} claims and "
           f"{len(mine) - len(claims)} controls.\n")
-    print("| artifact | shows | tiny | shapes | full | values, claims | the paper contradicts itself |\n"
-          "|---|---|---|---|---|---:|---|")
+    print("| file | shows | tiny | shapes | full | values, claims |\n|---|---|---|---|---|---:|")
+    contradictions = []
     for path in sorted((EXPERIMENTS / paper).glob("*.toml"), key=number_of):
         file = read(path)
         head, scales, name = file["artifact"], file.get("scale", {}), path.stem
@@ -47,14 +47,16 @@ def main():
         if why := head.get("not_reproducible"):
             shows += f" (not measured: {why})"
         values = sum(v.get("artifact") == name for v in published["value"])
-        against = "; ".join(i["where"] for i in published.get("inconsistency", [])
-                            if i.get("artifact") == name)
+        against = [i["where"] for i in published.get("inconsistency", []) if i.get("artifact") == name]
+        contradictions += [f"* {title}: {'; '.join(against)}"] * bool(against)
         cells = [where(scales.get(s), s == "tiny") for s in ("tiny", "shapes", "full")]
         print(f"| [{title}]({paper}/{path.name}) | {shows} | " + " | ".join(cells)
-              + f" | {values}, {about.count(name)} | {against} |")
+              + f" | {values}, {about.count(name)} |")
     elsewhere = [i["where"] for i in published.get("inconsistency", []) if "artifact" not in i]
-    if elsewhere:
-        print(f"\nElsewhere in the paper: {'; '.join(elsewhere)}.")
+    contradictions += [f"* elsewhere: {'; '.join(elsewhere)}"] * bool(elsewhere)
+    if contradictions:
+        print("\nWhere the paper contradicts itself:\n")
+        print("\n".join(contradictions))
 
 
 if __name__ == "__main__":

@@ -261,7 +261,7 @@ TEST(artifact_files, no_method_is_left_out) {
 }
 
 TEST(artifact_files, the_overview_links_every_one) {
-  const std::string overview = text_of(experiments() / "README.md");
+  const std::string overview = text_of(experiments() / "PAPERS.md");
   for (const test::paper_files& paper : papers()) {
     for (const std::string& id : artifacts_of(paper)) {
       const std::string link = "(" + paper.name + "/" + id + ".toml)";

@@ -24,7 +24,7 @@ class leftmost_unmask final : public ranked_unmask {
 method_info minimal_info() {
   method_info m;
   m.name = "minimal";
-  m.summary = "whole-canvas decoding from left to right: the worked example of methods/README.md";
+  m.summary = "whole-canvas decoding from left to right: the worked example of methods/ADDING.md";
   m.paper = "none";
   m.source = "tests/minimal_method";
   m.pace = "as vanilla";
