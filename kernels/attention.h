@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Attention over a paged cache.
+// The attention operation over a paged cache.
 #pragma once
 
 #include "kernels/operation.h"
 
 namespace unmask::op {
 
-// out[r, h] = sum_j softmax_j(q[r, h] . k[j, h / group] * scale) v[j, h / group] over the keys of
-// the row's sequence that the mask admits. q, out [R, heads, dim]; GQA group = heads / kv_heads.
-// key_mass, when it has data: [total keys] += softmax weight of each listed key summed over the
-// sequence's rows and heads (index: sum of kv_length before s, plus slot; or list index).
+// Computes out[r, h] = sum_j softmax_j(q[r, h] . k[j, h / group] * scale) v[j, h / group] over the
+// keys of the row's sequence that the mask admits. q and out are [R, heads, dim]; a GQA group has
+// heads / kv_heads heads. If key_mass [total keys] has data, it grows by the softmax weight of each
+// listed key, summed over the sequence's rows and heads. Its index is the list index, or the sum of
+// kv_length before s plus the slot.
 struct attention {
   row_set rows;
   tensor_view q;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Scores of cached keys, and the best of them.
+// Operations that score cached keys and select the best of them.
 #pragma once
 
 #include "kernels/operation.h"
 
 namespace unmask::op {
 
-// Stable top-n of each segment [begin[s], begin[s+1]) of score, best first: index relative to
-// the segment into out[out_begin[s] ..], out_begin[s+1] - out_begin[s] = n of segment s.
+// Selects the n best scores of each segment [begin[s], begin[s+1]), best first; equal scores keep
+// their order. n of segment s is out_begin[s+1] - out_begin[s]. out[out_begin[s] ..] receives
+// indices relative to the segment.
 struct top_indices {
   std::int32_t segments = 0;
   const std::int32_t* begin = nullptr;
@@ -18,8 +19,8 @@ struct top_indices {
   std::int32_t* out = nullptr;
 };
 
-// score[i] = mean over query heads of q[s, h] . key(slot, h / group); q [S, heads, dim], slots
-// listed by keys. Means of blocks may stand in for keys.
+// Computes score[i] = mean over query heads of q[s, h] . key(slot, h / group). q is [S, heads,
+// dim], and `keys` lists the slots. The cache may contain means of blocks instead of keys.
 struct key_scores {
   tensor_view q;
   paged_kv cache;
@@ -27,9 +28,10 @@ struct key_scores {
   float* score = nullptr;
 };
 
-// The attention that listed rows receive from each other: per head and listed query, scores over
-// the listed keys of the same sequence, max-pool 3 along keys, softmax, summed over heads and
-// queries. index[begin[s] .. begin[s+1]) are the listed rows; out has one value per entry.
+// Computes the attention that listed rows receive from each other (FOCUS). Each head and listed
+// query scores the listed keys of its sequence; the scores are max-pooled (3) along keys, then
+// softmax is summed over heads and queries. index[begin[s] .. begin[s+1]) lists the rows of
+// sequence s; out has one value per entry.
 struct importance {
   std::int32_t sequences = 0;
   const std::int32_t* begin = nullptr;
