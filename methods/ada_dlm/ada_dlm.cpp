@@ -37,6 +37,10 @@ void check(const model_config& model, const parameters& p) {
   if (p.text("frozen_input") == "mask" && p.flag("remask_by_id")) {
     throw usage_error("ada_dlm: frozen_input mask and remask_by_id exclude each other");
   }
+  if (p.text("centroid") == "trace" && p.text("block_history") == "running") {
+    throw usage_error(
+        "ada_dlm: centroid trace begins with its block: it needs block_history zeros");
+  }
   if (p.flag("refresh_prompt") && p.integer("cache_steps") == 0) {
     throw usage_error("ada_dlm: refresh_prompt needs cache_steps > 0");
   }

@@ -146,6 +146,46 @@ TEST(limits_ada_dlm, settings_that_cannot_matter_do_not) {
   }
 }
 
+// Traces are read only if a history is.
+TEST(limits_ada_dlm, traces_of_one_confidence_are_the_tokens_own) {
+  for (const model_family family : families) {
+    const auto model = tiny_model(family, reference_backend());
+    const auto requests = tiny_requests(3, 24);
+    for (const char* scope : {"sequence", "block"}) {
+      const parameter_map one = {
+          {"history", 1}, {"scope", std::string(scope)}, {"block_length", 8}, {"k", 0.3}};
+      const auto token = decode_closed(*model, "ada_dlm", one, requests, 2);
+      const auto trace =
+          decode_closed(*model, "ada_dlm", with(one, {{"centroid", "trace"}}), requests, 2);
+      EXPECT_EQ(outputs(token), outputs(trace));
+      EXPECT_EQ(token.steps, trace.steps);
+    }
+  }
+}
+
+// A request decodes alone as it does behind another one in its place: traces begin anew.
+TEST(limits_ada_dlm, traces_begin_with_the_request) {
+  const auto model = tiny_model(model_family::llada, reference_backend());
+  const auto requests = tiny_requests(4, 24);
+  const parameter_map traced = {{"centroid", "trace"}, {"k", 0.3}};
+  const auto together = decode_closed(*model, "ada_dlm", traced, requests, 2);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const auto alone = decode_closed(*model, "ada_dlm", traced, {requests[i]}, 1);
+    EXPECT_EQ(together.answers[i].output, alone.answers[0].output);
+    EXPECT_EQ(together.answers[i].counters.forwards, alone.answers[0].counters.forwards);
+  }
+}
+
+TEST(limits_ada_dlm, settings_that_exclude_traces_are_refused) {
+  const auto model = tiny_model(model_family::llada, reference_backend());
+  for (const char* other : {"first_history", "block_history"}) {
+    const std::string says = std::string(other) == "first_history" ? "replicate" : "running";
+    const std::string said =
+        refusal_of("ada_dlm", model->config(), {{"centroid", "trace"}, {other, says}});
+    EXPECT_NE(said.find(other), std::string::npos) << said;
+  }
+}
+
 // A float32 per position and confidence of the history (the paper's Table 7 has 0.19 MiB for m = 3
 // and 16384 positions); a threshold keeps nothing, and other methods do not say.
 TEST(limits_ada_dlm, state_is_the_history) {
@@ -158,6 +198,8 @@ TEST(limits_ada_dlm, state_is_the_history) {
   EXPECT_EQ(bytes("ada_dlm", {}, 1), (40U + 24U) * 3U * 4U);
   EXPECT_EQ(bytes("ada_dlm", {}, 2), 2U * (40U + 24U) * 3U * 4U);
   EXPECT_EQ(bytes("ada_dlm", {{"history", 5}}, 1), (40U + 24U) * 5U * 4U);
+  EXPECT_EQ(bytes("ada_dlm", {{"centroid", "trace"}}, 1), (40U + 24U + 2U) * 3U * 4U);
+  EXPECT_EQ(bytes("ada_dlm", {{"rule", "threshold"}, {"centroid", "trace"}}, 1), 0U);
   EXPECT_EQ(bytes("ada_dlm", {{"rule", "threshold"}}, 1), 0U);
   // The tokens that wait: an id each.
   EXPECT_EQ(bytes("ada_dlm", {{"frozen_input", "mask"}}, 1), (40U + 24U) * (3U * 4U + 4U));

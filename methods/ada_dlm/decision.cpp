@@ -25,6 +25,7 @@ settings decision_settings(const parameters& p) {
   s.decision.rule = rule_of(p);
   s.decision.clamp_weights = p.flag("w_clamp");
   s.decision.tier_mean = p.text("centroid") == "tier_mean";
+  s.traces = p.text("centroid") == "trace";
   s.decision.all_when_short = p.text("short_set") == "freeze_all";
   s.decision.always_best = p.flag("guard");
   s.decision.rank_all = p.text("ranked") == "region";
@@ -54,6 +55,9 @@ void check_decision(const std::string& method, const parameters& p) {
   if (p.text("boundary") == "last" && p.text("short_set") == "freeze_all") {
     throw usage_error(method + ": short_set freeze_all needs boundary rank, which K counts");
   }
+  if (p.text("centroid") == "trace" && p.text("first_history") == "replicate") {
+    throw usage_error(method + ": centroid trace begins with zeros: it needs first_history zeros");
+  }
   if (p.text("boundary") == "last" && p.text("centroid") == "tier_mean") {
     throw usage_error(method + ": centroid tier_mean needs boundary rank, which K counts");
   }
@@ -78,9 +82,11 @@ std::vector<parameter_spec> decision_parameters() {
       choice_spec("boundary", {"rank", "last"},
                   "boundary prototype: rank K + 1, or the last ranked",
                   "eq. 7, Algorithm 1; Fig. 3"),
-      choice_spec("centroid", {"token", "tier_mean"},
-                  "prototypes: one token each, or the means of ranks 1..K and K + 1..2K",
-                  "eq. 7; variant"),
+      choice_spec("centroid", {"token", "trace", "tier_mean"},
+                  "prototypes: the histories of the tokens at ranks 1 and K + 1 (Algorithm 1), the "
+                  "traces of the ranks themselves (section 4.2.2), or the means of ranks 1..K and "
+                  "K + 1..2K",
+                  "eq. 7, section 4.2.2; variant"),
       flag_spec("w_clamp", false, "negative weights high - boundary count 0 (squared_euclidean)",
                 "variant"),
       choice_spec("ranked", {"active", "region"},

@@ -28,6 +28,7 @@ void shared_state::make_room(const batch& b, const settings& s) {
   const std::int64_t places = b.capacity(), length = b.max_length();
   remembers = s.decision.rule != freeze_rule::threshold;
   history = backend.allocate(dtype::f32, {places, length, remembers ? s.history : 1});
+  if (s.traces && remembers) traces = backend.allocate(dtype::f32, {places, 2, s.history});
   flags = backend.allocate(dtype::u8, {places, length}, memory_use::host_visible);
   const auto n = static_cast<std::size_t>(places);
   scope_first.resize(n);
@@ -37,12 +38,24 @@ void shared_state::make_room(const batch& b, const settings& s) {
 }
 
 std::size_t shared_state::bytes() const {
-  return remembers ? history.bytes() : 0;
+  return remembers ? history.bytes() + traces.bytes() : 0;
 }
 
 void shared_state::forget(const batch& b, std::int32_t s) {
   b.backend().clear(history.row<float>(s),
                     static_cast<std::size_t>(history.view().columns()) * sizeof(float));
+  scope_last[static_cast<std::size_t>(s)] = -1;
+}
+
+void shared_state::enter_scope(const batch& b, std::int32_t s, std::int32_t first,
+                               std::int32_t last) {
+  const auto place = static_cast<std::size_t>(s);
+  if (traces && (scope_first[place] != first || scope_last[place] != last)) {
+    b.backend().clear(traces.row<float>(s),
+                      static_cast<std::size_t>(traces.view().columns()) * sizeof(float));
+  }
+  scope_first[place] = first;
+  scope_last[place] = last;
 }
 
 std::int32_t pace::canvas_length(const model_config&, const sequence_request& request) const {
@@ -83,8 +96,7 @@ sequence_step pace::plan(const batch& b, std::int32_t s) {
   step.quota =
       cap ? q.length : (q.length - q.prompt_length + settings_.steps - 1) / settings_.steps;
   shared_->whole[place] = entry || refresh ? 1 : 0;
-  shared_->scope_first[place] = scope_first;
-  shared_->scope_last[place] = scope_last;
+  shared_->enter_scope(b, s, scope_first, scope_last);
   shared_->rank[place] =
       cap ? -1
           : boundary_rank(settings_, scope_last - scope_first,
@@ -175,6 +187,7 @@ void unmask::decide(const batch& b, const step_choice& plan, candidate_lists& c)
   params.first = shared_->scope_first.data();
   params.last = shared_->scope_last.data();
   if (settings_.limit_to_quota) params.limit = plan.arrays.quota;
+  if (shared_->traces) params.trace = shared_->traces.as<float>();
   backend.run(
       op::accept_two_centroids{set, shared_->history, shared_->rank.data(), params, accept});
   if (settings_.keep_mask_input) {

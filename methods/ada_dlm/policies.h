@@ -23,6 +23,7 @@ struct settings {
   std::int32_t k_tokens = 0;      // K itself; 0: from the share
   std::string k_basis = "scope";  // of what: scope, active, sequence
   bool boundary_last = false;     // boundary prototype: last ranked instead of rank K + 1
+  bool traces = false;            // prototypes: traces of the ranks instead of rows of tokens
   bool replicate_first = false;   // first history row: replicated instead of zeros
   bool limit_to_quota = false;
   float temperature = 0;
@@ -58,11 +59,14 @@ struct shared_state {
   // The batch is first seen when the first request is admitted, before any step.
   void make_room(const batch& b, const settings& s);
   void forget(const batch& b, std::int32_t s);  // another request took place s
+  // The step ranks positions [first, last) of s: in another scope than before traces begin with zeros.
+  void enter_scope(const batch& b, std::int32_t s, std::int32_t first, std::int32_t last);
   // recipe_views::state_bytes.
   std::size_t bytes() const;
 
   // [S, L, m] confidences, newest first; 0: not scored. The threshold reads those of the step alone.
   tensor history;
+  tensor traces;  // [S, 2, m] of ranks 1 and K + 1, newest first; empty: centroids are tokens
   bool remembers = true;  // some of the history is of earlier steps
   tensor flags;           // [S, L] 1: this position is computed in this step
   shared_vector<std::int32_t> scope_first, scope_last, rank;

@@ -40,6 +40,19 @@ profile mean_of(const tensor_view& history, std::int32_t s,
   return mean;
 }
 
+// (newest, trace[0], ..., trace[m - 2]), which the trace becomes.
+profile advanced(float* trace, std::int64_t m, float newest) {
+  std::copy_backward(trace, trace + m - 1, trace + m);
+  trace[0] = newest;
+  return {trace, trace + m};
+}
+
+// Rules that know no K are not told that few are left.
+bool counts_ranks(const freeze_params& params) {
+  return params.rule != freeze_rule::threshold &&
+         (params.rule != freeze_rule::moving_average || !(params.threshold > 0));
+}
+
 double average(const profile& v) {
   double sum = 0;
   for (const double d : v) sum += d;
@@ -144,22 +157,28 @@ void accept_two_centroids(const op::accept_two_centroids& args) {
     std::stable_sort(order.begin(), order.end(), by_confidence);
     const auto n = static_cast<std::int32_t>(order.size());
     const std::int32_t k = std::clamp(args.rank[s], 1, std::max(n - 1, 1));
-    if (args.params.all_when_short && static_cast<std::int32_t>(active.size()) <= args.rank[s]) {
-      for (const std::int32_t c : active) args.accept[c] = 1;
-      continue;
-    }
-    if (n > 1 || args.params.rule == freeze_rule::threshold || args.params.threshold > 0) {
+    const bool all = args.params.all_when_short && counts_ranks(args.params) &&
+                     static_cast<std::int32_t>(active.size()) <= args.rank[s];
+    profile high, boundary;
+    const bool judged =
+        n > 1 || args.params.rule == freeze_rule::threshold || args.params.threshold > 0;
+    if (judged) {
       const std::int32_t tier = args.params.tier_mean ? k : 1;
       const std::int32_t boundary_first = std::min(k, n - 1);
-      const profile high = mean_of(args.history, s, order, 0, std::min(tier, n));
-      const profile boundary =
+      high = mean_of(args.history, s, order, 0, std::min(tier, n));
+      boundary =
           mean_of(args.history, s, order, boundary_first, std::min(boundary_first + tier, n));
-      for (const std::int32_t c : active) {
-        const profile v = row_of(args.history, s, args.candidates.position[c]);
-        if (v[0] < double{args.params.floor} || !closer_to_high(v, high, boundary, args.params))
-          continue;
-        args.accept[c] = 1;
-      }
+    }
+    if (args.params.trace != nullptr && n > 1) {
+      const std::int64_t m = args.history.shape[2];
+      float* trace = args.params.trace + s * 2 * m;
+      high = advanced(trace, m, static_cast<float>(high[0]));
+      boundary = advanced(trace + m, m, static_cast<float>(boundary[0]));
+    }
+    for (const std::int32_t c : active) {
+      const profile v = row_of(args.history, s, args.candidates.position[c]);
+      if (v[0] < double{args.params.floor}) continue;
+      if (all || (judged && closer_to_high(v, high, boundary, args.params))) args.accept[c] = 1;
     }
     std::stable_sort(active.begin(), active.end(), [&](std::int32_t a, std::int32_t b) {
       return row_of(args.history, s, args.candidates.position[a])[0] >
@@ -256,6 +275,13 @@ bool eligible(float score) {
   return score > -std::numeric_limits<float>::infinity();
 }
 
+// The trace with the newest confidence in front, as the centroid too.
+void advance(float* trace, double* centroid, std::int64_t m) {
+  std::copy_backward(trace, trace + m - 1, trace + m);
+  trace[0] = static_cast<float>(centroid[0]);
+  std::copy(trace, trace + m, centroid);
+}
+
 void accept_two_centroids(const op::accept_two_centroids& args) {
   const std::int64_t m = args.history.shape[2];
   thread_local scratch key_memory, centroid_memory;
@@ -284,10 +310,14 @@ void accept_two_centroids(const op::accept_two_centroids& args) {
       if (!args.params.rank_all) key[n++] = rank_key(rows[p * m], static_cast<std::uint32_t>(p));
     }
     if (active == 0) continue;
-    if (args.rank[s] < 0 || (args.params.all_when_short && active <= args.rank[s])) {
+    if (args.rank[s] < 0) {
       for (std::int32_t c = begin; c < end; ++c) args.accept[c] = in_play(c) ? 1 : 0;
       continue;
     }
+    const bool ranks =
+        args.params.rule != freeze_rule::threshold &&
+        (args.params.rule != freeze_rule::moving_average || !(args.params.threshold > 0));
+    const bool all = args.params.all_when_short && ranks && active <= args.rank[s];
     if (args.params.rank_all) {
       for (std::int32_t p = first; p < last; ++p) {
         if (eligible(rows[p * m])) key[n++] = rank_key(rows[p * m], static_cast<std::uint32_t>(p));
@@ -312,13 +342,18 @@ void accept_two_centroids(const op::accept_two_centroids& args) {
     }
     mean_of_keys(0, std::min(tier, n), means);
     mean_of_keys(boundary, std::min(boundary + tier, n), means + m);
+    if (args.params.trace != nullptr && n > 1) {
+      float* trace = args.params.trace + s * 2 * m;
+      advance(trace, means, m);
+      advance(trace + m, means + m, m);
+    }
 
     const centroids c2{means, means + m, m};
     std::int32_t frozen = 0;
     for (std::int32_t c = begin; c < end; ++c) {
       if (!in_play(c)) continue;
       const float* v = rows + args.candidates.position[c] * m;
-      if (!(v[0] >= args.params.floor) || !closer_to_high(v, c2, args.params)) continue;
+      if (!(v[0] >= args.params.floor) || !(all || closer_to_high(v, c2, args.params))) continue;
       args.accept[c] = 1;
       key[frozen++] = rank_key(v[0], static_cast<std::uint32_t>(c));
     }

@@ -187,15 +187,39 @@ UNMASK_DEVICE void find_single_ranks(const block_group& group, const freeze_scop
   }
 }
 
-// Accepts what lies on the side of the high centroid.
+// The centroids become the traces of their ranks, which the newest confidences have entered.
+UNMASK_DEVICE void follow_traces(const block_group& group, const freeze_scope& scope,
+                                 const centroids& c) {
+  const int m = scope.p.depth;
+  float* trace = scope.p.rule.trace + static_cast<std::int64_t>(scope.sequence) * 2 * m;
+  for (int d = group.rank(); d < m; d += group.size()) {
+    if (d == 0) continue;
+    c.high[d] = static_cast<double>(trace[d - 1]);
+    c.boundary[d] = static_cast<double>(trace[m + d - 1]);
+  }
+  group.sync();
+  for (int d = group.rank(); d < m; d += group.size()) {
+    trace[d] = static_cast<float>(c.high[d]);
+    trace[m + d] = static_cast<float>(c.boundary[d]);
+  }
+}
+
+// Whether at most K active candidates all freeze: rules that know no K are not told.
+UNMASK_DEVICE bool freezes_all(const freeze_params& rule, int actives, int wanted) {
+  const bool ranks = rule.rule != freeze_rule::threshold &&
+                     (rule.rule != freeze_rule::moving_average || !(rule.threshold > 0));
+  return rule.all_when_short && ranks && actives <= wanted;
+}
+
+// Accepts what lies on the side of the high centroid, or all.
 UNMASK_DEVICE void accept_high(const block_group& group, const freeze_scope& scope,
-                               const centroids& c, std::uint8_t* accept) {
+                               const centroids& c, bool all, std::uint8_t* accept) {
   const freeze_kernel_params& p = scope.p;
   for (int i = group.rank(); i < scope.candidates; i += group.size()) {
     const float* v = scope.row(scope.position(i));
     const bool settled = scope.active(i) != 0 &&
                          !(static_cast<double>(v[0]) < static_cast<double>(p.rule.floor)) &&
-                         closer_to_high(v, c, p.depth, p.rule);
+                         (all || closer_to_high(v, c, p.depth, p.rule));
     accept[i] = settled ? 1 : 0;
   }
 }
@@ -228,14 +252,15 @@ UNMASK_KERNEL void accept_two_centroids_kernel(freeze_kernel_params p) {
   const int n = scope.candidates, wanted = p.rank[scope.sequence];
   std::uint8_t* accept = p.accept + scope.first;
   const int actives = group.count(n, [&](int i) { return scope.active(i) != 0; });
-  if (wanted < 0 || actives == 0 || (p.rule.all_when_short && actives <= wanted)) {
+  if (wanted < 0 || actives == 0) {
     for (int i = group.rank(); i < n; i += group.size()) accept[i] = scope.active(i) != 0 ? 1 : 0;
     return;
   }
   const int count = group.count(scope.places(), [&](int i) { return scope.ranked(i) != 0; });
   const int most = count - 1 > 1 ? count - 1 : 1;
   const int k = wanted < 1 ? 1 : wanted > most ? most : wanted;
-  if (count > 1 || p.rule.rule == freeze_rule::threshold || p.rule.threshold > 0) {
+  const bool all = freezes_all(p.rule, actives, wanted);
+  if (all || count > 1 || p.rule.rule == freeze_rule::threshold || p.rule.threshold > 0) {
     const int boundary = k < count - 1 ? k : count - 1;
     if (p.rule.tier_mean) {
       find_tier_means(group, scope, k, boundary, count, c);
@@ -243,7 +268,9 @@ UNMASK_KERNEL void accept_two_centroids_kernel(freeze_kernel_params p) {
       find_single_ranks(group, scope, boundary, c);
     }
     group.sync();
-    accept_high(group, scope, c, accept);
+    if (p.rule.trace != nullptr && count > 1) follow_traces(group, scope, c);
+    group.sync();
+    accept_high(group, scope, c, all, accept);
   } else {
     for (int i = group.rank(); i < n; i += group.size()) accept[i] = 0;
   }
@@ -272,6 +299,7 @@ void accept_two_centroids(const device_backend& device, const op::accept_two_cen
   rule.first = device.in(rule.first);
   rule.last = device.in(rule.last);
   rule.limit = device.in(rule.limit);
+  rule.trace = device.out(rule.trace);
   const std::size_t centroid = (static_cast<std::size_t>(depth) + 1) / 2 * 16;
   device.work().launch(
       "accept_two_centroids",

@@ -23,17 +23,23 @@ inline constexpr double cosine_tie = 1e-12;
 
 struct freeze_params {
   freeze_rule rule = freeze_rule::squared_euclidean;
-  bool clamp_weights = false;   // squared_euclidean: negative components of high - boundary count 0
-  bool tier_mean = false;       // centroids: means of ranks 1..K and K+1..2K instead of one token
-  bool all_when_short = false;  // at most K candidates: all freeze
-  bool always_best = true;      // nothing froze: the candidate of highest confidence does
-  bool rank_all = false;        // rank every position of the scope, decided ones with the row they
-                                // froze with; needs first and last
+  bool clamp_weights = false;  // squared_euclidean: negative components of high - boundary count 0
+  bool tier_mean = false;      // centroids: means of ranks 1..K and K+1..2K instead of one token
+  // At most K candidates: all that floor and limit allow freeze. Nothing to rules that count no ranks:
+  // freeze_rule::threshold, and moving_average above a threshold.
+  bool all_when_short = false;
+  bool always_best = true;  // nothing froze: the candidate of highest confidence does
+  bool rank_all = false;    // rank every position of the scope, decided ones with the row they
+                            // froze with; needs first and last
   float threshold = 0;
   float floor = 0;                      // a confidence below it never freezes (always_best may)
   const std::int32_t* first = nullptr;  // [S] scope [first[s], last[s]): candidates outside are
   const std::int32_t* last = nullptr;   // [S] neither ranked nor accepted; null: every candidate
   const std::int32_t* limit = nullptr;  // [S] at most this many freeze, the most confident of them
+  // [S, 2, m] centroids are the traces of ranks 1 and K + 1, newest first, and not the rows of the
+  // tokens there now: both move one place back and take the newest confidences in front, if there is
+  // more than one rank. Does not combine with tier_mean. null: rows.
+  float* trace = nullptr;
 };
 
 // Token states of a cache that stores a decided token's K/V one forward late.

@@ -33,8 +33,7 @@ class ranked_block_pace final : public block_pace {
     const std::int32_t first = decides
                                    ? std::max(step.candidate_last - block_, b.at(s).prompt_length)
                                    : step.candidate_last;
-    shared_->scope_first[place] = first;
-    shared_->scope_last[place] = step.candidate_last;
+    shared_->enter_scope(b, s, first, step.candidate_last);
     shared_->rank[place] = ada_dlm::boundary_rank(
         rule_, block_, b.count(s, first, step.candidate_last, state_masked), b.at(s).length);
     return step;

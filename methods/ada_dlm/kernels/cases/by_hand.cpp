@@ -104,6 +104,20 @@ TEST(freeze, by_hand) {
     freeze_params all;
     all.all_when_short = true;
     EXPECT_EQ(few.decide(*backend, all), (accepts{1, 1, 1}));
+    // A limit takes the most confident of them, a floor those above it, and a threshold knows no K.
+    const std::int32_t two = 2;
+    freeze_params bounded = all;
+    bounded.limit = &two;
+    EXPECT_EQ(few.decide(*backend, bounded), (accepts{1, 0, 1}));
+    freeze_params above = all;
+    above.floor = 0.3F;
+    EXPECT_EQ(few.decide(*backend, above), (accepts{1, 0, 1}));
+    for (const freeze_rule rule : {freeze_rule::threshold, freeze_rule::moving_average}) {
+      freeze_params bar = all;
+      bar.rule = rule;
+      bar.threshold = 0.55F;
+      EXPECT_EQ(few.decide(*backend, bar), (accepts{1, 0, 0}));
+    }
     // One active token freezes by the guard, identical ones let the first through.
     EXPECT_EQ(newest({0.1F}, 3).decide(*backend, {}), (accepts{1}));
     EXPECT_EQ(newest({0.4F, 0.4F, 0.4F}, 1).decide(*backend, {}), (accepts{1, 0, 0}));
@@ -162,6 +176,35 @@ TEST(freeze, a_jump_refuses_a_steady_token) {
     freeze_params cut;
     cut.clamp_weights = true;
     EXPECT_EQ(s.decide(*backend, cut), (accepts{1, 1, 0}));
+  }
+}
+
+// Three steps of three tokens, K = 1. Another token is best in every step, so that the trace of rank 1
+// is no row: (0.9, 0.8, 0.7), and that of rank 2 (0.5, 0.6, 0.4).
+TEST(freeze, traces_follow_the_ranks) {
+  const std::vector<std::vector<float>> steps{
+      {0.7F, 0.4F, 0.1F}, {0.6F, 0.8F, 0.2F}, {0.5F, 0.3F, 0.9F}};
+  for (const backend* backend : backends) {
+    SCOPED_TRACE(backend->name());
+    std::vector<float> trace(6, 0.0F);
+    std::vector<std::vector<float>> rows(3, std::vector<float>(3, 0.0F));
+    freeze_params traced;
+    traced.trace = trace.data();
+    traced.always_best = false;
+    accepts last;
+    for (const std::vector<float>& step : steps) {
+      for (std::size_t p = 0; p < rows.size(); ++p) {
+        rows[p] = {step[p], rows[p][0], rows[p][1]};
+      }
+      last = scene({rows}, 1).decide(*backend, traced);
+    }
+    EXPECT_EQ(trace, (std::vector<float>{0.9F, 0.8F, 0.7F, 0.5F, 0.6F, 0.4F}));
+    // w = (0.4, 0.2, 0.3), q = (1.94 - 0.77) / 2 = 0.585. Token 0: 0.2 + 0.12 + 0.21 = 0.53; token 1:
+    // 0.12 + 0.16 + 0.12 = 0.4; token 2: 0.36 + 0.04 + 0.03 = 0.43. None freezes, though rank 1 is far off.
+    EXPECT_EQ(last, (accepts{0, 0, 0}));
+    // One active token has no boundary: the traces stay as they are.
+    scene({std::vector<std::vector<float>>{rows[0]}}, 1).decide(*backend, traced);
+    EXPECT_EQ(trace[0], 0.9F);
   }
 }
 

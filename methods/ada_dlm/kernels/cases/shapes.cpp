@@ -51,6 +51,10 @@ const auto frozen = for_each_of(numbers(40), [](int run) {
       p.rank_all = draw(rng, 0, 1) == 0;
     }
     if (draw(rng, 0, 2) == 0) p.limit = of_each(at, b, [](int q) { return q % 4; });
+    if (!p.tier_mean && draw(rng, 0, 1) == 0) {
+      const std::vector<float> before = random_numbers<float>(b, same(b, 2 * m), 5, 0, 1);
+      p.trace = at.inout<float>(same(b, 2 * m), before);
+    }
     const int base = draw(rng, 1, 12);
     const auto rank = of_each(at, b, [&](int q) { return q == 5 && run % 2 == 1 ? -1 : base + q; });
     return op::accept_two_centroids{s.candidates, at.in(history, {length, m}), rank, p,
