@@ -158,6 +158,119 @@ TEST(limits_blocks, focus_budget_rounds_up_in_float) {
   EXPECT_EQ(focus_budget(2, 1.5F), 3);
   EXPECT_EQ(focus_budget(2.1F, 1.5F), 4);
   EXPECT_EQ(focus_budget(8, 1.2F), 10);
+  // The equations have no floor of one token a step, and one token is always kept.
+  EXPECT_EQ(focus_budget(0.5F, 3, false), 2);
+  EXPECT_EQ(focus_budget(0.5F, 3), 3);
+  EXPECT_EQ(focus_budget(0, 1.5F, false), 1);
+}
+
+// Eqs. 17 to 19 over every step that may decide tokens: the prefill of a shared block decides 3, a step 1,
+// the commit none, so that the mean is 4 / 3. Engine: the commit and the prefill are no steps.
+TEST(limits_blocks, focus_means_by_hand) {
+  sequence_step prefill, denoise, commit;
+  prefill.what = forward_kind::prefill;
+  prefill.candidate_first = 5;
+  prefill.candidate_last = 8;
+  commit.what = forward_kind::commit;
+  const auto mean = [&](bool every_step) {
+    focus_settings f;
+    f.rules.scope = every_step ? average_scope::request : average_scope::block;
+    f.rules.count_empty = f.rules.count_prefill = every_step;
+    focus_budgets budgets(f);
+    budgets.start(0);
+    budgets.observe(0, prefill, 3);
+    budgets.observe(0, denoise, 1);
+    budgets.observe(0, commit, 0);
+    return focus_average(budgets.records.at(0));
+  };
+  EXPECT_FLOAT_EQ(mean(true), 4.0F / 3);
+  EXPECT_FLOAT_EQ(mean(false), 1.0F);
+  // A prefill of whole blocks has nothing to decide and is no step.
+  prefill.candidate_first = prefill.candidate_last;
+  focus_settings f;
+  f.rules.count_prefill = true;
+  focus_budgets budgets(f);
+  budgets.start(0);
+  budgets.observe(0, prefill, 0);
+  EXPECT_EQ(budgets.records.at(0).steps, 0);
+}
+
+// Rows of a delayed cache that sees what is stored see the whole block and all before it: the mask hides
+// nothing else. The engine's do not see what was frozen to the right of the last computed row.
+TEST(limits_blocks, stored_keys_hide_nothing_of_the_block) {
+  for (const model_family family : families) {
+    const auto model = tiny_model(family, reference_backend());
+    const auto requests = tiny_requests(4, 24);
+    for (const char* method : {"delayed_cache", "delayed_cache_plus"}) {
+      const auto hidden = [&](const char* keys) {
+        double sum = 0;
+        for (const decoded_answer& a :
+             decode_closed(*model, method, {{"threshold", 0.5}, {"keys", std::string(keys)}},
+                           requests, 2)
+                 .answers) {
+          sum += a.counters.keys_hidden;
+        }
+        return sum;
+      };
+      EXPECT_EQ(hidden("stored"), 0) << method;
+      EXPECT_GT(hidden("retained"), 0) << method;
+    }
+  }
+}
+
+// Requests of unequal lengths share a batch, and one takes the place of another: each computes the rows that
+// it computes alone, which see the same keys, in every forward.
+TEST(limits_blocks, a_request_sees_alone_what_it_sees_in_a_batch) {
+  const auto model = tiny_model(model_family::sdar, reference_backend());
+  std::vector<sequence_request> requests = tiny_requests(7, 24, 11);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i].gen_length = 5 + 7 * static_cast<std::int32_t>(i % 5);
+    if (i % 3 == 0) requests[i].prompt.resize(8 * (1 + i / 3), 3);
+  }
+  for (const char* method : {"delayed_cache", "delayed_cache_plus", "focus"}) {
+    for (const char* preset : {"engine", "paper", "hf_argmax"}) {
+      for (const double threshold : {0.2, 0.5, 0.9}) {
+        const parameter_map given = {
+            {"threshold", threshold}, {"mask_track", "state"}, {"stop", "none"}};
+        const auto batch = decode_closed(*model, method, given, requests, 3, preset);
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+          SCOPED_TRACE(std::string(method) + " " + preset + " " + std::to_string(i));
+          const auto one = decode_closed(*model, method, given, {requests[i]}, 1, preset);
+          const sequence_counters &alone = one.answers[0].counters,
+                                  &among = batch.answers[i].counters;
+          EXPECT_EQ(one.answers[0].output, batch.answers[i].output);
+          EXPECT_EQ(alone.forwards, among.forwards);
+          EXPECT_EQ(alone.layer_rows, among.layer_rows);
+          EXPECT_EQ(alone.keys_seen, among.keys_seen);
+          EXPECT_EQ(alone.keys_hidden, among.keys_hidden);
+        }
+      }
+    }
+  }
+}
+
+// FOCUS without eviction is DC+ whatever the keys are; and a request decodes alone as it does in a batch.
+TEST(limits_blocks, focus_of_the_paper_with_a_budget_of_the_block_is_dc_plus) {
+  for (const model_family family : families) {
+    const auto model = tiny_model(family, reference_backend());
+    const auto requests = tiny_requests(4, 24);
+    const parameter_map t = {{"threshold", 0.5}};
+    const auto plain = decode_closed(*model, "delayed_cache_plus", t, requests, 2, "paper");
+    const auto focus =
+        decode_closed(*model, "focus", with(t, {{"alpha", 100.0}}), requests, 2, "paper");
+    EXPECT_EQ(outputs(focus), outputs(plain));
+    EXPECT_EQ(rows_of(focus, &sequence_counters::layer_rows),
+              rows_of(plain, &sequence_counters::layer_rows));
+    const auto evicting = decode_closed(*model, "focus", t, requests, 2, "paper");
+    EXPECT_LT(rows_of(evicting, &sequence_counters::layer_rows),
+              rows_of(evicting) * model->config().layers);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const auto alone = decode_closed(*model, "focus", t, {requests[i]}, 1, "paper");
+      EXPECT_EQ(alone.answers[0].output, evicting.answers[i].output);
+      EXPECT_EQ(alone.answers[0].counters.layer_rows, evicting.answers[i].counters.layer_rows);
+      EXPECT_EQ(alone.answers[0].counters.keys_seen, evicting.answers[i].counters.keys_seen);
+    }
+  }
 }
 
 // What the eviction keeps is at least the budget, and the probe tells why.
@@ -226,6 +339,7 @@ TEST(limits_blocks, focus_settings_that_contradict_are_refused) {
   } wrong[] = {{{{"selection", "top"}}, "needs k"},
                {{{"k", 3}}, "k belongs to"},
                {{{"alpha", 0.5}}, "alpha"},
+               {{{"deviation_set", "block"}}, "importance_set block"},
                {{{"loop", "hf"}}, "commit_last"}};
   for (const auto& w : wrong) {
     const std::string said = refusal_of("focus", model->config(), w.given);

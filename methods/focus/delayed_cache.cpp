@@ -3,14 +3,25 @@
 #include "methods/focus/delayed_cache.h"
 #include "kernels/rows.h"
 #include "methods/focus/kernels/eviction.h"
+#include "methods/parts/specs.h"
 
 namespace unmask {
 
 delayed_settings delayed_settings_of(const parameters& p, bool right_neighbour) {
   const std::string& commit = p.text("commit");
-  return {right_neighbour, commit == "full"               ? commit_mode::full
-                           : commit == "frozen_then_full" ? commit_mode::frozen_then_full
-                                                          : commit_mode::frozen};
+  return {right_neighbour,
+          commit == "full"               ? commit_mode::full
+          : commit == "frozen_then_full" ? commit_mode::frozen_then_full
+                                         : commit_mode::frozen,
+          p.text("keys") == "stored"};
+}
+
+parameter_spec delayed_keys_parameter() {
+  return choice_spec(
+      "keys", {"retained", "stored"},
+      "slots that rows see: up to the last row still there (the published engine), or "
+      "decided positions to the right of it too, whose K/V is stored",
+      "FOCUS's LMDeploy fork; FOCUS section 4.3");
 }
 
 void delayed_state::prepare(const batch& b) {
@@ -88,7 +99,8 @@ void delayed_rows::select(const batch& b, const step_choice& plan, row_lists& ro
 }
 
 layer_keys delayed_keys::select(const batch& b, const step_choice& plan, std::int32_t layer,
-                                const std::int32_t*) const {
+                                const std::int32_t* kv_length) const {
+  if (state_->settings.stored_keys) return key_policy::select(b, plan, layer, kv_length);
   return key_policy::select(b, plan, layer, state_->extent_out.as<std::int32_t>());
 }
 
@@ -126,7 +138,9 @@ method_info delayed_info(bool right_neighbour) {
   m.parameters = block_parameters(0.9);
   m.knobs = {{"remasking", "decided_early", "low_confidence_static"}};
   for (parameter_spec& spec : engine_parameters()) m.parameters.push_back(std::move(spec));
+  m.parameters.push_back(delayed_keys_parameter());
   m.presets["engine"] = {{"stop_in_prompt_block", false}};
+  m.presets["paper"] = {{"stop_in_prompt_block", false}, {"commit", "full"}, {"keys", "stored"}};
   m.presets["hf"] = {{"loop", "hf"},       {"accept_compare", ">"},    {"sampler", "multinomial"},
                      {"mask_track", "id"}, {"partial_prefill", false}, {"commit", "full"},
                      {"commit_last", true}};

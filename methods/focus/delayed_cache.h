@@ -4,8 +4,8 @@
 // Delayed cache inside a block: a decided token is computed once more with its own id as input and
 // then frozen, that is, left out of later forwards of the block. The plain rule (DC) freezes after
 // that one forward; the neighbour-aware rule (DC+) only when the right neighbour was decided too.
-// All rows of a forward attend to slots [0, last computed position]; frozen positions beyond it
-// are not seen.
+// Rows attend to slots [0, last computed position], as the published engine's do, so that frozen
+// positions beyond it are not seen; or to every slot whose K/V is stored.
 #pragma once
 
 #include "kernels/shared_vector.h"
@@ -22,7 +22,10 @@ enum class commit_mode : std::uint8_t {
 struct delayed_settings {
   bool right_neighbour = true;
   commit_mode commit = commit_mode::frozen;
+  bool stored_keys = false;  // what is frozen to the right of the last computed row is seen too
 };
+// keys: retained or stored.
+parameter_spec delayed_keys_parameter();
 delayed_settings delayed_settings_of(const parameters& p, bool right_neighbour);
 
 // FOCUS opencompass/models/sdar.py (hf) and lmdeploy/pytorch/strategies/dllm (engine). The official
@@ -75,7 +78,8 @@ class delayed_rows : public row_policy {
   std::shared_ptr<delayed_state> state_;
 };
 
-// Slots up to the last computed position.
+// Slots up to the last computed position. With stored_keys the whole block: what is not computed is
+// frozen, so every position has its K/V.
 class delayed_keys : public key_policy {
  public:
   delayed_keys(std::int32_t block, std::shared_ptr<delayed_state> state)

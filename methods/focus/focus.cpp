@@ -13,9 +13,10 @@ recipe make_focus(const model_config& model, const parameters& p) {
   block_settings s = block_settings_of("focus", model, p);
   focus_settings f = focus_settings_of(p);
   f.placeholder_integrity = p.flag("placeholder_integrity");
+  f.rules.count_prefill = p.flag("count_prefill");
   const auto state = std::make_shared<focus_state>(
       delayed_settings_of(p, p.text("freeze_rule") == "right_neighbour"), f,
-      p.text("layer1_keys") == "processed");
+      p.text("layer1_keys") == "processed", p.text("unprocessed") == "flag");
   recipe r;
   r.keys = std::make_unique<focus_keys>(s.block_length, state);
   r.pace = std::make_unique<delayed_pace>(std::move(s), state);
@@ -49,8 +50,19 @@ std::vector<parameter_spec> focus_parameters() {
                 "keep rows without K/V that lie before the last chosen one; false: later layers "
                 "do not see such positions",
                 app + ", eq. 16"),
-      choice_spec("layer1_keys", {"retained", "processed"},
-                  "keys of layer 1 end at the last retained or the last computed row", hf),
+      choice_spec(
+          "unprocessed", {"pointer", "flag"},
+          "rows without K/V: those behind the last retained position so far, or those that no "
+          "forward took through every layer, a prefill of their block included",
+          app + ", eq. 16; section 4.2"),
+      flag_spec(
+          "count_prefill", false,
+          "tokens that the prefill decides in a block shared with the prompt count in the mean",
+          app + ", eq. 17-19"),
+      delayed_keys_parameter(),
+      choice_spec(
+          "layer1_keys", {"retained", "processed"},
+          "keys retained: those of layer 1 end at the last retained or the last computed row", hf),
       choice_spec("freeze_rule", {"right_neighbour", "decided"},
                   "what freezes a decided token: DC+ or plain DC", hf)};
   all.insert(all.end(), own.begin(), own.end());
@@ -90,9 +102,17 @@ method_info focus_info() {
                       {"partial_prefill", false},
                       {"commit", "frozen_then_full"},
                       {"commit_last", true}};
-  m.presets["paper"] = {{"stop_in_prompt_block", false}, {"importance_set", "block"},
-                        {"deviation_rule", "deviation"}, {"average_scope", "request"},
-                        {"count_empty_steps", true},     {"commit", "full"}};
+  m.presets["paper"] = {{"stop_in_prompt_block", false},
+                        {"importance_set", "block"},
+                        {"deviation_rule", "deviation"},
+                        {"deviation_set", "block"},
+                        {"average_scope", "request"},
+                        {"count_empty_steps", true},
+                        {"count_prefill", true},
+                        {"mean_floor", false},
+                        {"unprocessed", "flag"},
+                        {"commit", "full"},
+                        {"keys", "stored"}};
   m.check = check_focus;
   m.make = make_focus;
   return m;

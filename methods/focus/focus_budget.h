@@ -22,6 +22,8 @@ struct focus_rules {
   average_scope scope = average_scope::block;
   std::int32_t initial_k = 0;  // budget before the first step; 0: ceil(alpha)
   bool count_empty = false;    // commit forwards count as steps that decided nothing
+  bool count_prefill = false;  // so does the prefill, if it opened a block shared with the prompt
+  bool floor_mean = true;      // a mean below one token counts as one
 };
 
 struct focus_record {
@@ -36,15 +38,16 @@ inline float focus_average(const focus_record& r) {
   return r.steps > 0 ? static_cast<float>(r.decided) / static_cast<float>(r.steps) : 1.0F;
 }
 
-// ceil(max(average, 1) * alpha) in float32, at least 1.
-inline std::int32_t focus_budget(float average, float alpha) {
-  const auto budget = static_cast<std::int32_t>(ceilf((average > 1.0F ? average : 1.0F) * alpha));
+// ceil(average * alpha) in float32, at least 1; with `floored` the average is at least 1.
+inline std::int32_t focus_budget(float average, float alpha, bool floored = true) {
+  const float mean = floored && !(average > 1.0F) ? 1.0F : average;
+  const auto budget = static_cast<std::int32_t>(ceilf(mean * alpha));
   return budget > 1 ? budget : 1;
 }
 
 inline std::int32_t budget_of(const focus_rules& rules, const focus_record& r) {
   if (rules.fixed > 0) return rules.fixed;
-  if (r.steps > 0) return focus_budget(focus_average(r), rules.alpha);
+  if (r.steps > 0) return focus_budget(focus_average(r), rules.alpha, rules.floor_mean);
   if (rules.scope == average_scope::block_carry && r.budget > 0) return r.budget;
   return rules.initial_k > 0 ? rules.initial_k : focus_budget(1.0F, rules.alpha);
 }
@@ -58,7 +61,7 @@ inline std::int32_t enter_block(const focus_rules& rules, focus_record& r, std::
   return budget_of(rules, r);
 }
 
-// After the decisions of a forward that was no prefill.
+// After the decisions of a forward.
 inline void count_decided(const focus_rules& rules, focus_record& r, std::int32_t committed) {
   if (committed == 0 && !rules.count_empty) return;
   r.decided += committed;

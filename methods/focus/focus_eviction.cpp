@@ -32,10 +32,10 @@ void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   if (begin_) return;
   const backend& backend = b.backend();
   const std::int64_t places = b.capacity();
-  for (tensor* t : {&layer0_, &layer1_, &score_, &all_}) {
-    *t = backend.allocate(dtype::f32, {rows, 1});
+  for (tensor* t : {&layer0_, &layer1_, &score_}) *t = backend.allocate(dtype::f32, {rows, 1});
+  for (tensor* t : {&delta_, &all0_, &all1_}) {  // report() and raise_targets() read them
+    *t = backend.allocate(dtype::f32, {rows, 1}, memory_use::host_visible);
   }
-  delta_ = backend.allocate(dtype::f32, {rows, 1}, memory_use::host_visible);  // report() has it
   const auto host_visible = [&](std::int64_t n) {
     return backend.allocate(dtype::i32, {n}, memory_use::host_visible);
   };
@@ -95,11 +95,14 @@ method_report focus_eviction::report(std::int32_t s) const {
 void focus_eviction::importance(const batch& b, const tensor_view& q, const tensor_view& k,
                                 const tensor& out) {
   const backend& backend = b.backend();
+  const bool rounded = budgets_->settings.round_importance;
   const float scale = 1.0F / std::sqrt(static_cast<float>(b.model().head_dim));
   if (!budgets_->settings.whole_block) {
     backend.run(op::importance{b.capacity(), begin_.as<std::int32_t>(), row_.as<std::int32_t>(), q,
                                k, scale, out.as<float>()});
+    if (rounded) backend.run(op::round_bf16{count_, out.as<float>()});
   } else {
+    const tensor& all = &out == &layer0_ ? all0_ : all1_;
     const std::int32_t n = backend.run(op::compact{b.capacity(),
                                                    {},
                                                    0,
@@ -110,10 +113,51 @@ void focus_eviction::importance(const batch& b, const tensor_view& q, const tens
                                                    list_sequence_.as<std::int32_t>()});
     backend.run(op::importance{b.capacity(), list_begin_.as<std::int32_t>(),
                                list_.as<std::int32_t>(), q, k, scale, score_.as<float>()});
-    backend.run(op::scatter_rows{score_.view().first(n), list_.as<std::int32_t>(), all_});
-    backend.run(op::gather_rows{all_, row_.as<std::int32_t>(), out.view().first(count_)});
+    if (rounded) backend.run(op::round_bf16{n, score_.as<float>()});
+    backend.run(op::scatter_rows{score_.view().first(n), list_.as<std::int32_t>(), all});
+    backend.run(op::gather_rows{all, row_.as<std::int32_t>(), out.view().first(count_)});
   }
-  if (budgets_->settings.round_importance) backend.run(op::round_bf16{count_, out.as<float>()});
+}
+
+// Eqs. 4 and 5 with the deviation of the block: the budget is the number of masked rows that reach it,
+// if that is larger than what the mean allows.
+void focus_eviction::raise_targets(const batch& b) {
+  b.backend().synchronize();
+  const focus_settings& f = budgets_->settings;
+  const float *at0 = all0_.as<float>(), *at1 = all1_.as<float>(), *delta = delta_.as<float>();
+  const std::int32_t* begin = begin_.as<std::int32_t>();
+  for (std::size_t s = 0; s < target_.size(); ++s) {
+    const std::int32_t n = row_last_[s] - row_first_[s];
+    if (target_[s] == 0 || n <= f.ddof) continue;
+    std::vector<float> change(static_cast<std::size_t>(n));
+    for (std::int32_t i = 0; i < n; ++i) {
+      const std::int32_t r = row_first_[s] + i;
+      change[static_cast<std::size_t>(i)] = at1[r] - (f.layer1_score ? 0.0F : at0[r]);
+    }
+    double mean = 0, square = 0;
+    for (const float x : change) mean += x;
+    mean /= n;
+    for (const float x : change) square += (x - mean) * (x - mean);
+    const double bar = std::sqrt(square / (n - f.ddof)) + (f.add_mean ? mean : 0.0);
+    const auto reached = static_cast<std::int32_t>(
+        std::count_if(delta + begin[s], delta + begin[s + 1], [bar](float x) { return x >= bar; }));
+    target_[s] = std::max(target_[s], reached);
+  }
+}
+
+// Masked rows before the last one kept stay if some layer has no K/V of them.
+void focus_eviction::mend_gaps(const batch& b) {
+  b.backend().synchronize();
+  const std::int32_t *begin = begin_.as<std::int32_t>(), *position = position_.as<std::int32_t>();
+  auto* accept = accept_.as<std::uint8_t>();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    const std::uint8_t* processed = processed_->row<std::uint8_t>(s);
+    std::int32_t last = begin[s + 1];
+    while (last > begin[s] && accept[last - 1] == 0) --last;
+    for (std::int32_t c = begin[s]; c < last; ++c) {
+      if (processed[position[c]] == 0) accept[c] = 1;
+    }
+  }
 }
 
 // What the rows are ranked by: layer 1 minus layer 0, or layer 1 alone; its negative for bottom.
@@ -171,16 +215,20 @@ bool focus_eviction::narrow(const batch& b, const step_choice& plan, std::int32_
   const std::int32_t before = rows.rows;
   importance(b, q, k, layer1_);
   const float* ranks = score(b);
+  const bool dynamic = f.selection == focus_selection::dynamic;
+  const bool of_block = dynamic && f.block_deviation && !order_;
+  if (of_block) raise_targets(b);
   retain_params p;
   p.target = target_.data();
   p.processed = processed_end_.data();
-  p.by_deviation = f.selection == focus_selection::dynamic;
+  p.by_deviation = dynamic && !of_block;
   p.add_mean = f.add_mean;
   p.ddof = f.ddof;
   p.keep_predecessors = f.ar_context;
   p.adjacent_rows = f.adjacent_rows;
-  p.keep_unprocessed = f.placeholder_integrity;
+  p.keep_unprocessed = f.placeholder_integrity && processed_ == nullptr;
   b.backend().run(op::retain{masked(b.capacity()), ranks, p, accept_.as<std::uint8_t>()});
+  if (f.placeholder_integrity && processed_ != nullptr) mend_gaps(b);
   rows.rows = b.backend().run(
       op::drop_rows{rows.set(b.capacity()), masked(b.capacity()), accept_.as<std::uint8_t>(),
                     rows.begin.as<std::int32_t>(), rows.sequence.as<std::int32_t>(),
@@ -202,6 +250,8 @@ focus_settings focus_settings_of(const parameters& p) {
   f.round_importance = p.text("importance_dtype") == "bfloat16";
   f.layer1_score = p.text("score") == "layer1";
   f.add_mean = p.text("deviation_rule") == "mean_plus_deviation";
+  f.block_deviation = p.text("deviation_set") == "block";
+  f.rules.floor_mean = p.flag("mean_floor");
   f.ddof = static_cast<std::int32_t>(p.integer("std_ddof"));
   f.ar_context = p.flag("ar_context");
   f.adjacent_rows = p.text("adjacency") == "rows";
@@ -213,6 +263,11 @@ void check_focus_eviction(const std::string& method, const model_config& model,
   if (model.layers < 2) {
     throw usage_error(method + " cannot decode " + model.name +
                       ": it compares layers 0 and 1 and the model has one layer");
+  }
+  if (p.text("deviation_set") == "block" && p.text("importance_set") != "block") {
+    throw usage_error(method +
+                      ": deviation_set block needs importance_set block, which has the "
+                      "scores of rows that are no masks");
   }
   const bool fixed = p.text("selection") != "dynamic";
   if (fixed && p.integer("k") == 0) {
@@ -246,6 +301,9 @@ std::vector<parameter_spec> focus_eviction_parameters() {
                   "type that the importance of a layer is rounded to", engine),
       choice_spec("deviation_rule", {"mean_plus_deviation", "deviation"},
                   "dynamic: also keep every score that reaches this", paper + ", eq. 5"),
+      choice_spec("deviation_set", {"masked", "block"},
+                  "rows whose scores have the deviation: masked rows, or every computed row",
+                  paper + ", eq. 5"),
       integer_spec("std_ddof", 0, 0, 1, "the deviation divides by n - this", engine + "; 1: HF"),
       choice_spec("average_scope", {"block", "block_carry", "request"},
                   "mean over the block; the same with the last budget carried into the next "
@@ -254,6 +312,7 @@ std::vector<parameter_spec> focus_eviction_parameters() {
       integer_spec("initial_k", 0, 0, 64, "budget of the very first step; 0: ceil(alpha)", hf),
       flag_spec("count_empty_steps", false,
                 "forwards that decide nothing (commits) count in the mean", app + ", eq. 18"),
+      flag_spec("mean_floor", true, "a mean below one token a step counts as one", engine),
       flag_spec("ar_context", true, "keep the masked row directly before a chosen one", paper),
       choice_spec("adjacency", {"positions", "rows"},
                   "directly before: by position, or by place in the computed rows", hf)};

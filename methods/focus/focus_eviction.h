@@ -26,6 +26,7 @@ struct focus_settings {
   bool round_importance = false;  // to bfloat16, as a bfloat16 model does
   bool layer1_score = false;      // rank by layer 1 alone instead of layer 1 minus layer 0
   bool add_mean = true;           // deviation rule: score >= mean + deviation; false: >= deviation
+  bool block_deviation = false;  // the deviation is of all computed rows instead of the masked ones
   std::int32_t ddof = 0;
   bool ar_context = true;
   bool adjacent_rows = false;
@@ -44,9 +45,12 @@ class focus_budgets {
  public:
   explicit focus_budgets(const focus_settings& f) : settings(f) {}
   void start(std::int32_t s) { records.at(s) = {}; }
-  // After the decisions of a forward. The prefill's own denoising step is not counted.
+  // After the decisions of a forward. The prefill's own denoising step counts if the rules say so.
   void observe(std::int32_t s, const sequence_step& step, std::int32_t committed) {
-    if (step.what == forward_kind::prefill) return;
+    if (step.what == forward_kind::prefill) {
+      if (!settings.rules.count_prefill || step.candidate_first == step.candidate_last) return;
+      enter_block(settings.rules, records.at(s), step.block_first);
+    }
     count_decided(settings.rules, records.at(s), committed);
   }
 
@@ -67,6 +71,9 @@ class focus_eviction {
   // Imposed decisions: a masked row that is decided k steps from now (0: in this one) scores 2^-k, so
   // that what is to be decided stays and the deviation rule keeps about the rows of the next step too.
   void rank_by(decision_order order) { order_ = std::move(order); }
+  // Placeholder integrity by these flags [S, max_length], 1 for a position with K/V in every layer that
+  // the host can read, instead of by how far the last layer came.
+  void mend_gaps_by(const tensor* processed) { processed_ = processed; }
   // How the last forward evicted, once the host has waited for it and before its decisions are
   // observed; the README says what the names mean.
   method_report report(std::int32_t s) const;
@@ -77,12 +84,15 @@ class focus_eviction {
   void importance(const batch& b, const tensor_view& q, const tensor_view& k, const tensor& out);
   const float* score(const batch& b);
   void impose(const batch& b);
+  void raise_targets(const batch& b);
+  void mend_gaps(const batch& b);
   candidate_set masked(std::int32_t sequences) const {
     return {sequences, count_, begin_.as<std::int32_t>(), position_.as<std::int32_t>(),
             row_.as<std::int32_t>()};
   }
   std::shared_ptr<focus_budgets> budgets_;
-  decision_order order_;    // null: activations rank
+  decision_order order_;  // null: activations rank
+  const tensor* processed_ = nullptr;
   std::int32_t count_ = 0;  // masked rows of the evicting sequences
   // [S], all 0 for a sequence that evicts nothing.
   shared_vector<std::int32_t> target_;                // masked rows to keep
@@ -91,8 +101,8 @@ class focus_eviction {
   shared_vector<std::int32_t> processed_end_;         // of the record, for every sequence
   std::vector<std::int32_t> budget_;  // what the record allows; 0: no part in the eviction
   tensor begin_, position_, row_, accept_;
-  tensor layer0_, layer1_, delta_, score_;          // [count_] of the masked rows
-  tensor list_begin_, list_, list_sequence_, all_;  // importance over whole blocks
+  tensor layer0_, layer1_, delta_, score_;                  // [count_] of the masked rows
+  tensor list_begin_, list_, list_sequence_, all0_, all1_;  // importance over whole blocks
 };
 
 }  // namespace unmask

@@ -8,16 +8,33 @@ namespace unmask {
 void focus_state::start(const batch& b, std::int32_t s) {
   delayed_state::start(b, s);
   budgets->start(s);
-  if (budgets->settings.placeholder_integrity) return;
+  if (!lists_keys() && !gaps_by_flags) return;
   if (!processed) {
     const std::int64_t places = b.capacity(), all = places * b.max_length();
     processed = b.backend().allocate(dtype::u8, {places, b.max_length()}, memory_use::host_visible);
+    shown = b.backend().allocate(dtype::u8, {places, b.max_length()}, memory_use::host_visible);
     key_begin = b.backend().allocate(dtype::i32, {places + 1}, memory_use::host_visible);
     key_slot = b.backend().allocate(dtype::i32, {all}, memory_use::host_visible);
     key_sequence = b.backend().allocate(dtype::i32, {all}, memory_use::host_visible);
   }
   zero.assign(static_cast<std::size_t>(b.capacity()), 0);
   clear_started(b, processed);
+}
+
+// Of the block in work: K/V of masks serve rows to their right alone, those of decided tokens every row.
+void focus_state::show_stored(const batch& b, const step_choice& plan) {
+  b.backend().synchronize();
+  const std::int32_t* extent = extent_out.as<std::int32_t>();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    if (!step.active) continue;
+    const std::uint8_t* of = b.state().row<std::uint8_t>(s);
+    const std::uint8_t* there = processed.row<std::uint8_t>(s);
+    auto* seen = shown.row<std::uint8_t>(s);
+    for (std::int32_t p = step.first; p < step.last; ++p) {
+      seen[p] = there[p] != 0 && (p < extent[s] || of[p] != state_masked) ? 1 : 0;
+    }
+  }
 }
 
 bool focus_rows::narrow(const batch& b, const step_choice& plan, std::int32_t layer,
@@ -40,9 +57,13 @@ void focus_rows::finish(const batch& b, const step_choice& plan, const row_lists
     std::int32_t& end = state.budgets->records.at(s).processed_end;
     end = std::max(end, extent[s]);
   }
-  if (state.budgets->settings.placeholder_integrity) return;
+  if (!state.lists_keys() && !state.gaps_by_flags) return;
   backend.run(op::scatter_flags{rows.set(b.capacity()), nullptr, 1, state.processed});
-  backend.run(op::compact{b.capacity(), state.processed, 1, state.zero.data(), extent,
+  if (!state.lists_keys()) return;
+  const bool stored = state.settings.stored_keys;
+  if (stored) state.show_stored(b, plan);
+  backend.run(op::compact{b.capacity(), stored ? state.shown : state.processed, 1,
+                          state.zero.data(), stored ? plan.arrays.kv_length : extent,
                           state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),
                           state.key_sequence.as<std::int32_t>()});
 }
@@ -50,11 +71,11 @@ void focus_rows::finish(const batch& b, const step_choice& plan, const row_lists
 layer_keys focus_keys::select(const batch& b, const step_choice& plan, std::int32_t layer,
                               const std::int32_t* kv_length) const {
   layer_keys keys = delayed_keys::select(b, plan, layer, kv_length);
-  if (layer == 1 && state_->layer1_processed) {
+  if (layer == 1 && state_->layer1_processed && !state_->settings.stored_keys) {
     keys.set.kv_length = state_->extent_in.as<std::int32_t>();
   }
   // Layers 0 and 1 have fresh K/V of everything computed; the later ones only of what stayed.
-  if (layer > 1 && !state_->budgets->settings.placeholder_integrity) {
+  if (layer > 1 && state_->lists_keys()) {
     keys.set.key_begin = state_->key_begin.as<std::int32_t>();
     keys.set.key_slot = state_->key_slot.as<std::int32_t>();
   }

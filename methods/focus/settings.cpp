@@ -24,6 +24,7 @@ const register_settings delayed_cache_plus(
     {.method = "delayed_cache_plus",
      .refused = {qwen3},
      .settings = {{"dcp", sdar, {{"threshold", 0.5}}},
+                  {"dcp_stored", sdar, {{"threshold", 0.5}}, "paper"},
                   {"dcp_moe", llada2_moe, {{"threshold", 0.5}}},
                   {"dcp_shifted", llama, {{"threshold", 0.5}}},
                   {"dcp_hf", sdar, {{"threshold", 0.3}}, "hf"},

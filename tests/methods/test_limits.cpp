@@ -89,12 +89,16 @@ TEST(limits_full, methods_refuse_models_they_cannot_decode) {
   refused("fast_dllm", with(blocks, {{"threshold", 0.9}, {"factor", 1.0}}));
 }
 
-// "paper" is the text to the letter: eqs. 2, 5 and 17 to 19 with their scope, full commits.
+// "paper" is the text to the letter: eqs. 2 and 5 over the block, 17 to 19 over every step of the request
+// without a floor, full commits, every K/V that is there is seen, and none is made twice.
 TEST(limits_blocks, the_paper_presets_are_literal) {
   const method_info& focus = method_registry::instance().find("focus");
   const parameter_map expected = {{"stop_in_prompt_block", false}, {"importance_set", "block"},
-                                  {"deviation_rule", "deviation"}, {"average_scope", "request"},
-                                  {"count_empty_steps", true},     {"commit", "full"}};
+                                  {"deviation_rule", "deviation"}, {"deviation_set", "block"},
+                                  {"average_scope", "request"},    {"count_empty_steps", true},
+                                  {"count_prefill", true},         {"mean_floor", false},
+                                  {"unprocessed", "flag"},         {"commit", "full"},
+                                  {"keys", "stored"}};
   EXPECT_EQ(focus.presets.at("paper"), expected);
   const method_info& optimus = method_registry::instance().find("optimus");
   const parameter_map cost = {{"request_cost", false}, {"chunk_rows", "full"}};
