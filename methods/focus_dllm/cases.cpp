@@ -31,5 +31,17 @@ TEST(limits_full, focus_dllm_without_indicator_and_sparsity_is_fast_dllm_dual) {
                       "fast_dllm", blocks);
 }
 
+// floor(rho n) positions are computed and n of them are to be unmasked.
+TEST(limits_full, focus_dllm_refuses_to_compute_less_than_it_unmasks) {
+  const model_config model = tiny_config(model_family::llada);
+  const parameter_map base = with(blocks, {{"dense_layers", 1}});
+  const std::string said = refusal_of("focus_dllm", model, with(base, {{"rho", 0.99}}));
+  EXPECT_NE(said.find("rho must be at least 1"), std::string::npos) << said;
+  EXPECT_EQ(refusal_of("focus_dllm", model, with(base, {{"rho", 1.0}})), "");
+  // Without the indicator rho chooses nothing.
+  EXPECT_EQ(refusal_of("focus_dllm", model, with(base, {{"rho", 0.5}, {"past_confidence", false}})),
+            "");
+}
+
 }  // namespace
 }  // namespace unmask

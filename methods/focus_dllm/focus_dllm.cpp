@@ -177,6 +177,11 @@ void check_focus_dllm(const model_config& model, const parameters& p) {
         "focus_dllm: dense_layers must be at least 1, the sinks come from the last "
         "dense layer");
   }
+  if (p.flag("past_confidence") && p.real("rho") < 1) {
+    throw usage_error(
+        "focus_dllm: rho must be at least 1, because a step unmasks none but the rho n positions "
+        "that it computes and the schedule wants n: masks would be left");
+  }
 }
 
 method_info focus_dllm_info() {
