@@ -5,8 +5,11 @@
 // back by sequence, whatever else is in the batch.
 #pragma once
 
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <type_traits>
 
 #include "kernels/float16.h"
@@ -131,7 +134,7 @@ class operands {
     results_.push_back({[=](std::size_t i) {
                           return bytes_of(start + begin[i] * stride, start + begin[i + 1] * stride);
                         },
-                        std::is_floating_point_v<T>});
+                        kind_of<T>(stride)});
     return v;
   }
   template <class T>
@@ -147,8 +150,11 @@ class operands {
     std::int32_t* start = room<std::int32_t>(total(n));
     const indices begin = begins_of(n);
     results_.push_back({[=](std::size_t i) {
-      return i < n.size() ? less(start + begin[i], start + begin[i + 1], base[i]) : raw{};
-    }});
+                          return i < n.size()
+                                     ? less(start + begin[i], start + begin[i + 1], base[i])
+                                     : raw{};
+                        },
+                        kind_of<std::int32_t>()});
     return start;
   }
   // Lists whose lengths the operation finds: where each begins, and lists that begin there. Entries
@@ -159,8 +165,9 @@ class operands {
     const std::int32_t* begin = begin_;
     const std::size_t n = b.size();
     results_.push_back({[=](std::size_t i) {
-      return i < n ? less(begin + i + 1, begin + i + 2, begin[i]) : raw{};
-    }});
+                          return i < n ? less(begin + i + 1, begin + i + 2, begin[i]) : raw{};
+                        },
+                        kind_of<std::int32_t>()});
     return begin_;
   }
   template <class T>
@@ -169,22 +176,32 @@ class operands {
     const std::int32_t* begin = begin_;
     const std::size_t n = sequences_;
     results_.push_back({[=](std::size_t i) {
-      if (i == n) return rest ? bytes_of(start + begin[n], start + most) : raw{};
-      return less(start + begin[i], start + begin[i + 1], base.empty() ? 0 : base[i]);
-    }});
+                          if (i == n)
+                            return rest ? bytes_of(start + begin[n], start + most) : raw{};
+                          return less(start + begin[i], start + begin[i + 1],
+                                      base.empty() ? 0 : base[i]);
+                        },
+                        kind_of<T>()});
     return start;
   }
 
   using raw = std::vector<unsigned char>;
+  // The elements of a result: `width` of them are of one row, candidate or entry.
+  struct element_kind {
+    bool floats = false;
+    std::size_t size = 1;
+    std::int64_t width = 1;
+    std::string (*text)(const unsigned char* element) = nullptr;
+  };
   struct segment {
     raw bytes;
-    bool floats = false;
+    element_kind of;
   };
   // What the i-th sequence has in every result, in the order in which they were made; behind the
   // last sequence, what belongs to none.
   std::vector<segment> of(std::size_t i) const {
     std::vector<segment> all;
-    for (const result& r : results_) all.push_back({r.of(i), r.floats});
+    for (const result& r : results_) all.push_back({r.of(i), r.elements});
     return all;
   }
   // Whether an array was written beyond its end.
@@ -202,8 +219,18 @@ class operands {
   static constexpr std::size_t guard_bytes = 64;
   struct result {
     std::function<raw(std::size_t i)> of;
-    bool floats = false;
+    element_kind elements;
   };
+  template <class T>
+  static element_kind kind_of(std::int64_t width = 1) {
+    return {std::is_floating_point_v<T>, sizeof(T), width, [](const unsigned char* element) {
+              T value;
+              std::memcpy(&value, element, sizeof value);
+              std::ostringstream text;
+              text << +value;
+              return text.str();
+            }};
+  }
   struct guard {
     const unsigned char *first, *last;
   };
@@ -306,7 +333,7 @@ inline paged_kv operands::cache(const batch& b, int pages, std::int64_t kv_heads
                           }
                           return bytes_of(own.data(), own.data() + own.size());
                         },
-                        true});
+                        kind_of<float>(kv_heads * dim)});
   }
   kv.page_table = in(place);
   kv.table_stride = pages;

@@ -23,23 +23,41 @@
 
 namespace unmask::test {
 
-// `tolerance` is for floats, relative above 1; 0 asks for the same bits.
+// The first element of a result that differs, in words; empty: none does. `tolerance` is for floats,
+// relative above 1; 0 asks for the same bits.
+inline std::string first_difference(const operands::segment& got, const operands::segment& want,
+                                    double tolerance) {
+  const operands::element_kind& of = want.of;
+  if (got.bytes.size() != want.bytes.size()) {
+    return std::to_string(got.bytes.size() / of.size) + " elements, not " +
+           std::to_string(want.bytes.size() / of.size);
+  }
+  for (std::size_t at = 0; at < got.bytes.size(); at += of.size) {
+    const unsigned char *a = got.bytes.data() + at, *b = want.bytes.data() + at;
+    if (std::memcmp(a, b, of.size) == 0) continue;
+    if (of.floats && of.size == sizeof(float)) {
+      float x = 0, y = 0;
+      std::memcpy(&x, a, sizeof x);
+      std::memcpy(&y, b, sizeof y);
+      if ((std::isnan(x) && std::isnan(y)) ||
+          (tolerance > 0 && (x == y || close(x, y, tolerance)))) {
+        continue;
+      }
+    }
+    const auto element = static_cast<std::int64_t>(at / of.size);
+    std::string text = "candidate (row or entry) " + std::to_string(element / of.width);
+    if (of.width > 1) text += ", element " + std::to_string(element % of.width);
+    return text + ": " + of.text(a) + ", not " + of.text(b);
+  }
+  return "";
+}
+
 inline void expect_same(const operands& got, std::size_t i, const operands& want, std::size_t j,
                         double tolerance) {
   const auto a = got.of(i), b = want.of(j);
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t r = 0; r < a.size(); ++r) {
-    ASSERT_EQ(a[r].bytes.size(), b[r].bytes.size()) << "result " << r;
-    if (a[r].bytes == b[r].bytes) continue;
-    ASSERT_TRUE(a[r].floats) << "result " << r;
-    for (std::size_t at = 0; at < a[r].bytes.size(); at += sizeof(float)) {
-      float x = 0, y = 0;
-      std::memcpy(&x, a[r].bytes.data() + at, sizeof x);
-      std::memcpy(&y, b[r].bytes.data() + at, sizeof y);
-      const bool alike = tolerance > 0 ? x == y || close(x, y, tolerance) : same_bits(&x, &y, 1);
-      ASSERT_TRUE(alike || (std::isnan(x) && std::isnan(y)))
-          << "result " << r << " at " << at / sizeof x << ": " << x << ", not " << y;
-    }
+    ASSERT_EQ(first_difference(a[r], b[r], tolerance), "") << "result " << r << " of the operation";
   }
 }
 

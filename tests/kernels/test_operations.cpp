@@ -82,6 +82,33 @@ TEST(operations, have_shapes_to_be_tested_with) {
   EXPECT_EQ(names_of_declared(), known);
 }
 
+// A list of int32, rows of flags, numbers: the second sequence differs in its third element.
+TEST(operations, name_the_first_element_that_differs) {
+  const auto told = [](const auto& make) {
+    test::operands a(reference_backend()), b(reference_backend());
+    make(a, 0), make(b, 1);
+    EXPECT_EQ(test::first_difference(a.of(0)[0], b.of(0)[0], 0), "");
+    return test::first_difference(a.of(1)[0], b.of(1)[0], 0);
+  };
+  EXPECT_EQ(told([](test::operands& at, int second) {
+              at.inout<std::int32_t>({2, 4}, {1, 2, 3, 4, second == 0 ? 5 : -7, 6});
+            }),
+            "candidate (row or entry) 2: 5, not -7");
+  EXPECT_EQ(told([](test::operands& at, int second) {
+              const auto flag = static_cast<std::uint8_t>(second);
+              at.out_rows<std::uint8_t>({1, 2}, {2}, 0, {1, 1, 0, 1, flag, 1});
+            }),
+            "candidate (row or entry) 1, element 0: 0, not 1");
+  EXPECT_EQ(told([](test::operands& at, int second) {
+              at.inout<float>({1, 3}, {1, 2, 3, second == 0 ? 0.5F : 0.25F});
+            }),
+            "candidate (row or entry) 2: 0.5, not 0.25");
+  EXPECT_EQ(told([](test::operands& at, int second) {
+              at.inout<std::int32_t>({1, second}, std::vector<std::int32_t>(1U + second, 1));
+            }),
+            "0 elements, not 1");
+}
+
 // The check itself fails where a result depends on the batch.
 TEST(operations, that_depend_on_the_batch_are_found) {
   const auto whole_batch = [](test::operands& at, const std::vector<int>& sequences) {
