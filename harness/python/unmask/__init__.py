@@ -15,3 +15,9 @@ def record(folder, **settings):
     """Records a decoding loop of another program as a row and trajectories (unmask.rows.recorder)."""
     from unmask.rows import recorder
     return recorder.record(folder, **settings)
+
+
+def record_served(file, folder, **settings):
+    """Records the result of a load test's client as a row of a served point (unmask.rows.served)."""
+    from unmask.rows import served
+    return served.record_served(file, folder, **settings)

@@ -37,6 +37,10 @@ def _hash(value):
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
+def now():
+    return f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def machine():
     """What is known of this machine, in the words of a row's `environment`."""
     cpu = ""
@@ -53,6 +57,14 @@ def _paired(positions, tokens):
     if len(positions) != len(tokens):
         raise UserError(f"{len(positions)} positions and {len(tokens)} tokens in one step")
     return list(zip(positions, tokens))
+
+
+def identified(head, program):
+    """The head of a row with the ids of its point, by what it holds besides, and of a run of now."""
+    head = head | {"point_id": "", "run_id": ""}
+    head["point_id"] = _hash([head, program])[:16]
+    head["run_id"] = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-{head['point_id'][:8]}"
+    return head
 
 
 class Answer:
@@ -195,7 +207,7 @@ class Recorder:
             "score": score, "samples": samples,
             "answers_hash": hashlib.sha256("".join(texts).encode()).hexdigest(),
             "environment": machine(), "source_hash": "", "measured_by": self.program,
-            "finished_at": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"}
+            "finished_at": now()}
 
     def write(self, scores=None):
         """Appends the row to rows.jsonl, writes the trajectories and returns the row."""
@@ -242,6 +254,4 @@ def record(folder, *, program, method, like=None, model=None, workload=None, lab
     head = {"schema_version": SCHEMA, "run_id": "", "point_id": "", "title": title or program,
             "position": 0, "model": model, "workload": workload, "method": method, "preset": "",
             "label": f"{label or method} ({program})", "variation": "", "params": params or {}, **keys}
-    head["point_id"] = _hash([head, program])[:16]
-    head["run_id"] = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-{head['point_id'][:8]}"
-    return Recorder(folder, head, program)
+    return Recorder(folder, identified(head, program), program)
