@@ -24,6 +24,10 @@ MEMORY = 2 << 30  # bytes of address space
 CHARACTERS = 16 << 20  # of one rendered text
 
 
+class TooLong(BaseException):
+    """A conversation took too long. No Exception: jinja2 swallows those of what it computes in advance."""
+
+
 class GenerationBlock(jinja2.ext.Extension):
     """The block {% generation %} marks what an assistant said; rendered, it is its body."""
 
@@ -55,7 +59,7 @@ def strftime_now(form):
 def compile_template(text):
     """Compile with the options, filters and functions that transformers gives to a template."""
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True,
+        optimized=False, trim_blocks=True, lstrip_blocks=True,
         extensions=[GenerationBlock, jinja2.ext.loopcontrols])
     environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = raise_exception
@@ -64,7 +68,7 @@ def compile_template(text):
 
 
 def render(template, variables, request):
-    """Render one conversation; ValueError where the text is longer than CHARACTERS."""
+    """Render one conversation; ValueError if the text is longer than CHARACTERS or is no text."""
     given = {"tools": None, "documents": None, **variables, **request}
     pieces, size = [], 0
     for piece in template.generate(**given):
@@ -72,16 +76,29 @@ def render(template, variables, request):
         if size > CHARACTERS:
             raise ValueError(f"makes a text of more than {CHARACTERS} characters")
         pieces.append(piece)
-    return "".join(pieces)
+    text = "".join(pieces)
+    half = next((c for c in text if "\ud800" <= c <= "\udfff"), None)
+    if half is not None:
+        raise ValueError(f"writes U+{ord(half):04X}, half of a surrogate pair, which is no character")
+    return text
 
 
 def limit_process():
     def stop(*_):
-        raise TimeoutError(f"takes more than {SECONDS} s for a conversation")
+        raise TooLong(f"takes more than {SECONDS} s for a conversation")
 
     signal.signal(signal.SIGALRM, stop)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (TOTAL_SECONDS, TOTAL_SECONDS))
+
+
+def start_clock():
+    """The next conversation has SECONDS from here; the alarm comes again until it is heard."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    # A C function (a huge power, a huge repetition) hears no alarm: the kernel ends it.
+    hard = min(TOTAL_SECONDS, int(used.ru_utime + used.ru_stime) + SECONDS + 5)
+    resource.setrlimit(resource.RLIMIT_CPU, (hard, TOTAL_SECONDS))
+    signal.setitimer(signal.ITIMER_REAL, SECONDS, 1)
 
 
 def render_all(lines):
@@ -90,15 +107,11 @@ def render_all(lines):
     where = head["where"]
     number = 0
     try:
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        start_clock()
         template = compile_template(head["template"])
         for number, line in enumerate(lines, 1):
             request = json.loads(line)
-            used = resource.getrusage(resource.RUSAGE_SELF)
-            # A C function (a huge power, a huge repetition) hears no alarm: the kernel ends it.
-            hard = min(TOTAL_SECONDS, int(used.ru_utime + used.ru_stime) + SECONDS + 5)
-            resource.setrlimit(resource.RLIMIT_CPU, (hard, TOTAL_SECONDS))
-            signal.setitimer(signal.ITIMER_REAL, SECONDS)
+            start_clock()
             text = render(template, head["variables"], request)
             signal.setitimer(signal.ITIMER_REAL, 0)
             yield text
@@ -110,7 +123,7 @@ def render_all(lines):
                                f"for conversation {number}") from problem
     except UserError:
         raise
-    except Exception as problem:  # whatever a stranger's program raises
+    except (Exception, TooLong) as problem:  # whatever a stranger's program raises
         words = " ".join(str(problem).split())[:300] or type(problem).__name__
         raise EnvironmentFault(f"the chat template of {where} fails on conversation {number}: "
                                f"{words}") from problem

@@ -5,9 +5,11 @@ bounds (ctest python.chat)."""
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -90,6 +92,20 @@ class Chat(unittest.TestCase):
     def test_is_bounded_in_time(self):
         loops = "".join("{%% for %s in range(99999) %%}" % name for name in "abcd")
         self.refused(loops + "{% endfor %}" * 4, "takes more than")
+
+    def test_is_bounded_while_it_is_compiled(self):
+        # jinja2 computes what is constant in advance and swallows what is raised there.
+        start = time.monotonic()
+        self.refused("{{ ('a' * 1000000) | wordwrap(1) | length }}", "takes more than")
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime, 60)
+        self.assertLess(time.monotonic() - start, 120)
+
+    def test_half_a_character_is_none(self):
+        self.refused("{{ '\\ud800' }}hi", "writes U+D800, half of a surrogate pair")
+
+    def test_a_message_keeps_its_order(self):
+        done = run_chat("{{ messages | tojson }}", [[{"role": "user", "content": "hi"}]])
+        self.assertEqual(json.loads(done.stdout)["text"], '[{"role": "user", "content": "hi"}]')
 
 
 if __name__ == "__main__":
