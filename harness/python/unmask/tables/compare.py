@@ -4,12 +4,13 @@
 Point by point, of two runs or two builds of the same experiments. Two questions are kept apart. Whether it is a
 repetition: weights, workload, answers, scores and counts must be equal, and the ratios of speed between methods
 must agree within their intervals, all but as many as chance explains. And which side is faster: of each point
-the ratio of its speeds, with Welch's interval over the repetitions of both sides."""
+the ratio of its speeds, with an interval over the runs of both sides, or over turns in which both ran."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 import math
 import os
 import statistics
+import sys
 
 from unmask.rows import estimates, intervals, options as command_options, rows as results
 from unmask.rows.errors import EnvironmentFault, UserError
@@ -18,7 +19,7 @@ from unmask.rows.later import special
 from unmask.rows.names import number_text
 from unmask.rows.rows import circumstance, is_reportable, number_setting, row_name, setting
 from unmask.rows.verdicts import against_margin
-from unmask.tables import tables
+from unmask.tables import tables, turns
 
 # How likely two 95 % Student intervals of the same mean do not overlap: 0.40 % from 2 repetitions,
 # 0.48 % from 3, 0.56 % from many, which is the most.
@@ -28,6 +29,8 @@ APART_BY_CHANCE = 0.0056
 FAR = 4
 MACHINE_KEYS = ("cpu_model", "cpu_backend", "cpus_usable", "omp_threads", "governor", "gpus")
 LOAD_APART = 0.5  # processes: from here on the one-minute loads of two runs are not alike
+# Why a ratio of speeds has no interval, and so no verdict.
+ONE_RUN, DISTURBED = "one run on a side", "other work ran"
 
 
 @dataclass
@@ -42,6 +45,8 @@ class Comparison:
     differences: list = field(default_factory=list)   # (point, what, before, now)
     speeds_apart: list = field(default_factory=list)  # the same
     speeds: list = field(default_factory=list)        # (point, before, now, Estimate)
+    runs: list = field(default_factory=list)          # (speeds before, speeds now) of each of `speeds`
+    in_turn: bool = False  # run k of both sides was measured in one turn
     phases: dict = field(default_factory=dict)        # name: [(before seconds, now seconds)]
     notes: list = field(default_factory=list)
     warnings: list = field(default_factory=list)
@@ -152,18 +157,43 @@ def _compare_ratio(result, title, before, before_base, after, after_base):
                                 estimate_text(b)))
 
 
+def _run_speed(row):
+    """Tokens per second of one run of a point: the geometric mean of its repetitions. None if it has none."""
+    found = estimates.value(row, "tokens_per_second")
+    if not is_reportable(row) or setting(row, "kind") == "serve" or found is None or not found[0] > 0:
+        return None
+    speeds = [v for v in estimates.samples(row, "tokens_per_second") if v > 0 and math.isfinite(v)]
+    if not speeds or row["samples"].get("median"):
+        return found[0]
+    return math.exp(intervals.mean([math.log(v) for v in speeds]))
+
+
+def _ratio_of_runs(before, now, in_turn):
+    """now/before of the speeds of runs. What changes a speed from run to run is no part of the spread inside
+    one run, so an interval takes two runs or more on each side, or runs in turn."""
+    if in_turn and len(before) == len(now):
+        return replace(intervals.paired_ratio(now, before), unit="turns")
+    e = intervals.unpaired_ratio(now, before)
+    if e.low is not None and math.isfinite(e.value):
+        return replace(e, unit="runs")
+    middle = [math.exp(intervals.mean([math.log(v) for v in side])) for side in (before, now)]
+    return intervals.Estimate(middle[1] / middle[0], n=1, unit="runs", how=ONE_RUN)
+
+
 def _compare_speed(result, title, before, after):
-    """now/before of tokens per second, of two rows that are timed and may be reported."""
-    if not is_reportable(before) or not is_reportable(after) or setting(before, "kind") == "serve":
+    """now/before of tokens per second, of the rows of one point on both sides."""
+    sides = [[(_run_speed(row), row) for row in rows] for rows in (before, after)]
+    sides = [[(v, row) for v, row in side if v is not None] for side in sides]
+    if not all(sides):
         return
-    a, b = (estimates.value(row, "tokens_per_second") for row in (before, after))
-    if a is None or b is None or not a[0] > 0 or not b[0] > 0:
-        return
-    e = intervals.unpaired_ratio(estimates.samples(after, "tokens_per_second"),
-                                 estimates.samples(before, "tokens_per_second"))
-    if not math.isfinite(e.value):
-        e = intervals.Estimate(b[0] / a[0], n=1, unit="repetitions")
-    result.speeds.append((title, a[0], b[0], e))
+    old, new = ([v for v, _ in side] for side in sides)
+    e = _ratio_of_runs(old, new, result.in_turn)
+    disturbed = sum(bool(row["samples"].get("disturbance")) for side in sides for _, row in side)
+    if disturbed and not result.in_turn:
+        e = intervals.Estimate(e.value, n=e.n, unit=e.unit, how=DISTURBED)
+    middle = [math.exp(intervals.mean([math.log(v) for v in side])) for side in (old, new)]
+    result.speeds.append((title, *middle, e))
+    result.runs.append((old, new))
 
 
 def _phase_seconds(row):
@@ -233,16 +263,16 @@ def compare_place(result, inside, before, after):
         base = bases.get(circumstance(row))
         if base is not None and base is not row and setting(row, "kind") != "serve":
             _compare_ratio(result, title, row, base, new[name], new[results.point_name(base)])
-        _compare_speed(result, title, row, new[name])
-        _compare_phases(result, [r for r in before if results.point_name(r) == name],
-                        [r for r in after if results.point_name(r) == name])
+        sides = [[r for r in rows if results.point_name(r) == name] for rows in (before, after)]
+        _compare_speed(result, title, *sides)
+        _compare_phases(result, *sides)
     result.differences += [(inside + _point(row), "row", "absent", "there")
                            for name, row in new.items() if name not in old]
     _compare_machines(result, before, after)
 
 
-def compare_rows(before, after, with_speed=True):
-    result = Comparison(with_speed=with_speed)
+def compare_rows(before, after, with_speed=True, in_turn=False):
+    result = Comparison(with_speed=with_speed, in_turn=in_turn)
     compare_place(result, "", before, after)
     return result
 
@@ -287,21 +317,24 @@ def _ratio_cells(e, margin):
     return tables.estimate_cell(e, 3), verdict
 
 
+def _summary_of_runs(result):
+    """The ratio over all points, of each run as a whole: what makes one run slower than another makes all of
+    its points so, and more points show no more of it."""
+    apart = next((e.how for _, _, _, e in result.speeds if e.low is None), "")
+    sides = []
+    for side in (0, 1):
+        runs = min(len(pair[side]) for pair in result.runs)
+        sides.append([math.exp(intervals.mean([math.log(pair[side][k]) for pair in result.runs]))
+                      for k in range(runs)])
+    e = _ratio_of_runs(*sides, result.in_turn)
+    return intervals.Estimate(e.value, n=e.n, unit=e.unit, how=apart) if apart else e
+
+
 def speed_summary(result, margin):
     """The geometric mean over all points, its verdict, and how many points have which verdict."""
     if not result.speeds:
         return None, "", {}
-    ratios = [e for _, _, _, e in result.speeds]
-    if any(e.low is not None for e in ratios):  # points timed once say nothing of a speed
-        ratios = [e for e in ratios if e.low is not None]
-    logs = [math.log(e.value) for e in ratios]
-    middle = intervals.Estimate(math.exp(intervals.mean(logs)), n=len(ratios), unit="points")
-    if all(e.low is not None for e in ratios):
-        ends = intervals.interval_of_average(
-            logs, [(math.log(e.low), math.log(e.high)) for e in ratios], range(len(ratios)))
-        middle = intervals.Estimate(middle.value, math.exp(ends[0]), math.exp(ends[1]),
-                                    len(ratios), "points")
-    counts = {}
+    middle, counts = _summary_of_runs(result), {}
     for _, _, _, e in result.speeds:
         verdict = _ratio_cells(e, margin)[1]
         counts[verdict] = counts.get(verdict, 0) + 1
@@ -312,16 +345,24 @@ def _speed_text(result, margin):
     middle, verdict, counts = speed_summary(result, margin)
     if middle is None:
         return ""
-    table = tables.Table(["point", ">tok/s before", ">now", ">now / before", "verdict"])
+    table = tables.Table(["point", ">tok/s before", ">now", ">now / before", ">n", "verdict"])
     for title, before, after, e in result.speeds:
         cell, said = _ratio_cells(e, margin)
         table.add(title, tables.number_cell(before, 1), tables.number_cell(after, 1), cell,
-                  said if e.low is not None else said + ": timed once")
+                  tables.count_cell(e.n), said if e.low is not None else f"{said}: {e.how}")
     table.notes.append("speed: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items())) +
                        f"; geometric mean {estimate_text(middle)}: {verdict}")
-    table.notes.append(f"SAME: within {100 * margin:g} %. Intervals are over the repetitions of one run "
-                       "on each side (Welch's t); what changes from run to run is not in them. To see "
-                       "it, compare a run with a repetition of itself")
+    over = ("turns, in each of which both programs ran (Student's t of the logarithms)" if result.in_turn else
+            "runs of each side (Welch's t of the logarithms)")
+    table.notes.append(f"SAME: within {100 * margin:g} %. Intervals and n are over {over}")
+    hows = {e.how for _, _, _, e in result.speeds if e.low is None}
+    if ONE_RUN in hows:
+        table.notes.append("One run on a side gives no verdict: speeds change from run to run more than inside "
+                           "one. `unmask compare --programs A B FILE` measures two programs in turn; `unmask "
+                           "run --fresh` adds another run to a folder")
+    if DISTURBED in hows:
+        table.notes.append("Rows that other work disturbed (samples.disturbance) give no verdict; "
+                           "`unmask compare --programs A B FILE` measures both programs under the same load")
     return "\n" + tables.render(table, "md")
 
 
@@ -379,12 +420,21 @@ def parser():
         __doc__, "Compares two runs, rows files or whole campaigns of the same experiments.",
         """Answers, scores and counts must be the same, and the ratios of speed between methods within
 their intervals, all but as many as chance explains: REPEATED or DIFFERS. Beside it each point's
-speed is compared with itself: FASTER, SAME, SLOWER or AMBIGUOUS (the interval crosses the margin).
+speed is compared with itself: FASTER, SAME, SLOWER or AMBIGUOUS (the interval crosses the margin, or
+a side has one run only). --programs measures two builds in turn, which other work on the machine
+does not mislead.
 
 exit code 4: DIFFERS. A change of speed alone that all methods share does not change the exit code.
 
 Kernels: Google Benchmark's compare.py on two files of build/.../unmask_bench --benchmark_out""")
     p.add_argument("runs", nargs="*", metavar="BEFORE AFTER")
+    p.add_argument("--programs", nargs=3, metavar=("A", "B", "FILE"),
+                   help="measure the experiment FILE with two programs in turn, and compare them")
+    p.add_argument("--turns", type=int, default=10, metavar="N",
+                   help="of --programs: how often each program runs (default: 10)")
+    p.add_argument("--scale", metavar="NAME", help="of --programs: the scale of FILE")
+    p.add_argument("--rows", metavar="DIR",
+                   help="of --programs: where both keep their rows (default: below runs/compare)")
     p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--ignore-speed", "--ignore_speed", action="store_true",
                    help="compare answers, scores and counts alone: for another machine, or one with "
@@ -394,12 +444,26 @@ Kernels: Google Benchmark's compare.py on two files of build/.../unmask_bench --
     return p
 
 
+def _measured_in_turn(options):
+    if options.turns < 2:
+        raise UserError("--turns must be 2 or more: the interval is over the turns")
+    *programs, experiment = options.programs
+    folder = turns.fresh_folder(options.rows or "")
+    before, after = turns.measure(programs, experiment, folder, options.turns,
+                                  ["--scale", options.scale] if options.scale else [])
+    print(f"rows: {folder}", file=sys.stderr)
+    return compare_rows(before, after, with_speed=not options.ignore_speed, in_turn=True)
+
+
 def main(arguments):
     options = parser().parse_args(arguments)
-    if len(options.runs) != 2:
-        raise UserError("compare needs two runs")
+    if len(options.runs) != (0 if options.programs else 2):
+        raise UserError("compare needs two runs, or --programs A B FILE")
     if not 0 < options.margin < 1:
         raise UserError("--margin must be above 0 and below 1")
-    result = compare_paths(*options.runs, with_speed=not options.ignore_speed)
+    if options.programs:
+        result = _measured_in_turn(options)
+    else:
+        result = compare_paths(*options.runs, with_speed=not options.ignore_speed)
     tables.write(comparison_text(result, options.margin), options.output)
     return 0 if result.repeated() else 4

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 from made import copies, row_of
+import numpy as np
 from scipy import stats
 
 from unmask.rows.errors import UserError
@@ -27,6 +28,11 @@ def sped_up(rows, factor):
         row["metrics"]["tokens_per_second"] *= factor
         row["run_id"] = "later"
     return rows
+
+
+def runs_of(rows, factors):
+    """As many runs of these rows, each so many times as fast as they are."""
+    return [row for factor in factors for row in sped_up(rows, factor)]
 
 
 class Repetitions(unittest.TestCase):
@@ -120,21 +126,46 @@ class Repetitions(unittest.TestCase):
 
 class Speeds(unittest.TestCase):
     def test_each_side_that_is_faster_is_found(self):
-        before = [row_of("a", [1.0, 1.001, 0.999]), row_of("b", [2.0, 2.002, 1.998], position=1)]
+        rows = [row_of("a", [1.0, 1.001, 0.999]), row_of("b", [2.0, 2.002, 1.998], position=1)]
+        before = runs_of(rows, (1, 1.001, 0.999))
         for factor, verdict in ((1.08, "FASTER"), (1 / 1.08, "SLOWER"), (1.0, "SAME"), (2, "FASTER")):
             result = compare.compare_rows(before, sped_up(before, factor))
             self.assertTrue(result.repeated())  # all methods alike: the ratios between them stand
             for _, _, _, e in result.speeds:
                 self.assertAlmostEqual(e.value, factor)
                 self.assertTrue(e.low < factor < e.high)
+                self.assertEqual((e.n, e.unit), (3, "runs"))
             middle, said, counts = compare.speed_summary(result, 0.02)
             self.assertAlmostEqual(middle.value, factor)
             self.assertEqual((said, counts), (verdict, {verdict: 2}))
             self.assertIn(f"{verdict}: now is", text_of(result))
 
-    def test_the_interval_is_welchs_over_the_repetitions(self):
-        import numpy as np
-        before, after = [row_of("a", [1.0, 1.1, 1.3])], [row_of("a", [0.9, 0.8, 1.0])]
+    def test_one_run_on_a_side_gives_no_verdict(self):
+        rows = [row_of("a", [1.0, 1.001, 0.999]), row_of("b", [2.0, 2.002, 1.998], position=1)]
+        for before, after in ((rows, sped_up(rows, 2)), (runs_of(rows, (1, 1)), sped_up(rows, 2))):
+            result = compare.compare_rows(before, after)
+            self.assertEqual([e.range for _, _, _, e in result.speeds], [None, None])
+            middle, said, counts = compare.speed_summary(result, 0.02)
+            self.assertAlmostEqual(middle.value, 2)
+            self.assertEqual((said, counts), ("AMBIGUOUS", {"AMBIGUOUS": 2}))
+            self.assertIn("AMBIGUOUS: one run on a side", text_of(result))
+            self.assertIn("--programs A B FILE", text_of(result))
+
+    def test_disturbed_rows_give_no_verdict_unless_both_ran_in_turn(self):
+        before = runs_of([row_of("a", [1.0, 1.001, 0.999])], (1, 1.001, 0.999))
+        after = sped_up(before, 1.5)
+        self.assertEqual(compare.speed_summary(compare.compare_rows(before, after), 0.02)[1], "FASTER")
+        after[1]["samples"]["disturbance"] = "other work on the machine took 50 % of the processors"
+        result = compare.compare_rows(before, after)
+        self.assertEqual(compare.speed_summary(result, 0.02)[1], "AMBIGUOUS")
+        self.assertIn("AMBIGUOUS: other work ran", text_of(result))
+        in_turn = compare.compare_rows(before, after, in_turn=True)
+        self.assertEqual(compare.speed_summary(in_turn, 0.02)[1], "FASTER")
+
+    def test_the_interval_is_welchs_over_the_runs_of_both_sides(self):
+        # The geometric means of the repetitions of each run, by hand: sqrt(0.8 * 1.25) is 1.
+        before = [row_of("a", s, run_id=str(i)) for i, s in enumerate(([0.8, 1.25], [1.1, 1.1], [1.3, 1.3]))]
+        after = [row_of("a", s, run_id=str(i)) for i, s in enumerate(([0.9, 0.9], [0.8, 0.8], [0.5, 2.0]))]
         (_, _, _, e), = compare.compare_rows(before, after).speeds
         official = stats.ttest_ind(np.log([1.0, 1.1, 1.3]), np.log([0.9, 0.8, 1.0]),
                                    equal_var=False).confidence_interval(0.95)
@@ -142,11 +173,101 @@ class Speeds(unittest.TestCase):
         self.assertAlmostEqual(e.high, np.exp(official.high))
         self.assertEqual(compare.speed_summary(compare.compare_rows(before, after), 0.02)[1],
                          "AMBIGUOUS")
+        (_, _, _, e), = compare.compare_rows(before, after, in_turn=True).speeds
+        official = stats.ttest_rel(np.log([1.0, 1.1, 1.3]), np.log([0.9, 0.8, 1.0])).confidence_interval(0.95)
+        self.assertAlmostEqual(e.low, np.exp(official.low))
+        self.assertAlmostEqual(e.high, np.exp(official.high))
 
-    def test_what_was_timed_once_is_ambiguous(self):
-        result = compare.compare_rows([row_of("a", [1.0])], [row_of("a", [0.5])])
-        self.assertIn("AMBIGUOUS: timed once", text_of(result))
+    def test_the_total_has_the_spread_of_runs_however_many_points_there_are(self):
+        rows = [row_of(f"m{i}", [1.0, 1.001], position=i) for i in range(30)]
+        before, after = runs_of(rows, (1.0, 1.1, 0.9)), runs_of(rows, (1.05, 0.95, 1.2))
+        middle, _, _ = compare.speed_summary(compare.compare_rows(before, after), 0.02)
+        official = stats.ttest_ind(np.log([1.05, 0.95, 1.2]), np.log([1.0, 1.1, 0.9]),
+                                   equal_var=False).confidence_interval(0.95)
+        self.assertAlmostEqual(middle.low, np.exp(official.low))
+        self.assertAlmostEqual(middle.high, np.exp(official.high))
 
+
+class Simulated(unittest.TestCase):
+    """Comparisons of made runs whose true ratio is known."""
+
+    def side(self, random, loads, slower=1.0, within=0.02):
+        """A run for each load, of three repetitions that differ by `within`."""
+        rows = []
+        for k, load in enumerate(loads):
+            seconds = slower * load * np.exp(random.normal(0, within, 3))
+            rows.append(row_of("a", [float(s) for s in seconds], run_id=str(k)))
+        return rows
+
+    def test_intervals_hold_the_ratio_whatever_runs_differ_by(self):
+        random = np.random.default_rng(1)
+        for between in (0.01, 0.02, 0.05):
+            held = 0
+            for _ in range(400):
+                sides = [self.side(random, np.exp(random.normal(0, between, 4))) for _ in (0, 1)]
+                (_, _, _, e), = compare.compare_rows(*sides).speeds
+                held += e.low <= 1 <= e.high
+            # 95 % of 400 is 380; three standard deviations of a binomial are 13.
+            self.assertGreaterEqual(held, 367, between)
+
+    def in_turn(self, random, turns, slower):
+        """Both programs under one load, which wanders by a quarter from turn to turn and by 1 % inside one."""
+        loads = np.exp(np.cumsum(random.normal(0, 0.25, turns)))
+        sides = [self.side(random, loads * np.exp(random.normal(0, 0.01, turns)), factor)
+                 for factor in (1.0, slower)]
+        result = compare.compare_rows(*sides, in_turn=True)
+        return compare.speed_summary(result, 0.02)[1]
+
+    def test_the_same_program_twice_under_load_differs_in_at_most_two_of_forty(self):
+        random = np.random.default_rng(2)
+        said = [self.in_turn(random, 10, 1.0) for _ in range(40)]
+        self.assertLessEqual(sum(word in ("FASTER", "SLOWER") for word in said), 2, said)
+
+    def test_a_slow_down_of_five_percent_is_found_in_turn(self):
+        random = np.random.default_rng(3)
+        said = [self.in_turn(random, 10, 1.05) for _ in range(40)]
+        self.assertNotIn("FASTER", said)
+        self.assertGreaterEqual(said.count("SLOWER"), 30, said)
+
+
+class Turns(unittest.TestCase):
+    def test_two_programs_are_measured_in_turn_and_their_runs_compared(self):
+        with tempfile.TemporaryDirectory() as folder:
+            row = json.dumps(row_of("a", [1.0, 1.01]))
+            programs = []
+            for name, factor in (("old", 1.0), ("new", 0.5)):
+                path = os.path.join(folder, name)
+                with open(path, "w", encoding="utf-8") as file:
+                    # Writes a row as `run FILE -o DIR ...` does, and who ran when.
+                    file.write(f"""#!/usr/bin/env python3
+import json, os, sys, time
+assert sys.argv[1] == "run" and sys.argv[3] == "-o" and "--fresh" in sys.argv, sys.argv
+row = json.loads({row!r})
+row["samples"]["seconds"] = [s * {factor} for s in row["samples"]["seconds"]]
+row["run_id"] = str(time.time_ns())
+os.makedirs(sys.argv[4], exist_ok=True)
+open(os.path.join(sys.argv[4], "rows.jsonl"), "a").write(json.dumps(row) + "\\n")
+open({os.path.join(folder, "order")!r}, "a").write({name!r} + " ")
+""")
+                os.chmod(path, 0o755)
+                programs.append(path)
+            experiment, rows = os.path.join(folder, "e.toml"), os.path.join(folder, "rows")
+            with open(experiment, "w", encoding="utf-8") as file:
+                file.write("title = 'e'\n")
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+                code = compare.main(["--programs", *programs, experiment, "--turns", "3", "--rows", rows])
+            with open(os.path.join(folder, "order"), encoding="utf-8") as file:
+                self.assertEqual(file.read().split(), ["old", "new", "new", "old", "old", "new"])
+            self.assertEqual(code, 0, said.getvalue())
+            self.assertIn("FASTER: now is 2, n = 3 turns", said.getvalue())
+            with self.assertRaisesRegex(UserError, "not empty"):
+                compare.main(["--programs", *programs, experiment, "--rows", rows])
+            with self.assertRaisesRegex(UserError, "2 or more"):
+                compare.main(["--programs", *programs, experiment, "--turns", "1"])
+
+
+class Machines(unittest.TestCase):
     def test_another_machine_or_load_is_a_warning(self):
         before = [row_of("a", [1.0, 1.1])]
         after = copies(before)
