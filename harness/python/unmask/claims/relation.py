@@ -97,8 +97,8 @@ def ratio(frame, metric, of, over, other=None, **where):
     points geometrically."""
     found = _ratios(frame.pairs(of, over, **where), metric, other)
     whole = _geometric([e for _, _, e in found], [p["workload"]["hash"] for p, _, _ in found])
-    return Finding(_sides(found[0][0], found[0][1], "/"), whole,
-                   [(place(p), e) for p, _, e in found])
+    return Finding(_sides(found[0][0], found[0][1], "/"), whole, [(place(p), e) for p, _, e in found],
+                   notes=list(dict.fromkeys(e.how for _, _, e in found if e.how.startswith(estimates.APART))))
 
 
 def within_row(frame, metric, other, **where):

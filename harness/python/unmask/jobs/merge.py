@@ -10,14 +10,13 @@ import sys
 from dataclasses import dataclass
 
 from unmask.rows import manifest, options
+from unmask.rows.comparable import difference
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import read_bytes, replace_file, shown
 from unmask.rows.text import json_value
 
 SCHEMA_MAJOR = "1"
 LARGEST_FILE = 4 << 30
-# What may differ between rows of one machine: how busy it was, and where it put the process.
-CHANGING = {"load_average", "memory_available_bytes", "notes"}
 NEEDED = {"point_id": str, "title": str, "position": int, "verdict": str, "environment": dict,
           "finished_at": str}
 
@@ -104,28 +103,26 @@ def files_of(sources):
     return once
 
 
-def difference(a, b):
-    """Says what differs between two environments, key by key; "" where nothing does."""
-    parts = []
-    for key in sorted((set(a) | set(b)) - CHANGING):
-        if a.get(key) != b.get(key):
-            parts.append(f"{key}: {json.dumps(a.get(key))} and {json.dumps(b.get(key))}")
-    return "; ".join(parts)
+def _apart(a, b):
+    """Says what differs between the machines and programs of two rows."""
+    sources = [row.get("source_hash", "") for row in (a, b)]
+    parts = [difference(a["environment"], b["environment"])]
+    if sources[0] != sources[1]:
+        parts.append(f"source_hash: {json.dumps(sources[0])} and {json.dumps(sources[1])}")
+    return "; ".join(filter(None, parts))
 
 
 def refuse_mixture(kept):
-    """Refuses rows of more than one environment."""
+    """Refuses rows of more than one environment or program."""
     kinds = []
     for found in kept:
-        if not any(difference(k.row["environment"], found.row["environment"]) == ""
-                   for k in kinds):
+        if not any(_apart(k.row, found.row) == "" for k in kinds):
             kinds.append(found)
     if len(kinds) > 1:
         first, second = kinds[:2]
         raise UserError(shown(
             f"the rows come from {len(kinds)} environments; between {first.place} and "
-            f"{second.place} differ "
-            f"{difference(first.row['environment'], second.row['environment'])}; "
+            f"{second.place} differ {_apart(first.row, second.row)}; "
             "--mixed-environments merges them all the same"))
 
 

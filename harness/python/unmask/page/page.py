@@ -12,6 +12,7 @@ import tempfile
 
 from unmask.page.figures import figure_data
 from unmask.rows import estimates, experiments, options, rows as results, runs
+from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import opened, read_json
 from unmask.rows.rows import RUN_KEYS, circumstance, is_reportable, is_synthetic, row_name, setting
@@ -65,7 +66,7 @@ def _decode_table(rows):
     table = tables.Table(["model", "method", "task", ">items", ">score", ">tok/s ±", ">speed-up",
                           ">delivered/forward", ">committed/step", ">redundancy", ">nfe", "verdict"])
     varying = [key for key in RUN_KEYS if len({row[key] for row in rows}) > 1]
-    bases = {}
+    bases, apart = {}, []
 
     def place(row):
         return circumstance(row), row["model"]["hash"], row["workload"]["hash"]
@@ -76,12 +77,15 @@ def _decode_table(rows):
         if is_reportable(row):
             base = bases[place(row)]
             ratio = None if base is row else estimates.ratio(row, base, "tokens_per_second")
+            if ratio and ratio.how.startswith(estimates.APART):
+                apart.append(comparable(row, base))
             cells = [_score_cell(row), _speed_cell(row),
                      "base" if base is row else estimate_cell(ratio, 2) if ratio else "–",
                      _metric_cell(row, "tpf", 2), _metric_cell(row, "committed_per_step", 2),
                      _metric_cell(row, "redundancy", 2), _metric_cell(row, "nfe", 0)]
         table.add(_model_name(row), _method_cell(row, varying), row["workload"]["family"],
                   count_cell(row["workload"]["items"]), *cells, _verdict_cell(row))
+    table.notes += notes_of(apart)
     return table
 
 

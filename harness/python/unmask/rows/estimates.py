@@ -5,6 +5,7 @@ import dataclasses
 import math
 
 from unmask.rows import intervals
+from unmask.rows.comparable import comparable
 from unmask.rows.intervals import Estimate
 from unmask.rows.rows import is_synthetic, setting
 
@@ -13,6 +14,8 @@ NOISY_HALF_WIDTH = 0.25
 RATES = {"tokens_per_second": "output_tokens", "canvas_tokens_per_second": "committed"}
 # Rates of what was delivered, from those of all that was decided: padding behind an answer left out.
 DELIVERED = {"decode_output_tokens_per_second": "decode_tokens_per_second"}
+# How a ratio is told whose two sides are not of one program and machine.
+APART = "of rows of two programs or machines"
 # Keys of [serve] that are the scheduler's own: they leave arrivals and lengths alone.
 SCHEDULER_KEYS = ("policy", "forwards_per_turn", "paging", "recompute", "log")
 
@@ -128,12 +131,15 @@ def _same_arrivals(a, b):
 def ratio(left, right, left_metric, right_metric=None):
     """left/right of a metric. Times and rates: from the samples, paired where both rows come from one
     run with as many repetitions. The serving capacity: paired by the seeds of its search where both
-    met the same arrivals. Counted and analytic values are exact for these prompts. None where one
-    is missing or right is 0."""
+    met the same arrivals. Counted and analytic values are exact for these prompts. Times of two programs
+    or machines have no interval. None where one is missing or right is 0."""
     right_metric = right_metric or left_metric
     a, b = value(left, left_metric), value(right, right_metric)
     if a is None or b is None or b[0] == 0:
         return None
+    apart = comparable(left, right) if "measured" in (a[1], b[1]) else ""
+    if apart:
+        return Estimate(a[0] / b[0], n=1, unit="repetitions", how=f"{APART} ({apart}), no interval")
     times, others = samples(left, left_metric), samples(right, right_metric)
     searched = left_metric.startswith("slo_") and right_metric.startswith("slo_")
     if times and others:

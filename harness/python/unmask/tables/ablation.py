@@ -9,6 +9,7 @@ same setting twice, is at most AMBIGUOUS save in the 5 % that every such interva
 import math
 
 from unmask.rows import estimates, intervals
+from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import UserError
 from unmask.rows.intervals import Estimate
 from unmask.rows.names import unknown_name
@@ -44,7 +45,7 @@ def _compare_items(line, row, base):
         return
     line["items"] = len(ours["id"])
     line["same_answers"] = sum(a == b for a, b in zip(ours["answer_hash"], theirs["answer_hash"]))
-    if row["batch_size"] == 1:
+    if row["batch_size"] == 1 and not line["apart"]:
         fast, slow = ([intervals.mean(s) for s in items["seconds"]] for items in (ours, theirs))
         e = intervals.paired_ratio(slow, fast)
         line["item_speed"] = Estimate(e.value, e.low, e.high, e.n, "items", e.how)
@@ -63,6 +64,7 @@ def _compared(row, base, margins):
     line = {"model": row["model"]["name"], "workload": row["workload"]["family"],
             "batch_size": row["batch_size"], "setting": row_name(row), "base": row_name(base),
             "paired": paired, "speed": speed, "speed_verdict": ratio_verdict(speed, margins[0]),
+            "apart": comparable(row, base) if speed.how.startswith(estimates.APART) else "",
             "item_speed": None, "faster_items": 0, "score": estimates.score_difference(row, base),
             "score_verdict": None, "mcnemar_p": None, "same_answers": None, "items": 0}
     _compare_items(line, row, base)
@@ -188,6 +190,7 @@ def paired_tables(lines, effects, margins):
     if any(not line["paired"] for line in lines):
         several[-1].notes.append("unpaired: not measured in turn; unmask run --paired measures them "
                                  "so.")
+    several[-1].notes += notes_of(line["apart"] for line in lines)
     return several
 
 

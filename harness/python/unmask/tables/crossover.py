@@ -7,6 +7,7 @@ enough."""
 
 
 from unmask.rows import estimates, options as command_options
+from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import UserError
 from unmask.rows.names import unknown_name
 from unmask.rows.rows import (RUN_KEYS, circumstance, grouped, is_reportable, is_synthetic, read_latest,
@@ -58,6 +59,7 @@ def _cell(group, base, score_within, across_models):
         "workload": winner["workload"]["family"], "prompt_tokens": prompt,
         "gen_length": winner["gen_length"], "batch_size": winner["batch_size"], "clear": clear,
         "margin": margin, "rows": group,
+        "apart": comparable(winner, second) if margin is not None else "",
         "methods": [_entry(r, _score(r) < asked, across_models, against) for r in group]}
 
 
@@ -120,6 +122,7 @@ def crossover_table(cells):
     table.notes.append(f"{len(cells)} cells;" +
                        "".join(f" {label} wins {n}," for label, n in sorted(wins.items())) +
                        f" {unclear} not clear: the interval of the margin holds 1")
+    table.notes += notes_of(c["apart"] for c in cells)
     if any(c["methods"][0]["synthetic"] for c in cells):
         table.notes.append("† synthetic: tokens of weights without meaning")
     return table

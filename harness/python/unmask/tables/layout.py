@@ -12,6 +12,7 @@ import math
 import os
 
 from unmask.rows import estimates, experiments
+from unmask.rows.comparable import notes_of
 from unmask.rows.errors import UserError
 from unmask.rows.intervals import mean
 from unmask.rows.names import find_known, number_text
@@ -71,6 +72,7 @@ class LaidCell:
     bold: bool = False
     harnesses: tuple = ()        # of a benchmark's score
     other_harness: bool = False  # the paper has a score here, of another harness
+    apart: str = ""              # how the two sides of a ratio of times differ in program or machine
     published: object = None
 
 
@@ -213,6 +215,8 @@ def _cell_of(chosen, column, layout, rows):
     for row in chosen:
         e, dagger = _value_of(row, column, layout, rows)
         cell.dagger |= dagger
+        if e is not None and e.how.startswith(estimates.APART):
+            cell.apart = e.how.removeprefix(estimates.APART + " (").removesuffix("), no interval")
         if e is not None and math.isfinite(e.value):
             found.append(e)
         harness = row["workload"].get("benchmark", {}).get("harness", "")
@@ -307,6 +311,7 @@ def _add_footnotes(table, layout, rows):
     if any(cell.dagger and cell.measured is not None for cell in cells):
         table.footnotes.append("† synthetic or analytic: from weights without meaning, or computed "
                                "from shapes.")
+    table.footnotes += notes_of(cell.apart for cell in cells)
     others = [", ".join(cell.harnesses) for cell in cells if cell.other_harness]
     if others:
         theirs = layout.published.harness or "not stated"

@@ -81,6 +81,9 @@ def scored_row(row, results):
     if half is not None and half > NOISY_HALF_WIDTH and len(times) > 1:
         verdict = "NOISY"
         said.append(f"the speed is known to ±{100 * half:.0f} % only, from {len(times)} repetitions")
+    if disturbance := row["samples"].get("disturbance"):
+        verdict = "NOISY"
+        said.append(disturbance)
     more = {"score": score, "verdict": verdict, "reason": "; ".join(said)}
     if "items" in row:
         by_id = {r["item"]: r for r in results if r["status"] == "scored"}
