@@ -12,10 +12,16 @@ import hashlib
 import io
 import os
 import zipfile
+import zlib
 
 from unmask.rows.errors import EnvironmentFault
 from unmask.rows.files import opened
 from unmask.rows.text import json_value
+
+# Of one file of a data set, unpacked. The largest that a benchmark here reads has a fifth of either.
+LARGEST = 256 << 20
+MOST_ROWS = 1 << 19
+BROKEN = (EOFError, OSError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError)
 
 
 class Files:
@@ -24,6 +30,7 @@ class Files:
     def __init__(self, roots):
         self.roots = list(roots)
         self.read = {}
+        self.unpacked = 0  # bytes
 
     def find(self, dataset, names, where_to_get=""):
         """[(name for messages, bytes)] of the first of `names` that is there; a name may have a
@@ -46,19 +53,46 @@ class Files:
             if paths:
                 return [(path, self._take(root, path)) for path in paths]
         for archive in sorted(glob.glob(os.path.join(glob.escape(folder), "*.zip"))):
-            with zipfile.ZipFile(archive) as members:
+            if found := self._in_archive(root, archive, name):
+                return found
+        return []
+
+    def _in_archive(self, root, archive, name):
+        place = archive
+        try:
+            with opened(archive) as file, zipfile.ZipFile(file) as members:
                 found = sorted((member for member in members.namelist()
                                 if fnmatch.fnmatchcase("/" + member, "*/" + name)), key=by_number)
                 if found:
                     self._note(root, archive)
-                    return [(f"{archive}:{member}", members.read(member)) for member in found]
-        return []
+                taken = []
+                for member in found:
+                    place = f"{archive}:{member}"
+                    with members.open(member) as stream:
+                        taken.append((place, self._whole(stream, place)))
+                return taken
+        except BROKEN as problem:
+            raise broken(place, problem) from None
 
     def _take(self, root, path):
         self._note(root, path)
         with opened(path) as file:
-            content = file.read()
-        return gzip.decompress(content) if path.endswith(".gz") else content
+            try:
+                return self._whole(gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file, path)
+            except BROKEN as problem:
+                raise broken(path, problem) from None
+
+    def _whole(self, stream, name):
+        """All that comes out of a stream; EnvironmentFault where that is more than LARGEST, of all files more than
+        four times as much."""
+        parts, size = [], 0
+        while part := stream.read(1 << 20):
+            parts.append(part)
+            size += len(part)
+            self.unpacked += len(part)
+            if size > LARGEST or self.unpacked > 4 * LARGEST:
+                raise too_large(name)
+        return b"".join(parts)
 
     def _note(self, root, path):
         name = os.path.relpath(path, root)
@@ -77,12 +111,13 @@ def rows_of(name, content):
     """The records of one file, by its ending."""
     plain = name.removesuffix(".gz")
     if plain.endswith(".parquet"):
-        import pyarrow.parquet
-        return pyarrow.parquet.read_table(io.BytesIO(content)).to_pylist()
+        return parquet_rows(name, content)
     text = decoded(name, content)
     if plain.endswith(".csv"):
         return csv_rows(name, text)
     if plain.endswith(".jsonl"):
+        if text.count("\n") > MOST_ROWS:
+            raise too_large(name)
         return [parsed(f"{name}, line {number}", line)
                 for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if plain.endswith(".json"):
@@ -91,11 +126,46 @@ def rows_of(name, content):
     return [line for line in text.splitlines() if line.strip()]
 
 
+def broken(name, problem):
+    """The fault of a file that cannot be unpacked: as a rule a download that was cut short."""
+    words = " ".join(str(getattr(problem, "strerror", None) or problem).split())[:200]
+    return EnvironmentFault(f"{name}: cannot be unpacked ({words or type(problem).__name__}); fetch it again")
+
+
+def parquet_rows(name, content):
+    """The records of a Parquet file. It is read part by part: equal rows take no room in a file."""
+    import pyarrow
+    import pyarrow.parquet
+    rows, taken = [], 0
+    try:
+        file = pyarrow.parquet.ParquetFile(io.BytesIO(content))
+        about = file.metadata
+        told = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+        if about.num_rows > MOST_ROWS or told > LARGEST:
+            raise too_large(name)
+        for batch in file.iter_batches(batch_size=1024):
+            taken += batch.nbytes
+            if taken > LARGEST or len(rows) > MOST_ROWS:
+                raise too_large(name)
+            rows += batch.to_pylist()
+    except (*BROKEN, pyarrow.ArrowException, KeyError) as problem:
+        raise broken(name, problem) from None
+    return rows
+
+
+def too_large(name):
+    return EnvironmentFault(f"{name}: unpacks to more than the {MOST_ROWS} rows or {LARGEST >> 20} MiB that a file of a "
+                            "data set may have")
+
+
 def decoded(name, content):
     try:
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise EnvironmentFault(f"{name}: is not text in UTF-8") from None
+    if max(text.count("\n"), text.count(",")) > 16 * MOST_ROWS:  # a value of its own takes more than its letter
+        raise too_large(name)
+    return text
 
 
 def parsed(where, text):

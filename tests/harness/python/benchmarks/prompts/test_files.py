@@ -201,6 +201,77 @@ class Incomplete(Folder):
         self.text("gpqa/gpqa_diamond.csv", "Question,Correct Answer\nq,r\n")
         self.refused(EnvironmentFault, "no column \"Incorrect Answer 1\"", name="gpqa")
 
+    def test_a_download_that_was_cut_short_or_damaged_is_one_sentence(self):
+        """A gzip file, a zip archive and a Parquet file, cut at each of 30 places and with each of 30 bytes changed:
+        every one gives the prompts or one sentence that names the file."""
+        import pyarrow
+        import pyarrow.parquet
+        rows = [SUM | {"question": f"{i} + 1?"} for i in range(50)]
+        text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        archive, table = io.BytesIO(), io.BytesIO()
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
+            out.writestr("gsm8k/test.jsonl", text)
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), table)
+        for name, whole in (("test.jsonl.gz", gzip.compress(text)), ("all.zip", archive.getvalue()),
+                            ("main/test-0.parquet", table.getvalue())):
+            refusals = 0
+            step = len(whole) / 30
+            cut = [whole[:int(i * step)] for i in range(30)]
+            bent = [whole[:int(i * step)] + bytes([whole[int(i * step)] ^ 0x41]) + whole[int(i * step) + 1:]
+                    for i in range(30)]
+            for content in [b"no archive at all", whole[:-9], *cut, *bent]:
+                path = self.path("gsm8k", *name.split("/"))
+                with open(path, "wb") as file:
+                    file.write(content)
+                try:
+                    self.ask("gsm8k", "OC-F")
+                except EnvironmentFault as problem:
+                    refusals += 1
+                    self.assertRegex(str(problem), "gsm8k")
+                    self.assertNotIn("\n", str(problem))
+            self.assertGreater(refusals, 30, name)
+            os.remove(path)
+
+    def test_an_encrypted_archive_is_one_sentence(self):
+        """The first bit of a member's flags says so, in its own header and in the archive's list."""
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            archive.writestr("gsm8k/test.jsonl", json.dumps(SUM))
+        content = bytearray(out.getvalue())
+        for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+            content[content.find(signature) + flags] |= 1
+        with open(self.path("gsm8k", "all.zip"), "wb") as file:
+            file.write(content)
+        self.refused(EnvironmentFault, "all.zip:gsm8k/test.jsonl: cannot be unpacked", "encrypted",
+                     name="gsm8k", harness="OC-F")
+
+    def test_what_unpacks_without_end_is_refused_early(self):
+        """A megabyte that unpacks to a gigabyte, two million equal rows in a few kilobytes, and ten million empty
+        records: within a few seconds, and with less memory than what they unpack to."""
+        import resource
+        import pyarrow
+        import pyarrow.parquet
+        zeros = io.BytesIO()
+        with gzip.GzipFile(fileobj=zeros, mode="wb") as out:
+            for _ in range(1024):
+                out.write(bytes(1 << 20))
+        table = io.BytesIO()
+        column = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 2_000_000, pyarrow.int32()), ["x" * 100])
+        pyarrow.parquet.write_table(pyarrow.table({"question": column, "answer": column}), table)
+        self.assertLess(len(table.getvalue()), 1 << 20)
+        empty = gzip.compress(b"{}\n" * 10_000_000)
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        for name, content in (("test.jsonl.gz", zeros.getvalue()), ("test.jsonl.gz", empty),
+                              ("main/test-0.parquet", table.getvalue())):
+            path = self.path("gsm8k", *name.split("/"))
+            with open(path, "wb") as file:
+                file.write(content)
+            self.refused(EnvironmentFault, "unpacks to more than", name="gsm8k", harness="OC-F")
+            os.remove(path)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        self.assertLess(after.ru_utime - before.ru_utime, 20)
+        self.assertLess(after.ru_maxrss - before.ru_maxrss, 900 << 10)  # in KiB
+
     def test_names_are_refused_with_the_nearest(self):
         self.refused(UserError, "gsm8k", name="gsm8")
         self.refused(UserError, "OC-S/gsm8k_gen_1dce88", name="gsm8k", harness="OC-U")
