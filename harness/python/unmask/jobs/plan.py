@@ -5,7 +5,9 @@ The program plans (run --dry-run --format json); here its points become the task
 
 import json
 import os
+import re
 import shlex
+import subprocess
 
 from unmask.rows import options as command_options
 from unmask.rows.errors import EnvironmentFault, UserError
@@ -15,6 +17,7 @@ from unmask.rows.program import answer_of, program
 MOST_SHARDS = 1 << 20
 
 SCHEDULERS = ("slurm",)
+MOST_TASKS = 1001  # Slurm's default MaxArraySize: the largest index of an array is one less
 
 
 def planned(experiment, given):
@@ -31,10 +34,36 @@ def settings_of(given):
     return more
 
 
-def tasks_of(plan, given, folder):
-    """Makes the commands that measure an experiment in as many parts as asked for, and no more than
-    it has points: neighbouring points stay together, as `run --shard` takes them."""
-    count = min(given.shards, len(plan["points"]))
+def array_limit(given):
+    """So many tasks an array may have: as the user says, as the cluster's configuration does, or Slurm's default."""
+    if given.max_array_size:
+        return given.max_array_size
+    try:
+        said = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, timeout=10, check=False)
+        found = re.search(r"^MaxArraySize\s*=\s*([1-9]\d*)$", said.stdout, re.MULTILINE)
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        found = None
+    return int(found.group(1)) if found else MOST_TASKS
+
+
+def counts_of(plans, shards, limit):
+    """How many tasks each experiment gets: as many as asked for and no more than it has points. Where that is more
+    than an array may have, all get fewer by the same share, at least one each."""
+    counts = [min(shards, len(plan["points"])) for plan in plans]
+    busy = sum(count > 0 for count in counts)
+    if busy > limit:
+        raise UserError(f"{busy} experiments are more than the {limit} tasks that an array may have; plan them in "
+                        "several calls with an --output each")
+    asked = sum(counts)
+    if asked > limit:
+        counts = [max(1, count * limit // asked) if count else 0 for count in counts]
+        while sum(counts) > limit:
+            counts[counts.index(max(counts))] -= 1
+    return counts
+
+
+def tasks_of(plan, count, given, folder):
+    """Makes the commands that measure an experiment in so many parts, as `run --shard` takes them."""
     tasks = []
     for i in range(count):
         task = [program(), "run", plan["file"], "--no-progress", "--output",
@@ -90,6 +119,10 @@ def cells(p):
             told(p["forwards"], p["points_without_forwards"], points), hours if p["gpu_points"] else "none")
 
 
+def told_tasks(number):
+    return f"{number} task{'s' * (number != 1)}"
+
+
 def table(plans):
     """Writes what the experiments would take as a Markdown table."""
     lines = ["| experiment | points | answers | forwards, at most | GPU hours | GPU memory | on this machine |",
@@ -113,6 +146,9 @@ def parsed(arguments):
     parser.add_argument("--gpu", default="h100", help="whose hours: a100, b200, h100, h200, rtx4090, rtx5090")
     parser.add_argument("--scheduler", help="slurm: also write a job array for it")
     parser.add_argument("--shards", type=int, default=1, help="tasks per experiment")
+    parser.add_argument("--max-array-size", type=int, default=0, metavar="N",
+                        help="tasks that an array may have: MaxArraySize of the cluster; default: what scontrol says, "
+                        "else Slurm's own 1001. With fewer tasks than --shards asks for, each measures several points")
     parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION",
                         help="one more option of sbatch, e.g. --sbatch=--gres=gpu:1 (repeatable)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
@@ -125,6 +161,8 @@ def parsed(arguments):
         raise UserError("--shards is at least 1")
     if given.shards > MOST_SHARDS:
         raise UserError(f"--shards is {given.shards} but must be at most {MOST_SHARDS}")
+    if given.max_array_size < 0 or given.max_array_size > MOST_SHARDS:
+        raise UserError(f"--max-array-size is between 1 and {MOST_SHARDS}")
     if given.scheduler is not None and given.scheduler not in SCHEDULERS:
         raise UserError(f"unknown scheduler '{given.scheduler}'; there is {SCHEDULERS[0]}")
     return given
@@ -140,9 +178,16 @@ def main(arguments):
             raise EnvironmentFault(lacks[0])
         return 0
     folder = os.path.abspath(given.output)
-    tasks = [task for plan in plans for task in tasks_of(plan, given, folder)]
+    limit = array_limit(given)
+    counts = counts_of(plans, given.shards, limit)
+    tasks = [task for plan, count in zip(plans, counts) for task in tasks_of(plan, count, given, folder)]
+    asked = sum(min(given.shards, len(plan["points"])) for plan in plans)
+    if asked > len(tasks):
+        most = max(-(-len(plan["points"]) // count) for plan, count in zip(plans, counts) if count)
+        print(f"\nAn array may have {told_tasks(limit)} here (MaxArraySize), and {asked} were asked for: a task measures up "
+              f"to {most} points, one after the other.", end="")
     script = os.path.join(folder, "array.sh")
     replace_file(script, slurm_script(tasks, folder, given.sbatch).encode())
-    print(f"\n{len(tasks)} tasks. Submit them with: {shlex.join(['sbatch', script])}\n"
+    print(f"\n{told_tasks(len(tasks))}. Submit them with: {shlex.join(['sbatch', script])}\n"
           f"Then: {shlex.join(['unmask', 'merge', folder, '-o', 'rows.jsonl'])}")
     return 0

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import unittest
+import unittest.mock
 
 import support
 from support import program
@@ -41,6 +42,36 @@ class Script(support.Case):
         self.refused("one line", plan.directive, "--comment=a\nrm -rf /")
         self.refused("at least one point", plan.slurm_script, [], "/x", [])
         self.assertIn("--output=/100%%/task-%a.log", plan.slurm_script([["x"]], "/100%", []))
+
+    def test_an_array_has_no_more_tasks_than_slurm_takes(self):
+        """Slurm's default MaxArraySize is 1001, so that the largest index is 1000. By hand: 21 experiments of 100
+        points are 2,100 tasks; 1001 * 100 / 2100 is 47 each, 987 in all, of up to three points."""
+        plans = [{"points": [{}] * 100, "file": f"{i}.toml", "name": f"e{i}"} for i in range(21)]
+        given = plan.parsed(["x.toml", "--shards", "100"])
+        counts = plan.counts_of(plans, 100, plan.MOST_TASKS)
+        self.assertEqual(counts, [47] * 21)
+        with unittest.mock.patch.object(plan, "program", lambda: "unmask"):
+            tasks = [t for p, n in zip(plans, counts) for t in plan.tasks_of(p, n, given, "/out")]
+        script = plan.slurm_script(tasks, "/out", [])
+        self.assertIn("#SBATCH --array=0-986\n", script)
+        for i in range(21):  # every part of every experiment, once
+            shards = [t[t.index("--shard") + 1] for t in tasks_in(script) if t[2] == f"{i}.toml"]
+            self.assertEqual(shards, [f"{part}/47" for part in range(47)])
+        self.assertEqual(plan.counts_of([{"points": []}, *plans], 1, 1001), [0] + [1] * 21)
+        uneven = [{"points": [{}] * n} for n in (1, 1, 50, 100)]
+        self.assertLessEqual(sum(plan.counts_of(uneven, 100, 10)), 10)
+        self.assertGreaterEqual(min(plan.counts_of(uneven, 100, 10)), 1)
+        self.refused("21 experiments are more than the 20 tasks", plan.counts_of, plans, 100, 20)
+
+    def test_the_cluster_says_how_large_an_array_may_be(self):
+        self.write("bin/scontrol", "#!/bin/sh\necho 'MaxArraySize            = 51'\n").chmod(0o755)
+        asked = plan.parsed(["x.toml"])
+        with unittest.mock.patch.dict(os.environ, {"PATH": f"{self.folder}/bin"}):
+            self.assertEqual(plan.array_limit(asked), 51)
+        with unittest.mock.patch.dict(os.environ, {"PATH": "/nowhere"}):
+            self.assertEqual(plan.array_limit(asked), 1001)
+        self.assertEqual(plan.array_limit(plan.parsed(["x.toml", "--max-array-size", "7"])), 7)
+        self.refused("--max-array-size is between", plan.parsed, ["x.toml", "--max-array-size", "-1"])
 
     @unittest.skipUnless(shutil.which("sbatch"), "NOT RUN: needs sbatch (Debian: slurm-client)")
     def test_sbatch_reads_what_was_meant(self):
@@ -125,6 +156,11 @@ class Plan(support.Case):
         self.assertIn("2 tasks. Submit them with: sbatch '" + str(self.folder), done.stdout)
         script = (self.folder / "out dir/array.sh").read_text()
         self.assertIn('#SBATCH "--mem=1 G"\n', script)
+        self.assertNotIn("MaxArraySize", done.stdout)
+        fewer = program("plan", "an exp.toml", "--scheduler", "slurm", "--shards", "5", "--max-array-size", "1",
+                        "-o", "one")
+        self.assertIn("An array may have 1 task here (MaxArraySize), and 2 were asked for: a task measures up to 2 "
+                      "points, one after the other.\n1 task.", fewer.stdout)
         commands = [line for line in done.stdout.splitlines() if line.startswith("Then: ")]
         self.assertEqual(shlex.split(commands[0])[1:],
                          ["unmask", "merge", str(self.folder / "out dir"), "-o", "rows.jsonl"])
