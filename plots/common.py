@@ -24,6 +24,24 @@ class Drawing(NamedTuple):
     rows: list  # those that became marks, each once
 
 
+def grouped(values, key):
+    """Values in groups of one key, in the order of their first."""
+    groups = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    return list(groups.values())
+
+
+def wrapped(sentences):
+    """Sentences of a note, one behind the other."""
+    return "; ".join(sentences)
+
+
+def together_note(tasks):
+    """Says that a mark is of several tasks together: which."""
+    return f"tasks together: {', '.join(task.replace('_', ' ') for task in tasks)}" if len(tasks) > 1 else ""
+
+
 def profiled(rows, what):
     """Those of `unmask profile` (results/README.md)."""
     kept = [r for r in rows if (r.get("probes") or {}).get("phases")]
@@ -38,9 +56,9 @@ def mark_of(rows):
 
 
 def of_points(rows, points):
-    """The rows that have these ids: those which the package took together into marks."""
+    """The rows with these numbers: those which the package took together into marks."""
     points = set(points)
-    return [r for r in rows if r["point_id"] in points]
+    return [r for r in rows if r["mark"] in points]
 
 
 def footnote(figure, rows, more=""):

@@ -53,11 +53,10 @@ def draw_latency(cell, row, name):
     if fit["fit"] == "pwl3":
         for knot in fit["knots"]:
             cell.axvline(knot, color=common.QUIET, linewidth=0.7, linestyle=(0, (2, 2)))
-    for axis, setter in ((cell.xaxis, cell.set_xscale), (cell.yaxis, cell.set_yscale)):
-        setter("log")
-        axis.set_major_locator(common.LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(lambda value, _: f"{value:g}")
-        axis.set_minor_formatter(common.NullFormatter())
+    xs = [s["rows"] for s in fit["samples"]]
+    ys = [1e3 * s["seconds"] for s in fit["samples"]] + [y for _, line, _ in curves(fit) for y in line]
+    common.log_axis(cell, "x", min(xs) / 1.2, max(xs) * 1.2)
+    common.log_axis(cell, "y", min(y for y in ys if y > 0) / 1.2, max(ys) * 1.2)
     cell.set(xlabel="rows of the forward, x", ylabel="T(x), ms")
     cell.set_title("\n".join([*textwrap.wrap(name, 48), f"up to {max(counts)} requests: "
                               f"mean error {100 * fit['mape']:.1f} %"]))

@@ -19,44 +19,49 @@ def is_beaten(point, points):
     return any(x >= point[0] and y >= point[1] and (x, y) != tuple(point) for x, y in points)
 
 
+def leads(curve, points):
+    return any(not is_beaten(p, points) for p in curve["points"])
+
+
 def panel(cell, curves, look):
     points = [p for curve in curves for p in curve["points"]]
     for curve in curves:
-        leads = any(not is_beaten(p, points) for p in curve["points"])
         xs, ys = zip(*curve["points"])
-        cell.plot(xs, ys, alpha=1 if leads else 0.35, zorder=3 if leads else 2,
-                  **look[curve["method"]].line(False))
+        mine = look[curve["method"]]
+        cell.plot(xs, ys, alpha=1 if leads(curve, points) else 0.45, zorder=3 if mine.named else 2,
+                  **mine.line(False))
     xs, ys = zip(*points)
-    cell.set_xscale("log")
-    cell.xaxis.set_major_locator(common.LogLocator(subs=(1, 2, 5)))
-    cell.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    cell.xaxis.set_minor_formatter(common.NullFormatter())
-    cell.set(xlim=(min(xs) / 1.2, max(xs) * 1.2), ylim=(max(-3, min(ys) - 6), min(103, max(ys) + 6)))
+    common.log_axis(cell, "x", min(xs) / 1.1, max(xs) * 1.1)
+    common.score_axis(cell, ys, ys)
 
 
 def draw(rows, options=None):
     if not rows.parallelism:
         raise NotDrawn("score against tokens a forward needs rows with a score and counted forwards")
     models = common.ordered(curve["model"] for curve in rows.parallelism)
-    places = common.ordered((curve["model"], curve["task"]) for curve in rows.parallelism)
+    panels = common.grouped(rows.parallelism, lambda curve: (curve["model"], curve["task"]))
     names = common.ordered(curve["method"] for curve in rows.parallelism)
-    look = common.looks(names)
-    columns = common.columns_in(min(3, len(places)))
-    figure, cells = common.grid(len(places), columns, common.PAGE if columns > 1 else 6.0, 2.3)
-    for cell, (model, task) in zip(cells, places):
-        curves = [c for c in rows.parallelism if (c["model"], c["task"]) == (model, task)]
+    first = [c["method"] for curves in panels for c in curves
+             if leads(c, [p for curve in curves for p in curve["points"]])]
+    baseline = common.ordered(r["label"] for r in rows)[0]  # of the first row: what others are compared with
+    look = common.looks(common.ordered([*(n for n in names if n == baseline), *first, *names]))
+    columns = common.columns_in(min(3, len(panels)))
+    figure, cells = common.grid(len(panels), columns, common.PAGE if columns > 1 else 6.0, 2.3)
+    for cell, curves in zip(cells, panels):
+        model, task = curves[0]["model"], curves[0]["task"]
         panel(cell, curves, look)
         title = (task or "all").replace("_", " ")
         cell.set_title(f"{model}, {title}" if len(models) > 1 else title)
-        cell.set(xlabel="tokens a forward", ylabel="score, %")
+        cell.set(xlabel="tokens a forward",
+                 ylabel="likelihood of the text, %" if curves[0]["likelihood"] else "score, %")
         if common.SETUP.direct:
-            common.name_directly(figure, cell, [(*c["points"][-1], c["method"], look[c["method"]].colour)
-                                                for c in curves])
-    common.legend_above(figure, [] if common.SETUP.direct else common.series_handles(names, look))
+            common.name_directly(figure, cell, [
+                (*c["points"][-1], look[c["method"]].text, look[c["method"]].colour) for c in curves if look[c["method"]].named])
+    common.legend_above(figure, common.series_handles(names, look))
     shown = common.of_points(rows, (point for curve in rows.parallelism for point in curve["rows"]))
-    common.footnote(figure, shown, "tokens up to and including the first end of sequence; pale: beaten everywhere "
-                    "by another method at both")
-    return [Drawing("", "Score against tokens delivered a forward", figure, shown)]
+    common.footnote(figure, shown, "tokens up to and including the first end of sequence; pale: everywhere another "
+                    "method is at least as good at both; all: the tasks with an answer together")
+    return [Drawing("", "Which method keeps its score as it decodes more tokens a forward?", figure, shown)]
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 """The papers' motivation figures from the probes of result rows, one figure per kind.
 
 Writes OUTPUT-confidence, OUTPUT-attention, ... for every probe that the rows hold; a panel or a
-line is one method, summed up over its workloads.
+line is one method, summed up over its workloads if all methods have the same. --panel draws a part of a kind:
+what one figure of a paper shows.
 """
 
 import math
@@ -23,11 +24,17 @@ def numbers(values):
 
 def series_of(rows, probe):
     """(label, results) of every method that has the probe, in the order of the rows."""
+    rows = [row for row in rows if probe in row.get("probes", {})]
+    name = common.told_apart(rows, lambda r: common.series_label(r, rows), lambda r: r["workload"]["family"])
+    name = common.tasks_told(rows, name)
     groups = {}
     for row in rows:
-        if probe in row.get("probes", {}):
-            groups.setdefault(common.series_label(row, rows), []).append(row["probes"][probe])
+        groups.setdefault(name(row), []).append(row["probes"][probe])
     return list(groups.items())
+
+
+def tasks_of(rows):
+    return common.together_note(common.ordered(r["workload"]["family"] for r in rows))
 
 
 def pooled(results, values, weights):
@@ -81,11 +88,11 @@ def lines(axes, curves, names, first=0, labelled=False):
 
 def finish(figure, rows, names=None):
     common.legend_above(figure, list(names or []))
-    common.footnote(figure, rows)
+    common.footnote(figure, rows, tasks_of(rows))
     return figure
 
 
-def confidence(rows, groups):
+def confidence(rows, groups, _):
     """Confidence now against one step before, and recall of decided tokens (Focus-dLLM Fig. 1)."""
     figure, axes = common.grid(len(groups) + 1, 3, height=2.2)
     for s, (name, results) in enumerate(groups):
@@ -111,54 +118,117 @@ def confidence(rows, groups):
     return finish(figure, rows, [name for name, _ in groups])
 
 
-def attention(rows, _):
-    """Attention maps, sinks, and their overlap (Focus-dLLM Figs. 2, 8; Sparse-dLLM Figs. 2, 7)."""
+def draw_map(cell, m, first):
+    """A map of attention; columns are the keys in view, of a cache that keeps some only from its first to its
+    last."""
+    values = np.array(m["values"]).reshape(m["grid"])
+    start, last = m.get("key_positions", (0, m["keys"] - 1))
+    extent = (start, last + 1, m["row_positions"][1] + 1, m["row_positions"][0])
+    cell.imshow(values ** 0.5, cmap="magma", aspect="auto", extent=extent,
+                interpolation="none")  # as many pixels as values: pages stay small
+    for sink in m["sinks"]:
+        cell.axvline(sink + 0.5, ymin=0.97, color="#56B4E9", linewidth=1.2)
+    cell.set_title(f"layer {m['layer']}, step {m['step']}", fontsize=common.TINY, fontweight="normal")
+    cell.grid(visible=False)
+    cell.tick_params(labelsize=common.TINY)
+    cell.xaxis.set_major_locator(MaxNLocator(3, integer=True))
+    cell.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+    # Maps of the same positions as the first read its labels.
+    cell.tick_params(labelleft=m is first or m["row_positions"] != first["row_positions"])
+
+
+def draw_overlap(figure, cell, found):
+    """Which share of a layer's sinks are another layer's."""
+    side = len(found["layer_overlap"])
+    image = cell.imshow([numbers(v) for v in found["layer_overlap"]], vmin=0, vmax=1, cmap="viridis",
+                        origin="lower", interpolation="none")
+    cell.set_title("shared sinks", fontsize=common.TINY, fontweight="normal")
+    ticks = range(0, side, 1 + side // 4)
+    cell.set_xticks(ticks)
+    cell.set_yticks(ticks)
+    cell.tick_params(labelsize=common.TINY)
+    cell.grid(visible=False)
+    figure.colorbar(image, ax=cell, fraction=0.046).ax.tick_params(labelsize=common.TINY)
+
+
+def label_of_maps(rows):
     several = len({r["workload"]["family"] for r in rows}) > 1
-    label = common.told_apart(rows, lambda r: common.series_label(r, rows) + (
+    return common.told_apart(rows, lambda r: common.series_label(r, rows) + (
         f" · {r['workload']['family'].replace('_', ' ')}" if several else ""), lambda r: "")
-    columns = max(len(r["probes"]["attention"]["maps"]) for r in rows) + 1
+
+
+def attention(rows, _, parts):
+    """Attention maps, sinks, and their overlap (Focus-dLLM Figs. 2, 8; Sparse-dLLM Figs. 2, 7)."""
+    if parts == ["sparsity"]:
+        return sparsity(rows)
+    label = label_of_maps(rows)
+    most = max(len(r["probes"]["attention"]["maps"]) for r in rows) if "maps" in parts else 0
+    if parts == ["sinks"]:
+        return overlaps(rows, label)
+    columns = most + ("sinks" in parts)
     figure, axes = panels(columns, 1.25, len(rows))
     for line, row in zip(axes, rows):
         found = row["probes"]["attention"]
-        maps = found["maps"]
-        for cell, m in zip(line, maps):
-            values = np.array(m["values"]).reshape(m["grid"])
-            # Columns are the keys in view; where a cache keeps some only, from its first to its last.
-            first, last = m.get("key_positions", (0, m["keys"] - 1))
-            extent = (first, last + 1, m["row_positions"][1] + 1, m["row_positions"][0])
-            cell.imshow(values ** 0.5, cmap="magma", aspect="auto", extent=extent,
-                        interpolation="none")  # as many pixels as values: pages stay small
-            for sink in m["sinks"]:
-                cell.axvline(sink + 0.5, ymin=0.97, color="#56B4E9", linewidth=1.2)
-            cell.set_title(f"layer {m['layer']}, step {m['step']}", fontsize=common.TINY,
-                           fontweight="normal")
-            cell.grid(visible=False)
-            cell.tick_params(labelsize=common.TINY)
-            cell.xaxis.set_major_locator(MaxNLocator(3, integer=True))
-            cell.yaxis.set_major_locator(MaxNLocator(3, integer=True))
-            # Maps of the same positions as the first read its labels.
-            cell.tick_params(labelleft=m is maps[0] or m["row_positions"] != maps[0]["row_positions"])
-        for cell in line[len(maps):-1]:
+        for cell, m in zip(line, found["maps"]):
+            draw_map(cell, m, found["maps"][0])
+        for cell in line[len(found["maps"]):most]:
             cell.set_axis_off()
-        side = len(found["layer_overlap"])
-        image = line[-1].imshow([numbers(v) for v in found["layer_overlap"]], vmin=0, vmax=1,
-                                cmap="viridis", origin="lower", interpolation="none")
-        line[-1].set_title("shared sinks", fontsize=common.TINY, fontweight="normal")
-        ticks = range(0, side, 1 + side // 4)
-        line[-1].set_xticks(ticks)
-        line[-1].set_yticks(ticks)
-        line[-1].tick_params(labelsize=common.TINY)
-        line[-1].grid(visible=False)
-        figure.colorbar(image, ax=line[-1], fraction=0.046).ax.tick_params(labelsize=common.TINY)
+        if "sinks" in parts:
+            draw_overlap(figure, line[-1], found)
         line[0].set_ylabel(f"{heading(label(row))}\nrow position", fontsize=common.TINY)
-    common.label_below(figure, "key position (maps); layer (shared sinks)")
+    common.label_below(figure, "key position (maps); layer (shared sinks)" if "sinks" in parts else "key position")
     common.finish(figure)
-    common.footnote(figure, rows, "brightness: square root of the mean attention over heads; "
-                    "ticks on top: sinks; right: share of a layer's sinks that are another layer's")
+    common.footnote(figure, rows, "brightness: square root of the mean attention over heads; ticks on top: sinks"
+                    + ("; right: share of a layer's sinks that are another layer's" if "sinks" in parts else ""))
     return figure
 
 
-def kv_change(rows, groups):
+def overlaps(rows, label):
+    """The overlap of the layers' sinks alone, a panel for each row."""
+    figure, cells = common.grid(len(rows), common.columns_in(min(3, len(rows))), height=2.0)
+    for cell, row in zip(cells, rows):
+        draw_overlap(figure, cell, row["probes"]["attention"])
+        title(cell, heading(label(row)))
+    common.label_below(figure, "layer")
+    common.finish(figure)
+    common.footnote(figure, rows, "share of a layer's sinks that are another layer's")
+    return figure
+
+
+def concentration(m):
+    """Share of the attention that the most attended keys have: [(share of keys, share of attention)]."""
+    keys = np.array(m["values"], dtype=float).reshape(m["grid"]).sum(axis=0)
+    kept = np.sort(keys)[::-1].cumsum() / max(keys.sum(), 1e-300)
+    return np.arange(len(kept) + 1) / len(kept), np.concatenate([[0.0], kept])
+
+
+def sparsity(rows):
+    """How much of the attention few keys have, by layer: what Sparse-dLLM's Fig. 2 argues from."""
+    label = label_of_maps(rows)
+    layers = sorted({m["layer"] for r in rows for m in r["probes"]["attention"]["maps"]})
+    look = common.looks(layers_named(layers))
+    figure, cells = common.grid(len(rows), common.columns_in(min(3, len(rows))), height=2.0)
+    for cell, row in zip(cells, rows):
+        for m in row["probes"]["attention"]["maps"]:
+            xs, ys = concentration(m)
+            mine = look[f"layer {m['layer']}"]
+            cell.plot(100 * xs, 100 * ys, color=mine.colour, linestyle=mine.dash, linewidth=1.1,
+                      zorder=3 if mine.named else 2)
+        cell.plot([0, 100], [0, 100], color=common.QUIET, linewidth=0.7, linestyle=(0, (2, 2)))
+        title(cell, heading(label(row)))
+        cell.set(xlabel="most attended keys, %", ylabel="share of attention, %", xlim=(0, 100), ylim=(0, 103))
+    common.legend_above(figure, [common.Line2D([], [], color=look[n].colour, linestyle=look[n].dash, label=n)
+                                 for n in layers_named(layers) if look[n].named])
+    common.footnote(figure, rows, "a line for each map of the probe; keys as coarse as the map's columns; dashed: all "
+                    "keys attended alike")
+    return figure
+
+
+def layers_named(layers):
+    return [f"layer {layer}" for layer in layers]
+
+
+def kv_change(rows, groups, _):
     """L2 change of K and V outside the block between neighbouring steps (Sparse-dLLM Fig. 4)."""
     figure, axes = panels(2, rows=2)
     names = [name for name, _ in groups]
@@ -177,10 +247,7 @@ def kv_change(rows, groups):
     return finish(figure, rows, [name for name, _ in by_layer])
 
 
-def stagnation(rows, groups):
-    """Stagnation, missed stable tokens, decline after the peak (Ada-DLM Figs. 1, 2, 4)."""
-    figure, axes = panels(3)
-    names = [name for name, _ in groups]
+def draw_shares(cell, groups):
     kinds = ("stagnant", "missed\nstable", "declined")
     for s, (name, results) in enumerate(groups):
         share = [
@@ -191,25 +258,42 @@ def stagnation(rows, groups):
              sum(r["decline"]["decided"] for r in results))]
         heights = [part / whole if whole else math.nan for part, whole in share]
         width = 0.8 / len(groups)
-        axes[0][0].bar([k + (s - (len(groups) - 1) / 2) * width for k in range(3)], heights,
-                       width * 0.95, label=name, color=common.COLOURS[s % 8])
-    axes[0][0].set_xticks(range(3), kinds)
-    axes[0][0].set_ylabel("share")
+        cell.bar([k + (s - (len(groups) - 1) / 2) * width for k in range(3)], heights,
+                 width * 0.95, label=name, color=common.COLOURS[s % 8])
+    cell.set_xticks(range(3), kinds)
+    cell.set_ylabel("share")
+
+
+def draw_active(cell, groups):
     # A finished request counts as none, as in its own row.
     active = [(n, summed(r, lambda p: np.array(p["active_by_step"]) * p["requests"])
                / sum(p["requests"] for p in r)) for n, r in groups]
-    lines(axes[0][1], active, names)
-    axes[0][1].set(xlabel="step", ylabel="masked tokens judged")
-    for s, (name, results) in enumerate(groups):
+    lines(cell, active, [name for name, _ in groups])
+    cell.set(xlabel="step", ylabel="masked tokens judged")
+
+
+def draw_confidences(cell, groups):
+    for s, (_, results) in enumerate(groups):
         counts = summed(results, lambda p: p["decided_confidence"])
-        look = common.Look(s)
         shares = counts / max(counts.sum(), 1)
-        axes[0][2].plot(np.arange(10)[shares > 0] / 10 + 0.05, shares[shares > 0], **look.line())
-    axes[0][2].set(yscale="log", xlabel="confidence when decided", ylabel="share of tokens")
-    return finish(figure, rows, names)
+        cell.plot(np.arange(10)[shares > 0] / 10 + 0.05, shares[shares > 0], **common.Look(s).line())
+    cell.set(yscale="log", xlabel="confidence when decided", ylabel="share of tokens")
 
 
-def contradiction(rows, groups):
+def stagnation(rows, groups, parts):
+    """Stagnation, missed stable tokens, decline after the peak (Ada-DLM Figs. 1, 2, 4)."""
+    draws = {"shares": draw_shares, "active": draw_active, "confidences": draw_confidences}
+    figure, cells = common.grid(len(parts), common.columns_in(3), common.PAGE if len(parts) > 1 else 4.6, 1.9)
+    for cell, part in zip(cells, parts):
+        draws[part](cell, groups)
+    names = [name for name, _ in groups]
+    common.legend_above(figure, [common.Patch(color=common.COLOURS[s % 8], label=name)
+                                 for s, name in enumerate(names)])
+    common.footnote(figure, rows, tasks_of(rows))
+    return figure
+
+
+def contradiction(rows, groups, _):
     """Decided tokens that one token per forward decides otherwise, by confidence (Ada-DLM)."""
     figure, axes = panels(2)
     names = [name for name, _ in groups]
@@ -227,7 +311,7 @@ def contradiction(rows, groups):
     return finish(figure, rows, names)
 
 
-def peak_oracle(rows, groups):
+def peak_oracle(rows, groups, _):
     """Every position decided in the order of its confidence peak: steps and score (Ada-DLM)."""
     figure, axes = panels(2)
     names = [name for name, _ in groups]
@@ -250,7 +334,7 @@ def peak_oracle(rows, groups):
     return finish(figure, rows, names)
 
 
-def decoding(rows, groups):
+def decoding(rows, groups, _):
     """Tokens decided per step and rows computed per token (FOCUS Figs. 2, 9-11)."""
     figure, axes = panels(len(groups))
     for s, (name, results) in enumerate(groups):
@@ -271,47 +355,83 @@ def decoding(rows, groups):
     return figure
 
 
-def importance(rows, groups):
-    """Importance by layer, and its increase against decodability (FOCUS Figs. 3, 4, 12-14)."""
-    figure, axes = panels(len(groups), rows=3)
-    classes = (("decodable", "#0072B2"), ("not_decodable", "#E69F00"), ("decoded", "#999999"))
+CLASSES = (("decodable", "#0072B2"), ("not_decodable", "#E69F00"), ("decoded", "#999999"))
+
+
+def importance_by_layer(cell, results):
+    layers = len(results[0]["layers"])
+    for kind, colour in CLASSES:
+        if kind != "decoded":
+            curve = pooled(results, lambda p: [l["masked"][kind] for l in p["layers"]],
+                           lambda p: [l["tokens"][kind] for l in p["layers"]])
+            cell.plot(range(layers), curve, color=colour, marker="o", markersize=3, label=kind)
+        curve = pooled(results, lambda p: [l["with_decoded"][kind] for l in p["layers"]],
+                       lambda p: [p["requests"]])
+        cell.plot(range(layers), curve, color=colour, linestyle=":", linewidth=1,
+                  label=f"{kind}, decoded included")
+    cell.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    cell.set(xlabel="layer", ylabel="importance")
+
+
+def auc_of(results, name):
+    """The mean of layer 1's area under the curve over tasks, by their tokens; None where none has one."""
+    weights = [sum(r["layers"][-1]["tokens"].values()) for r in results]
+    known = [(r["layers"][1][name], w) for r, w in zip(results, weights)
+             if len(r["layers"]) > 1 and r["layers"][1].get(name) is not None]
+    return sum(a * w for a, w in known) / sum(w for _, w in known) if known else None
+
+
+def fifths_of(key, auc, words, axis):
+    """A panel of how many of each class lie in each fifth of a quantity."""
+    def draw_fifths(cell, results):
+        for place, (kind, colour) in enumerate(CLASSES[:2]):
+            bins = summed(results, lambda p: p[key][kind])
+            cell.bar(np.arange(5) + (place - 0.5) * 0.4, bins / max(bins.sum(), 1), 0.38, color=colour, label=kind)
+        value = auc_of(results, auc)
+        if value is not None:
+            title(cell, f"AUC of {words} {value:.3f}")
+        cell.set_xticks(range(5), ["1", "2", "3", "4", "5"])
+        cell.set(xlabel=axis, ylabel="share of class")
+    return draw_fifths
+
+
+def increase_density(cell, results):
+    for kind, colour in CLASSES[:2]:
+        density = summed(results, lambda p: p["delta_density"][kind])
+        cell.step(np.linspace(-4, 3.5, 16), density / max(density.sum(), 1) / 0.5,
+                  where="post", color=colour, label=kind)
+    cell.axvline(1, color="black", linewidth=0.8, linestyle="--")
+    cell.set(xlabel="standardised increase", ylabel="density")
+
+
+IMPORTANCE = {"layers": importance_by_layer,
+              "increase": fifths_of("delta_percentiles", "auc_delta", "the increase", "fifth of the increase"),
+              "layer1": fifths_of("layer1_percentiles", "auc", "layer 1", "fifth of the importance of layer 1"),
+              "density": increase_density}
+
+
+def importance(rows, groups, parts):
+    """Importance by layer, and it and its increase against decodability (FOCUS Figs. 3, 4, 12-14)."""
+    parts = [part for part in parts if part != "layer1" or all(
+        "layer1_percentiles" in r for _, results in groups for r in results)]
+    single = len(parts) == 1
+    if single:  # one panel of each method, side by side
+        figure, cells = common.grid(len(groups), common.columns_in(min(3, len(groups))),
+                                    common.PAGE if len(groups) > 1 else 4.6, 2.2)
+        axes = [cells]
+    else:
+        figure, axes = panels(len(groups), rows=len(parts))
     for s, (name, results) in enumerate(groups):
-        layers = len(results[0]["layers"])
-        top, middle, bottom = (axes[r][s] for r in range(3))
-        for kind, colour in classes:
-            if kind != "decoded":
-                curve = pooled(results, lambda p: [l["masked"][kind] for l in p["layers"]],
-                               lambda p: [l["tokens"][kind] for l in p["layers"]])
-                top.plot(range(layers), curve, color=colour, marker="o", markersize=3, label=kind)
-            curve = pooled(results, lambda p: [l["with_decoded"][kind] for l in p["layers"]],
-                           lambda p: [p["requests"]])
-            top.plot(range(layers), curve, color=colour, linestyle=":", linewidth=1,
-                     label=f"{kind}, decoded included")
-        title(top, heading(name))
-        top.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        top.set(xlabel="layer", ylabel="importance")
-        for kind, (label, colour) in enumerate(c for c in classes if c[0] != "decoded"):
-            bins = summed(results, lambda p: p["delta_percentiles"][label])
-            middle.bar(np.arange(5) + (kind - 0.5) * 0.4, bins / max(bins.sum(), 1), 0.38,
-                       color=colour, label=label)
-            density = summed(results, lambda p: p["delta_density"][label])
-            bottom.step(np.linspace(-4, 3.5, 16), density / max(density.sum(), 1) / 0.5,
-                        where="post", color=colour, label=label)
-        bottom.axvline(1, color="black", linewidth=0.8, linestyle="--")
-        weights = [sum(r["layers"][-1]["tokens"].values()) for r in results]
-        auc = [a for a in ((r["layers"][1]["auc_delta"], w) for r, w in zip(results, weights))
-               if a[0] is not None] if layers > 1 else []
-        if auc:
-            value = sum(a * w for a, w in auc) / sum(w for _, w in auc)
-            title(middle, f"AUC of the increase {value:.3f}")
-        middle.set_xticks(range(5), ["1", "2", "3", "4", "5"])
-        middle.set(xlabel="fifth of the increase", ylabel="share of class")
-        bottom.set(xlabel="standardised increase", ylabel="density")
-    names = axes[0][0].get_legend_handles_labels()
-    for handle, text in zip(*names):
+        for line, part in zip(axes, parts):
+            IMPORTANCE[part](line[s], results)
+        above = axes[0][s].get_title(loc="left")
+        title(axes[0][s], heading(name) + (f"\n{above}" if above else ""))
+    seen = dict(zip(*reversed([sum(found, []) for found in zip(
+        *(line[0].get_legend_handles_labels() for line in axes))])))
+    for text, handle in seen.items():
         handle.set_label(text.replace("_", " "))
-    common.legend_above(figure, names[0])
-    common.footnote(figure, rows)
+    common.legend_above(figure, list(seen.values()))
+    common.footnote(figure, rows, tasks_of(rows))
     return figure
 
 
@@ -320,6 +440,10 @@ KINDS = {"confidence": confidence, "attention": attention, "kv_change": kv_chang
          "peak_oracle": peak_oracle, "decoding": decoding, "importance": importance}
 
 
+# The parts of a kind, of which a figure of a paper may be one.
+PARTS = {"attention": ["maps", "sinks", "sparsity"], "stagnation": ["shares", "active", "confidences"],
+         "importance": list(IMPORTANCE)}
+USUAL = {**PARTS, "attention": ["maps", "sinks"]}
 # What a row's results need beyond being there, so that it has a mark.
 SHOWN = {"attention": lambda p: p["maps"],
          "kv_change": lambda p: any(p[of][side] for of in ("steps", "layers") for side in ("k", "v"))}
@@ -327,6 +451,7 @@ SHOWN = {"attention": lambda p: p["maps"],
 
 def draw(rows, options=None):
     wanted = getattr(options, "kind", None) or list(KINDS)
+    asked = getattr(options, "panel", None) or []
     drawings = []
     for kind, make in KINDS.items():
         chosen = [r for r in rows if kind in r.get("probes", {})
@@ -334,7 +459,8 @@ def draw(rows, options=None):
         groups = series_of(chosen, kind)
         if not groups or kind not in wanted:
             continue
-        drawings.append(Drawing(kind, make.__doc__.rstrip("."), make(chosen, groups), chosen))
+        parts = [part for part in PARTS.get(kind, ()) if part in asked] or USUAL.get(kind, [])
+        drawings.append(Drawing(kind, make.__doc__.rstrip("."), make(chosen, groups, parts), chosen))
     if not drawings:
         raise NotDrawn("no row holds such a probe; add [probe] names to the experiment")
     return drawings
@@ -343,6 +469,8 @@ def draw(rows, options=None):
 def more_arguments(parser):
     parser.add_argument("--kind", choices=sorted(KINDS), action="append",
                         help="only this figure (repeatable)")
+    parser.add_argument("--panel", choices=sorted(part for parts in PARTS.values() for part in parts),
+                        action="append", help="only this part of its figure (repeatable)")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from throughput import value_text
 
 
 def collapse(rows, label):
-    """{name: (value, hollow)}; batch sizes that agree within half a percent share a bar."""
+    """{name: (value, hollow)}; batch sizes that agree within half a percent share a mark."""
     found = {}
     for name in common.ordered(label(r) for r in rows):
         by_batch = {r["batch_size"]: r for r in rows if label(r) == name}
@@ -34,21 +34,23 @@ def panel(cell, names, found, look, published, start):
     limit = max(values)
     log = start > 0
     if log:
-        cell.set_xscale("log")
-        wide = limit > 30 * start  # a decade and a half: powers of ten are ticks enough
-        cell.xaxis.set_major_locator(common.LogLocator(subs=(1,) if wide else (1, 3)))
-        cell.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        cell.xaxis.set_minor_formatter(common.NullFormatter())
+        common.log_axis(cell, "x", start, limit * 2.2)
     for place, name in enumerate(names):
         if name in found:
             value, hollow = found[name]
-            cell.barh(place, value - start, 0.72, left=start, **look[name].bar(hollow))
+            if log:
+                cell.plot([value], [place], **look[name].point(hollow))
+            else:
+                cell.barh(place, value, 0.72, **look[name].bar(hollow))
         elif name in published:
             value = published[name]
-            cell.barh(place, value - start, 0.72, left=start, **common.published_bar())
+            if log:
+                cell.plot([value], [place], linestyle="none", marker="x", color=common.QUIET)
+            else:
+                cell.barh(place, value, 0.72, **common.published_bar())
         else:
             continue
-        cell.annotate(value_text(value), (value, place), (3, 0), textcoords="offset points",
+        cell.annotate(value_text(value), (value, place), (5 if log else 3, 0), textcoords="offset points",
                       va="center", fontsize=common.TINY)
     cell.axvline(1, color=common.INK, linewidth=0.7, linestyle=(0, (3, 2)))
     cell.set(xlim=(start, limit * (2.2 if log else 1.2)), ylim=(len(names) - 0.4, -0.6))
@@ -74,8 +76,7 @@ def draw(rows, options=None):
     extra = {}
     for value in published:
         extra[f"{value['row']}, {value.get('column', '')} (published)"] = float(value["value"])
-    look = common.looks(common.ordered(n.split(", batch ")[0] for n in names))
-    look = {n: look[n.split(", batch ")[0]] for n in names}
+    look = common.bar_looks([*names, *extra])
     columns = common.columns_in(min(len(families), 4 if len(names) < 8 else 3))
     figure, cells = common.grid(len(families), columns, common.PAGE if columns > 1 else 5.0,
                                 0.6 + 0.16 * (len(names) + len(extra)))
@@ -86,14 +87,16 @@ def draw(rows, options=None):
     for place, (cell, family) in enumerate(zip(cells, families)):
         every = names + list(extra)
         panel(cell, every, found[family], look, extra, start)
-        cell.set_yticks(range(len(every)), every if place % columns == 0 else [""] * len(every))
+        cell.set_yticks(range(len(every)), [look[n].text for n in every] if place % columns == 0 else [""] * len(every))
         cell.set_title(family.replace("_", " "))
     common.label_below(figure, "rows computed per token decided")
     hollow = any(h for f in found.values() for _, h in f.values())
-    common.legend_above(figure, common.provenance_handles(hollow, bool(extra)))
-    common.footnote(figure, rows, "dashed: one row per token; rows of prefill forwards are left out, as in FOCUS, Table 5: below 1 "
-                    "tokens were decided by them")
-    return [Drawing("", "Rows computed per token decided, by method and task", figure, rows)]
+    common.legend_above(figure, common.provenance_handles(hollow, bool(extra), log))
+    shared = sum(len(f) for f in found.values()) < len(rows)
+    common.footnote(figure, rows, "dashed: one row per token; rows of prefill forwards are left out, as in FOCUS, "
+                    "Table 5: below 1 tokens were decided by them" +
+                    ("; batch sizes that agree within 0.5 % share a mark" if shared else ""))
+    return [Drawing("", "How many rows are computed for a token? By method and task", figure, rows)]
 
 
 def more_arguments(parser):

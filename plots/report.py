@@ -14,6 +14,8 @@ import os
 import re
 import sys
 import tomllib
+import types
+import typing
 
 import page_text
 import rows as rowlib
@@ -28,7 +30,7 @@ CROWD = 6  # from more results than this the page has an index and closed sectio
 LARGE = 256 << 10  # letters of decodes from which on they are packed
 # Modules with draw(rows, options), in the order of the page.
 FAMILIES = ["throughput", "throughput_batch", "sweep", "pareto", "parallelism", "redundancy", "serving", "latency",
-            "crossover", "decode_order", "step_breakdown", "roofline", "probes"]
+            "crossover", "needle", "decode_order", "step_breakdown", "roofline", "probes"]
 
 
 def text(value):
@@ -61,6 +63,12 @@ class Section:
         self.families = fitting_families(data["paper"], data["artifact"], self.scale)
 
 
+class Family(typing.NamedTuple):
+    """A family of figures and the options that make it a figure of a paper."""
+    name: str
+    options: types.SimpleNamespace | None = None
+
+
 def fitting_families(paper, artifact, scale):
     """Figure families that show what the artifact is about; None: all that the rows allow. Of the scale scores
     none: a few settings, measured for the score alone."""
@@ -68,7 +76,21 @@ def fitting_families(paper, artifact, scale):
         return []
     with open(os.path.join(HERE, "artifacts.toml"), "rb") as content:
         papers = tomllib.load(content)
-    return papers.get(paper, {}).get(artifact)
+    named = papers.get(paper, {}).get(artifact)
+    if named is None:
+        return None
+    entries = [{"family": entry} if isinstance(entry, str) else entry for entry in named]
+    return [Family(entry["family"], types.SimpleNamespace(**{k: v for k, v in entry.items() if k != "family"}))
+            for entry in entries]
+
+
+def families_to_draw(fitting, only_fitting):
+    """[(Family, whether the artifact is about it)]: its own, then all that the rows allow."""
+    own = [(family, True) for family in fitting or ()]
+    if only_fitting:
+        return own if fitting is not None else [(Family(name), True) for name in FAMILIES]
+    named = {family.name for family, _ in own}
+    return own + [(Family(name), fitting is None) for name in FAMILIES if name not in named]
 
 
 def quoted(word):
@@ -153,16 +175,15 @@ def figures(section, prefix, letters, save, only_fitting):
         reportable = section.rows.reportable()
     except NotDrawn as problem:
         return "", "", [str(problem)]
-    parts, others, missing = [], [], []
-    for family in FAMILIES:
-        fits = section.families is None or family in section.families
-        if not os.path.exists(os.path.join(HERE, family + ".py")) or (only_fitting and not fits):
+    parts, others, missing, drawn = [], [], [], {}
+    for (family, options), fits in families_to_draw(section.families, only_fitting):
+        if not os.path.exists(os.path.join(HERE, family + ".py")):
             continue
         module = importlib.import_module(family)
         if not hasattr(module, "draw"):
             continue
         try:
-            drawings = common.drawn(module.draw, reportable)
+            drawings = common.drawn(module.draw, reportable, options)
         except NotDrawn as problem:
             missing.append(f"{family}: {problem}")
             continue
@@ -170,9 +191,10 @@ def figures(section, prefix, letters, save, only_fitting):
             missing.append(f"{family}: internal error: {problem!r}")
             print(f"unmask report: {family}: internal error: {problem!r}", file=sys.stderr)
             continue
-        for place, drawing in enumerate(drawings):
+        for drawing in drawings:
             svg = common.svg_text(drawing.figure)
-            name = f"{prefix}-{family}{place}"
+            drawn[family] = drawn.get(family, -1) + 1
+            name = f"{prefix}-{family}{drawn[family]}"
             label = f"{drawing.title}. " + page_text.in_words(family, reportable, rowlib.method_label)
             (parts if fits else others).append(
                 f'<figure id="{name}"><div class="paper" tabindex="0" role="region" '

@@ -6,7 +6,7 @@
 The roofs were measured in the process that measured the phases. A point is hollow when its FLOPs and
 bytes are analytic (least traffic: every operand once), solid when counters counted them. Phases that
 do no arithmetic, or whose bytes are not known, have no place in this figure and are not drawn. One
-panel per device and weight format.
+panel per device, weight format and machine.
 """
 
 import sys
@@ -17,12 +17,12 @@ from common import COLOURS, MARKERS, PAPER, QUIET, Drawing, NotDrawn
 
 def panel_key(row):
     report = row["probes"]["phases"]
-    return (row["device"], row["model"]["format"], report["roofs"]["source"])
+    return (row["device"], row["model"]["format"], report["roofs"]["source"], row["machine"])
 
 
 def points_of(methods, rows):
     """(series, phase, FLOPs per byte, FLOP/s, analytic) of what can be placed, of these rows."""
-    points = {r["point_id"] for r in rows}
+    points = {r["mark"] for r in rows}
     return [(m["series"], p["phase"], p["flops"] / p["bytes"], p["flops"] / p["seconds"],
              p["analytic"])
             for m in methods if points.issuperset(m["rows"]) for p in m["phases"]
@@ -35,12 +35,6 @@ def best_roofs(rows):
         values = [r["probes"]["phases"]["roofs"][name] for r in rows]
         return max((v for v in values if v), default=None)
     return best("flops_per_second"), best("bytes_per_second")
-
-
-def readable(axis):
-    axis.set_major_locator(common.LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.set_minor_formatter(common.NullFormatter())
 
 
 def draw_roofs(cell, flops, bandwidth, xs):
@@ -61,7 +55,7 @@ def draw_roofs(cell, flops, bandwidth, xs):
         cell.plot([max(low, ridge or low), high], [flops, flops], **line)
         cell.annotate(f"{flops:.0f} GFLOP/s", (high, flops), xytext=(-2, 3), ha="right",
                       textcoords="offset points", fontsize=common.TINY + 1, color=QUIET)
-    cell.set_xlim(low, high)
+    common.log_axis(cell, "x", low, high)
 
 
 def draw(rows, options=None):  # pylint: disable=unused-argument
@@ -83,7 +77,7 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
     marker = {phase: MARKERS[i % len(MARKERS)] for i, phase in enumerate(kinds)}
     columns = common.columns_in(min(2, len(drawn)))
     figure, cells = common.grid(len(drawn), columns, common.PAGE if columns > 1 else 5.2, 3.1)
-    for cell, ((device, kind, _), chosen, points) in zip(cells, drawn):
+    for cell, ((device, kind, _, where), chosen, points) in zip(cells, drawn):
         cell.set(xscale="log", yscale="log")
         draw_roofs(cell, *best_roofs(chosen), [p[2] for p in points])
         for name, phase, x, y, analytic in points:
@@ -94,10 +88,10 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
             common.name_directly(figure, cell, [(x, y / 1e9, phase, colour[name])
                                                 for name, phase, x, y, _ in points])
         cell.set(xlabel="FLOPs per byte", ylabel="GFLOP/s")
-        readable(cell.xaxis)
-        readable(cell.yaxis)
+        common.log_axis(cell, "y", *cell.get_ylim())
         if len(drawn) > 1:
-            cell.set_title(f"{device}, {kind}")
+            several = len({key[3] for key, _, _ in drawn}) > 1
+            cell.set_title(f"{device}, {kind}" + (f", {where}" if several else ""))
     handles = [common.Patch(facecolor=colour[n], label=n) for n in names]
     if not common.SETUP.direct:  # else phases are named where they are
         handles += [common.Line2D([], [], linestyle="none", color=QUIET, marker=marker[p], label=p,

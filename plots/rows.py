@@ -11,6 +11,8 @@ import tomllib
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "harness", "python"))
 
+from unmask.rows.apart import differing, tasks_told, told_apart  # noqa: E402,F401
+
 
 class BadInput(SystemExit):  # so that a script without main() still ends with the sentence
     """A file that cannot be read as what it should be; exit code 2."""
@@ -22,13 +24,13 @@ class NotDrawn(SystemExit):
 
 class Rows(list):
     """Rows as the package hands them over, and what it computed of them (harness/python/unmask/
-    page/figures.py): pooled, sweeps, crossover, phases, parallelism."""
+    page/figures.py): pooled, by_task, sweeps, crossover, phases, parallelism."""
 
     def __init__(self, data):
         super().__init__(data["rows"])
         self.pooled, self.sweeps = data["pooled"], data["sweeps"]
         self.crossover, self.phases = data["crossover"], data["phases"]
-        self.parallelism = data["parallelism"]
+        self.parallelism, self.by_task = data["parallelism"], data["by_task"]
 
     def reportable(self):
         """These without rows whose numbers may not be shown; says how many are left out."""
@@ -109,46 +111,19 @@ def method_label(row, *shown):
 
 
 def series_label(row, rows, *shown):
-    """Method, with model, batch size or device where they differ between the rows."""
-    text = method_label(row, *shown)
-    if ("batch_size" not in shown and "batch_size=" not in text and
-            len({r["batch_size"] for r in rows}) > 1):
-        text += f" batch {row['batch_size']}"
-    if len({r["device"] for r in rows}) > 1:
-        text += f" on {row['device']}"
+    """Method, with model, batch size, device, machine, program or seed where they differ between the rows."""
+    batches = "batch_size" not in shown and len({r["batch_size"] for r in rows}) > 1
+    devices = len({r["device"] for r in rows}) > 1
+
+    def name(of):
+        text = method_label(of, *shown)
+        if batches and "batch_size=" not in text:
+            text += f" batch {of['batch_size']}"
+        return text + (f" on {of['device']}" if devices else "")
+    text = differing(rows, name)(row)
     if len({r["model"]["name"] for r in rows}) > 1:
         text += f" · {row['model']['name']}"
     return text
-
-
-def told_apart(rows, name_of, place_of):
-    """A function that names a row: name_of(row), and with what it was measured if two rows would stand at
-    one place (panel, value of the axis) under one name. Rows that nothing tells apart are numbered."""
-    from unmask.rows.rows import RUN_KEYS, setting, variation
-    names = {id(r): name_of(r) for r in rows}
-
-    def together():
-        found = {}
-        for row in rows:
-            found.setdefault((place_of(row), names[id(row)]), []).append(row)
-        return [group for group in found.values() if len(group) > 1]
-
-    swept = ordered(key for r in rows for key, _ in variation(r))
-    keys = [*(k for k in swept if k not in RUN_KEYS), "label", "method", "preset", "model", "workload", "kind",
-            *RUN_KEYS, *(f"{of}.{key}" for of in ("serve", "params")
-                         for key in ordered(key for r in rows for key in r.get(of) or ()))]
-    values = {key: lambda r, key=key: dict(variation(r)).get(key) or setting(r, key) for key in keys}
-    values |= {"items": lambda r: r["workload"]["items"], "format": lambda r: r["model"]["format"],
-               "machine": machine}
-    for key, value in values.items():
-        clashing = {names[id(group[0])] for group in together() if len(set(map(value, group))) > 1}
-        for row in rows:
-            if names[id(row)] in clashing:
-                names[id(row)] += f" {key.rsplit('.', 1)[-1]}={value(row)}"
-    for group in together():
-        for place, row in enumerate(group[1:], 2):
-            names[id(row)] += f" ({place})"
-    return lambda row: names[id(row)]
 
 
 def ordered(values):

@@ -33,8 +33,11 @@ def title_of(group):
 
 def label_of(row, rows):
     policies = {r["serve"]["policy"] for r in rows}
-    text = common.method_label(row, "rate", "policy").replace(" (synthetic)", "")
-    return text + (f", {row['serve']['policy']}" if len(policies) > 1 else "")
+
+    def name(of):
+        text = common.method_label(of, "rate", "policy").replace(" (synthetic)", "")
+        return text + (f", {of['serve']['policy']}" if len(policies) > 1 else "")
+    return common.differing(rows, name)(row)
 
 
 def rate_curves(rows):
@@ -85,10 +88,9 @@ def rate_curves(rows):
             cell.annotate(f"objective {slo:g} ms", (0.01, slo), (0, 2), va="bottom",
                           xycoords=("axes fraction", "data"), textcoords="offset points",
                           color=common.COLOURS[5], fontsize=common.TINY)
-        cell.set_yscale("log")
-        cell.yaxis.set_major_locator(common.LogLocator(subs=(1, 2, 5)))
-        cell.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        cell.yaxis.set_minor_formatter(common.NullFormatter())
+        heights = [v for r in chosen for v in (tpot_of(r, "p50"), tpot_of(r, "p90"), r["serve"]["slo_tpot_ms"])
+                   if v > 0]
+        common.log_axis(cell, "y", min(heights) / 1.25, max(heights) * 1.25)
         if max(r["serve"]["rate"] for r in chosen) > 8 * min(r["serve"]["rate"] for r in chosen):
             cell.set_xscale("log", base=2)
             cell.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -129,10 +131,10 @@ def capacity(rows):
         raise NotDrawn("capacity needs served rows of a search (serve.search = true)")
     label = common.told_apart(rows, lambda r: label_of(r, rows), group_of)
     names = common.ordered(label(r) for r in rows)
-    look = common.looks(names)
+    look = common.bar_looks(names)
     groups = common.ordered(group_of(r) for r in rows)
     columns = common.columns_in(min(2, len(groups)))
-    ticks = ["\n".join(textwrap.wrap(name, 48)) for name in names]
+    ticks = ["\n".join(textwrap.wrap(look[name].text, 48)) for name in names]
     lines = max(text.count("\n") + 1 for text in ticks)
     width = common.PAGE if columns > 1 else 4.8 if lines == 1 else 6.0
     figure, cells = common.grid(len(groups), columns, width, 0.6 + (0.12 + 0.1 * lines) * len(names))

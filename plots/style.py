@@ -19,7 +19,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.patches import Patch  # noqa: E402
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter  # noqa: E402,F401
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator  # noqa: E402,F401
 
 # Inches: a column and the text width of a two-column paper.
 COLUMN, PAGE = 3.4, 7.0
@@ -35,6 +35,9 @@ DASHES = ["-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (4, 1, 1, 1))]
 HATCHES = ["", "//", "..", "\\\\", "xx", "--", "++", "oo"]  # of single panels without published bars
 PUBLISHED = "////"
 INK, QUIET, GRID, PAPER = "#1B1F24", "#6A737D", "#DCE0E5", "#FFFFFF"
+# A legend has at most LEGEND entries: of more series than that NAMED have a name and a colour, the others
+# are grey and counted.
+LEGEND, NAMED, OTHERS = 8, 6, "#B9C0C8"
 
 
 # What the options of a figure for a paper change (common.paper_arguments). width: inches; None: what
@@ -67,17 +70,21 @@ def style():
         "svg.fonttype": "path", "pdf.fonttype": 42,
         # Names inside an SVG come from this, not from a random number.
         "svg.hashsalt": "unmask",
+        "text.parse_math": False,  # a name's dollar signs are dollar signs
     })
 
 
 class Look:
-    """Colour, marker and dash of one series; the same on every panel of a figure."""
+    """Colour, marker and dash of one series; the same on every panel of a figure. Grey without a name: one
+    of the others."""
 
-    def __init__(self, place):
+    def __init__(self, place, named=True, text=""):
+        self.text = text  # the name as it is written
         turn = place // len(COLOURS)
-        self.colour = COLOURS[place % len(COLOURS)]
-        self.marker = MARKERS[(place + turn) % len(MARKERS)]
-        self.dash = DASHES[turn % len(DASHES)]
+        self.named = named
+        self.colour = COLOURS[place % len(COLOURS)] if named else OTHERS
+        self.marker = MARKERS[(place + turn) % len(MARKERS)] if named else "o"
+        self.dash = DASHES[turn % len(DASHES)] if named else "-"
 
     def line(self, hollow=False):
         return {"color": self.colour, "marker": self.marker, "linestyle": self.dash,
@@ -92,27 +99,112 @@ class Look:
                 "linewidth": 0.9}
 
 
-def looks(names):
-    return {name: Look(place) for place, name in enumerate(names)}
+def looks(names, others=0):
+    """The looks of series, of which the first are named if there are too many for a legend that has so many
+    other entries."""
+    most = len(names) if len(names) <= LEGEND - others else NAMED - max(0, others - 1)
+    texts = shortened(names)
+    return {name: Look(place, place < most, texts[name]) for place, name in enumerate(names)}
+
+
+LONGEST = 56  # letters of a name in a figure
+
+
+def shortened(names, most=LONGEST):
+    """{name: as it is written}: long names without their middle, so that no two become one."""
+    names = list(dict.fromkeys(names))
+    head = most * 2 // 3
+    short = {n: n if len(n) <= most else f"{n[:head].rstrip()}…{n[head - most + 1:].lstrip()}" for n in names}
+    for text in set(short.values()):
+        alike = [n for n in names if short[n] == text]
+        start = len(os.path.commonprefix(alike))
+        if len(alike) > 1:  # what tells them apart, between a few letters of the beginning and the end
+            short |= {n: f"{n[:12].rstrip()}…{n[start:start + most - 26].strip()}…{n[-8:].lstrip()}" for n in alike}
+    written = {}
+    for name in names:
+        written.setdefault(short[name], []).append(name)
+    for text, alike in written.items():
+        short |= {name: f"{text} ({place})" for place, name in enumerate(alike, 1) if len(alike) > 1}
+    return short
+
+
+def fitted_title(text, cell, lines=2):
+    """A panel's title in lines as wide as the panel; what does not fit is cut."""
+    inches = cell.get_position().width * cell.figure.get_figwidth()
+    return "\n".join(textwrap.wrap(text, max(16, int(inches * 72 / 4.6)), max_lines=lines, placeholder=" …"))
+
+
+def bar_looks(names):
+    """The looks of bars whose names stand at their axis: one colour says no less."""
+    texts = shortened(names)
+    return {name: Look(0, True, texts[name]) for name in names}
+
+
+def others_of(names, look):
+    """How many series have no name of their own."""
+    return sum(not look[name].named for name in names)
+
+
+def log_ticks(low, high):
+    """Numbers that a logarithmic axis from low to high names: three or more, evenly apart as far as round
+    numbers go."""
+    decades = math.log10(high / low)
+    if decades < 0.7:
+        found = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        return [value for value in found if low <= value <= high and value > 0]
+    subs = (1,) if decades > 3 else (1, 3) if decades > 2 else (1, 2, 5) if decades > 1 else (1, 2, 3, 5, 7)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [sub * 10.0 ** power for power in powers for sub in subs if low <= sub * 10.0 ** power <= high]
+
+
+def log_axis(cell, side, low, high):
+    """Makes the x or y axis logarithmic from low to high, with ticks that are read without a table."""
+    axis = getattr(cell, f"{side}axis")
+    getattr(cell, f"set_{side}scale")("log")
+    getattr(cell, f"set_{side}lim")(low, high)
+    axis.set_major_locator(FixedLocator(log_ticks(low, high)))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+
+
+def score_axis(cell, lows, highs):
+    """Makes y an axis of shares in per cent that holds these numbers, whiskers and all."""
+    low, high = min(lows), max(highs)
+    spare = max(1.0, 0.06 * (high - low), (8 - (high - low)) / 2)
+    low, high = max(-3, low - spare), min(103, high + spare)
+    cell.set_ylim(low, high)
+    cell.set_yticks([tick for tick in MaxNLocator(6).tick_values(low, high) if max(0, low) <= tick <= min(100, high)])
 
 
 def published_bar():
     return {"facecolor": "none", "edgecolor": QUIET, "hatch": PUBLISHED, "linewidth": 0.7}
 
 
-def provenance_handles(hollow, published):
-    """Legend entries that say what hollow and hatched mark, for those that were drawn."""
+def provenance_handles(hollow, published, crosses=False):
+    """Legend entries that say what hollow and hatched (or crosses) mark, for those that were drawn."""
     handles = []
     if hollow:
         handles.append(Line2D([], [], color=QUIET, marker="o", markerfacecolor=PAPER,
                               linestyle="none", label="hollow: not measured (synthetic, analytic)"))
-    if published:
+    if published and crosses:
+        handles.append(Line2D([], [], color=QUIET, marker="x", linestyle="none",
+                              label="cross: published, not measured here"))
+    elif published:
         handles.append(Patch(label="hatched: published, not measured here", **published_bar()))
     return handles
 
 
-def series_handles(names, look, hollow=()):
-    return [Line2D([], [], label=name, **look[name].line(name in hollow)) for name in names]
+def series_handles(names, look, hollow=(), marks_only=False):
+    """A legend's entries for the named series, unless their names stand beside them, and one that counts the
+    others."""
+    kind = {"linestyle": "none"} if marks_only else {}
+    handles = [] if SETUP.direct else [Line2D([], [], label=look[name].text, **look[name].line(name in hollow) | kind)
+               for name in names if look[name].named]
+    others = others_of(names, look)
+    if others:
+        handles.append(Line2D([], [], label=f"{others} others", **Look(0, False).line() | kind))
+    return handles
 
 
 def grid(panels, columns, width=PAGE, height=2.0):
@@ -166,6 +258,8 @@ def finish(figure, above=0.0):
     if text:
         boxes = [cell.get_position() for cell in figure.axes]
         middle = (min(b.x0 for b in boxes) + max(b.x1 for b in boxes)) / 2
+        half = len(text) * 0.5 * TEXT / 72 / 2 / figure.get_figwidth()  # inside the figure, if it fits at all
+        middle = min(max(middle, half), 1 - half) if half < 0.5 else 0.5
         if getattr(figure, "below_text", None):
             figure.below_text.remove()
         figure.below_text = figure.text(middle, (notes + 0.02) / high, text, ha="center", va="bottom", fontsize=TEXT)
@@ -180,7 +274,7 @@ def name_directly(figure, cell, marks):
 
 def name_last(figure, cell, points, name, look):
     """Names a line at its last point, where names stand beside what they name."""
-    if SETUP.direct and points:
+    if SETUP.direct and points and look.named:
         name_directly(figure, cell, [(*points[-1], name, look.colour)])
 
 
@@ -213,14 +307,11 @@ def write_beside(cell, marks):
 
 
 def set_note(figure, text):
-    """The lines below a figure, broken where a narrow one needs it; the figure grows by lines beyond
-    the second."""
+    """The lines below a figure, broken at its width; the figure grows by lines beyond the second."""
     if not SETUP.note:
         return
-    lines = text.split("\n")
-    if SETUP.width is not None:  # a character is about half as wide as high
-        lines = [part for line in lines
-                 for part in textwrap.wrap(line, int(SETUP.width * 72 / (0.53 * TINY))) or [""]]
+    letters = int(figure.get_figwidth() * 72 / (0.53 * TINY))  # one is about half as wide as high
+    lines = [part for line in text.split("\n") for part in textwrap.wrap(line, letters) or [""]]
     before, after = getattr(figure, "note_lines", 2), max(2, len(lines))
     if after != before:
         figure.note_lines = after

@@ -63,7 +63,6 @@ def draw(rows, options=None):
     handles = common.series_handles(names, look, hollow)
     handles += [common.Line2D([], [], color=look[n].colour, linestyle=":", marker="x",
                               label=f"{n} (published)") for n in more]
-    handles = [] if common.SETUP.direct else handles
     common.legend_above(figure, handles + common.provenance_handles(bool(hollow), False))
     common.footnote(figure, rows, "whiskers: 95 % interval of the mean")
     return [Drawing("", "Output tokens per second against batch size", figure, rows)]

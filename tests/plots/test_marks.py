@@ -24,6 +24,7 @@ import common  # noqa: E402
 import crossover  # noqa: E402
 import decode_order  # noqa: E402
 import latency  # noqa: E402
+import needle  # noqa: E402
 import parallelism  # noqa: E402
 import pareto  # noqa: E402
 import probes  # noqa: E402
@@ -69,10 +70,15 @@ def same(rows, key, **settings):
     return out
 
 
-def bars(figure, start=False):
+def bars(figure):
     """Lengths of the horizontal bars of all panels."""
-    return [p.get_width() + (axes.get_xlim()[0] if start and axes.get_xscale() == "log" else 0)
-            for axes in figure.axes for p in axes.patches if p.get_width() > 0]
+    return [p.get_width() for axes in figure.axes for p in axes.patches if p.get_width() > 0]
+
+
+def dots(figure):
+    """Places of single marks along x, of all panels."""
+    return [float(line.get_xdata()[0]) for axes in figure.axes for line in axes.lines
+            if line.get_linestyle() == "None"]
 
 
 def points(figure):
@@ -118,7 +124,7 @@ class Marks(Drawn):
                     if "common.main(draw" in text.read():
                         families.add(name[:-3])
         self.assertEqual(families, {m.__name__ for m in (
-            crossover, decode_order, latency, parallelism, pareto, probes, redundancy, roofline, serving,
+            crossover, decode_order, latency, needle, parallelism, pareto, probes, redundancy, roofline, serving,
             step_breakdown, sweep, throughput, throughput_batch)})
 
     def test_throughput(self):
@@ -154,9 +160,11 @@ class Marks(Drawn):
         def change(row, n):
             row["metrics"]["redundancy"] = 1.0 + n
         rows = made("decode", change)
-        self.alike(bars(self.drawn(redundancy, rows), True), [2, 3, 4, 5, 6, 7, 8, 9])
+        self.alike(bars(self.drawn(redundancy, rows)), [2, 3, 4, 5, 6, 7, 8, 9])
         rows += same(rows, "redundancy", seed=7, gen_length=9)
-        self.alike(bars(self.drawn(redundancy, rows), True), [*range(2, 10), 1000.5, 1001.5])
+        figure = self.drawn(redundancy, rows)  # a logarithmic axis: a bar's length would mean nothing
+        self.assertEqual(bars(figure), [])
+        self.alike(dots(figure), [*range(2, 10), 1000.5, 1001.5])
 
     def test_capacity(self):
         def change(row, n, policy):
@@ -243,12 +251,26 @@ class Marks(Drawn):
 
     def test_sweep(self):
         figure = self.drawn(sweep, self.scored((1, 2, 3), variation="ratio=0.{}"))
-        speeds = [axes for axes in figure.axes if axes.get_ylabel() == "output tokens per second"]
+        speeds = figure.axes[2:4]  # score, speed, memory; a column for each model
+        self.assertEqual(speeds[0].get_ylabel(), "output tokens per second")
         # Rows of one method lie 6 apart by task, 12 by model, 3 by method; both tasks are one mark.
         first = [12 * model + 3 * method + at for model in (0, 1) for method in (0, 1) for at in (1, 2, 3)]
         wanted = [(200 + 2 * n + 6) / (4 * n + 12) for n in first]
         self.alike([xy[1] for axes in speeds for c in axes.containers
                     for xy in c.lines[0].get_xydata()], wanted)
+
+    def test_needle(self):
+        def change(row, n):
+            row["workload"]["family"] = "256, 0 %" if row["workload"]["family"] == TASKS[0] else "1K, 50 %"
+            row["score"].update(mean=n / 100, n=10)
+        rows = made("decode", change)
+        figure = self.drawn(needle, [*rows, made("decode", lambda row, n: row.update(point_id="other"))[0]], 8)
+        found = [(float(value), axes.get_xticklabels()[x].get_text(), axes.get_yticklabels()[y].get_text())
+                 for axes in figure.axes for image in axes.images for y, line in enumerate(image.get_array())
+                 for x, value in enumerate(line) if not np.ma.is_masked(value) and not math.isnan(value)]
+        self.assertEqual(sum(bool(axes.images) for axes in figure.axes), 4)
+        self.assertEqual(sorted(found), [(n / 100, *(("256", "0"), ("1K", "50"))[(n - 1) // 2 % 2])
+                                         for n in range(1, 9)])
 
     def test_crossover(self):
         def change(row, n, batch):

@@ -69,9 +69,27 @@ class Colours(unittest.TestCase):
             luminance = np.array([0.2126, 0.7152, 0.0722]) @ linear(colour)
             self.assertGreater(1.05 / (luminance + 0.05), 2, colour)
 
-    def test_thirteen_series_differ_in_colour_marker_or_dash(self):
-        looks = style.looks(range(22)).values()
-        self.assertEqual(len({(k.colour, k.marker, str(k.dash)) for k in looks}), 22)
+    def test_eight_series_have_colours_of_their_own_and_of_more_six_have(self):
+        for count, named in ((1, 1), (8, 8), (9, 6), (22, 6)):
+            looks = list(style.looks([f"method {n}" for n in range(count)]).values())
+            self.assertEqual([k.named for k in looks], [True] * named + [False] * (count - named))
+            self.assertEqual(len({k.colour for k in looks[:named]} - {style.OTHERS}), named)
+            self.assertLessEqual({k.colour for k in looks[named:]}, {style.OTHERS})
+
+    def test_long_names_stay_different(self):
+        for names in (["x" * 160, "x" * 159 + "y"], [f"{n}{'long ' * 40}" for n in range(9)],
+                      ["a" * 60 + f"{n}" + "b" * 60 for n in range(9)], ["short", "s" * 57],
+                      [f"{a * 30} {b} {c * 30}" for a in "pq" for b in "12" for c in "vw"]):
+            short = style.shortened(names)
+            self.assertEqual(len(set(short.values())), len(names), short)
+            self.assertLessEqual(max(map(len, short.values())), style.LONGEST + 4)
+        self.assertEqual(style.shortened(["a name", "b"]), {"a name": "a name", "b": "b"})
+
+    def test_a_logarithmic_axis_has_numbers_to_read(self):
+        for low, high in ((1.05, 1.39), (0.9, 1.1), (40, 70), (3, 40), (0.5, 5000), (1e-3, 1e4)):
+            ticks = style.log_ticks(low, high)
+            self.assertTrue(3 <= len(ticks) <= 9, (low, high, ticks))
+            self.assertTrue(all(low <= tick <= high for tick in ticks))
 
 
 class Paper(unittest.TestCase):
@@ -122,8 +140,7 @@ class Paper(unittest.TestCase):
         for module in (pareto, throughput_batch):
             (drawing,) = common.drawn(module.draw, support.rows_of("decode"))
             drawing.figure.canvas.draw()
-            shown = {p["series"] for p in support.rows_of("decode").pooled}
-            self.assertFalse(drawing.figure.legends, module.__name__)
+            legends = [t.get_text() for legend in drawing.figure.legends for t in legend.get_texts()]
             for axes in drawing.figure.axes:
                 boxes = [t.get_window_extent() for t in axes.texts]
                 self.assertTrue(boxes)
@@ -132,9 +149,16 @@ class Paper(unittest.TestCase):
                     wide = min(a.x1, b.x1) - max(a.x0, b.x0)
                     high = min(a.y1, b.y1) - max(a.y0, b.y0)
                     self.assertFalse(wide > 1 and high > 2, module.__name__)
-            if module is pareto:
+            if module is pareto:  # of twelve series six have names, those that nothing beats first
                 (axes,) = drawing.figure.axes
-                self.assertEqual({t.get_text() for t in axes.texts}, shown)
+                texts, pooled = {t.get_text() for t in axes.texts}, support.rows_of("decode").pooled
+                self.assertEqual((len(texts), legends), (6, [f"{len(pooled) - 6} others"]))
+                names = style.shortened([p["series"] for p in pooled])
+                front = {names[p["series"]] for p in pooled if p["front"]}
+                self.assertLessEqual(front if len(front) < 6 else texts, texts if len(front) < 6 else front | {
+                    names[pooled[0]["series"]]})
+            else:
+                self.assertEqual(legends, [])
 
     def test_the_bandwidth_of_a_roofline_does_not_lie_on_its_line(self):
         _, cell = common.plt.subplots()

@@ -20,9 +20,10 @@ import rows as rowlib  # noqa: E402
 
 try:
     import matplotlib  # noqa: F401
+    import probes
     FIGURES = True
 except ImportError:
-    FIGURES = False
+    FIGURES, probes = False, None
 CLAIMS = [{"id": "a", "paper": "focus", "statement": "Fewer <rows> & \"tokens\".",
            "verdict": "PARTLY", "reason": "holds at 1 of 2 points", "scale": "tiny",
            "measured": 0.892, "interval": [0.8, 0.95], "n": 4, "tiny_models": True,
@@ -274,7 +275,14 @@ class Odd(Case):
         self.assertEqual(len(papers), 6)
         for paper, artifacts in papers.items():
             for artifact, families in artifacts.items():
-                self.assertLessEqual(set(families), set(report.FAMILIES), artifact)
+                for entry in families:
+                    named = {"family": entry} if isinstance(entry, str) else entry
+                    self.assertIn(named["family"], report.FAMILIES, artifact)
+                    if not probes:
+                        continue
+                    self.assertLessEqual(set(named.get("kind", ())), set(probes.KINDS))
+                    parts = [part for kind in named.get("kind", ()) for part in probes.PARTS.get(kind, ())]
+                    self.assertLessEqual(set(named.get("panel", ())), set(parts), artifact)
                 self.assertTrue(os.path.exists(os.path.join(
                     support.ROOT, "experiments", paper, artifact + ".toml")), artifact)
 

@@ -3,6 +3,7 @@
 # Copyright The Unmask Authors
 """Every row of every shipped artifact is in a figure that the artifact is about, or counted below it."""
 
+import hashlib
 import importlib
 import os
 import re
@@ -12,6 +13,8 @@ import support
 
 support.needs_matplotlib()
 
+from matplotlib.colors import to_hex  # noqa: E402
+
 import common  # noqa: E402
 import report  # noqa: E402
 import rows as rowlib  # noqa: E402
@@ -20,6 +23,10 @@ from unmask.page import figures  # noqa: E402
 from unmask.rows import rows as results  # noqa: E402
 
 ARCHIVE = os.path.join(support.ROOT, "results", "tiny")
+
+
+def colour_of(handle):
+    return to_hex(handle.get_color() if hasattr(handle, "get_marker") else handle.get_facecolor())
 
 
 class Shipped(unittest.TestCase):
@@ -32,21 +39,33 @@ class Shipped(unittest.TestCase):
         common.plt.close("all")
 
     def families_of(self, place):
-        families = report.fitting_families(*place.split("/"))
-        return report.FAMILIES if families is None else families
+        return [family for family, _ in report.families_to_draw(report.fitting_families(*place.split("/")), True)]
 
     def drawings(self, place):
         rows = rowlib.Rows(figures.figure_data(results.latest(self.places[place]))).reportable()
         found = []
-        for family in self.families_of(place):
+        for family, options in self.families_of(place):
             try:
-                found += common.drawn(importlib.import_module(family).draw, rows)
+                found += common.drawn(importlib.import_module(family).draw, rows, options)
             except rowlib.NotDrawn as problem:
                 self.assertTrue(str(problem))
         return rows, found
 
+    def readable(self, figure):
+        """At most eight entries in a legend, no two of one colour, no empty panel."""
+        for legend in figure.legends:
+            handles = legend.legend_handles
+            self.assertLessEqual(len(handles), 8, [t.get_text() for t in legend.get_texts()])
+            looks = [(colour_of(h), h.get_linestyle() if hasattr(h, "get_marker") else h.get_hatch())
+                     for h in handles]
+            self.assertEqual(len(set(looks)), len(looks), [t.get_text() for t in legend.get_texts()])
+        for axes in figure.axes:
+            if axes.axison:
+                self.assertTrue(axes.has_data() or axes.texts, "an empty panel")
+
     def test_every_row_is_in_a_figure_of_its_artifact(self):
         self.assertGreater(len(self.places), 60)
+        pictures = {}
         for place in sorted(self.places):
             if not self.families_of(place):
                 continue  # a table says it all
@@ -57,6 +76,11 @@ class Shipped(unittest.TestCase):
                 lacking = [f"{r['series']} {r['workload']['family']}" for r in rows
                            if r["point_id"] not in seen]
                 self.assertEqual(lacking, [])
+                for number, d in enumerate(drawings):
+                    picture = hashlib.sha256(common.svg_text(d.figure).encode()).hexdigest()
+                    self.assertEqual(pictures.setdefault(picture, (place, number)), (place, number),
+                                     "two artifacts have one picture")
+                    self.readable(d.figure)
                 for d in drawings:
                     left_out = len(rows) - len({r["point_id"] for r in d.rows})
                     said = re.search(r"· (\d+) of (\d+) rows are not shown here",

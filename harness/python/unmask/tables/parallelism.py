@@ -12,6 +12,7 @@ first end of sequence."""
 
 import math
 
+from unmask.rows import apart
 from unmask.rows.errors import UserError
 from unmask.rows.rows import grouped, is_reportable, is_synthetic, variation
 from unmask.tables import tables
@@ -54,24 +55,27 @@ def curves(rows):
     found = []
     for of_model in grouped([row for row in rows if _scored(row)], lambda row: row["model"]["name"]):
         by_task = grouped(of_model, lambda row: row["workload"]["family"])
-        answered = [row for row in of_model if not row["workload"].get("judge")]
+        answered = [row for row in of_model if not apart.is_likelihood(row)]
+        name_of = apart.told_apart(of_model, apart.differing(of_model, lambda row: row["label"]),
+                                   lambda row: (row["workload"]["family"], str(variation(row))))
         parts = [(None, answered)] if len({row["workload"]["family"] for row in answered}) > 1 else []
         parts += [(part[0]["workload"]["family"], part) for part in by_task]
         for task, part in parts:
-            found += _curves_of(task, part)
+            found += _curves_of(task, part, name_of)
     return found
 
 
-def _curves_of(task, rows):
+def _curves_of(task, rows, name_of):
     tasks = {row["workload"]["family"] for row in rows}
     found = []
-    for method in grouped(rows, lambda row: row["label"]):
+    for method in grouped(rows, name_of):
         settings = [group for group in grouped(method, lambda row: str(variation(row)))
                     if {row["workload"]["family"] for row in group} == tasks]
         if settings:
-            found.append({"model": method[0]["model"]["name"], "task": task, "method": method[0]["label"],
+            found.append({"model": method[0]["model"]["name"], "task": task, "method": name_of(method[0]),
+                          "likelihood": apart.is_likelihood(method[0]),
                           "points": sorted(map(_point, settings)),
-                          "rows": [row["point_id"] for group in settings for row in group]})
+                          "rows": [row.get("mark", row["point_id"]) for group in settings for row in group]})
     best = max((y for curve in found for _, y in curve["points"]), default=0.0)
     for curve in found:
         curve["area"] = area(curve["points"], best)

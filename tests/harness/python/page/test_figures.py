@@ -24,15 +24,69 @@ class Data(unittest.TestCase):
         data = figures.figure_data([answered("slow good", 10, 9), answered("fast bad", 1, 1),
                                     answered("beaten", 10, 8), answered("mid", 2, 5),
                                     answered("same", 2, 5), answered("worse", 3, 5)])
-        front = [p["series"] for p in data["pooled"] if p["workload"] is None and p["front"]]
+        front = [p["series"] for p in data["pooled"] if p["front"]]
         self.assertEqual(front, ["slow good", "fast bad", "mid", "same"])
 
     def test_methods_are_pooled_over_tasks(self):
-        pooled = figures.figure_data([answered("a", 1, 4), answered("a", 3, 8, "needle")])["pooled"]
-        self.assertEqual([p["workload"] for p in pooled], [None, "word_problem", "needle"])
-        self.assertAlmostEqual(pooled[0]["tokens_per_second"], 50)  # 200 tokens in 4 s
-        self.assertAlmostEqual(pooled[0]["score"], 0.6)
-        self.assertEqual(pooled[0]["n"], 20)
+        data = figures.figure_data([answered("a", 1, 4), answered("a", 3, 8, "needle")])
+        (pooled,) = data["pooled"]
+        self.assertEqual((pooled["tasks"], pooled["of"]), (["word_problem", "needle"], 2))
+        self.assertAlmostEqual(pooled["tokens_per_second"], 50)  # 200 tokens in 4 s
+        self.assertAlmostEqual(pooled["score"], 0.6)
+        self.assertEqual(pooled["n"], 20)
+        self.assertEqual([p["tasks"] for p in data["by_task"]], [["word_problem"], ["needle"]])
+
+    def pooled(self, rows, *keys):
+        return sorted(tuple(p[key] for key in keys) for p in figures.figure_data(rows)["pooled"])
+
+    def test_methods_of_other_tasks_are_in_no_mean_together(self):
+        """On the task that both have b is slower and right more often; over all rows of each it would be faster."""
+        rows = [answered("a", 1, 4), answered("a", 10, 8, "needle"), answered("a", 10, 8, "summary"),
+                answered("b", 2, 9)]
+        found = self.pooled(rows, "tasks", "series", "tokens_per_second", "score", "of")
+        # 100 tokens in 1 s and in 2 s; 200 tokens in 20 s.
+        self.assertEqual(found, [(["needle", "summary"], "a", 10.0, 0.8, 3),
+                                 (["word_problem"], "a", 100.0, 0.4, 3), (["word_problem"], "b", 50.0, 0.9, 3)])
+
+    def test_likelihoods_and_right_answers_are_in_no_mean_together(self):
+        rows = [answered("a", 1, 9), answered("a", 1, 3, "story"), answered("a", 1, 5, "needle")]
+        rows[1]["workload"]["judge"] = "judge-11m"
+        found = self.pooled(rows, "likelihood", "tasks", "score", "n")
+        self.assertEqual(found, [(False, ["word_problem", "needle"], 0.7, 20), (True, ["story"], 0.3, 10)])
+        rows = [answered("a", 1, right, task, variation=f"ratio={v}", point_id=f"{task}{v}")
+                for v in (1, 2, 3) for task, right in (("word_problem", 9), ("story", 3))]
+        for row in rows[1::2]:
+            row["workload"]["judge"] = "judge-11m"
+        self.assertEqual([(s["likelihood"], [p["score"] for p in s["lines"][0]["points"]])
+                          for s in figures.figure_data(rows)["sweeps"]], [(False, [0.9] * 3), (True, [0.3] * 3)])
+
+    def test_what_differs_in_machine_program_or_seed_is_never_one_mark(self):
+        for change, said in (({"environment": {"cpu_model": "B"}}, "machine=B"), ({"source_hash": "e" * 40}, "program=eeeeeeee"),
+                             ({"seed": 7}, "seed=7"), ({"gen_length": 9}, "gen_length=9")):
+            rows = [answered("a", 1, 4, variation=f"ratio={v}", point_id=str(v)) for v in (1, 2, 3)]
+            rows += [{**answered("a", 4, 8, variation=f"ratio={v}", point_id=str(v)), **change} for v in (1, 2, 3)]
+            data = figures.figure_data(rows)
+            self.assertEqual(sorted(p["tokens_per_second"] for p in data["pooled"]), [25] * 3 + [100] * 3)
+            self.assertEqual(sum(said in p["series"] for p in data["pooled"]), 3, said)
+            (curve, other) = data["parallelism"] or ([], [])
+            self.assertEqual([len(c["points"]) for c in (curve, other) if c], [3, 3] if curve else [])
+            for sweep in data["sweeps"]:
+                self.assertEqual(len(sweep["lines"]), 2, said)
+                for line in sweep["lines"]:
+                    self.assertEqual([len(p["rows"]) for p in line["points"]], [1, 1, 1])
+            self.assertEqual(sorted(sum((p["rows"] for p in data["pooled"]), [])), list(range(6)))
+
+    def test_a_number_in_a_label_is_an_axis(self):
+        rows = [answered(f"{way}, K = {k}", 1, k, point_id=f"{way}{k}") for way in ("Top", "Random") for k in (2, 4, 8)]
+        (sweep,) = figures.figure_data(rows)["sweeps"]
+        self.assertEqual((sweep["axis"], [line["name"] for line in sweep["lines"]]), ("K", ["Top", "Random"]))
+        self.assertEqual([(p["x"], p["score"]) for p in sweep["lines"][1]["points"]], [(2, 0.2), (4, 0.4), (8, 0.8)])
+
+    def test_values_of_a_sweep_are_named_by_what_tells_them_apart(self):
+        costs = ("1:61 32:72.59 512:72.59 2048:237.9", "1:67 32:79.73 512:79.73 2048:261.3")
+        rows = [row_of("m", [1.0, 1.0], variation=f"cost={cost} policy=iter", point_id=cost) for cost in costs]
+        self.assertEqual([r["parts"] for r in figures.figure_data(rows)["rows"]],
+                         [[("cost", "1:61…"), ("policy", "iter")], [("cost", "1:67…"), ("policy", "iter")]])
 
     def test_a_sweep_takes_three_values_with_all_else_equal(self):
         rows = [answered("sparse", 1, 5, variation=f"kernel=3 ratio={v}", point_id=str(v))
@@ -54,7 +108,7 @@ class Data(unittest.TestCase):
     def test_rows_that_may_not_be_reported_are_in_no_figure(self):
         data = figures.figure_data([answered("a", 1, 5), answered("b", 1, 5, verdict="INVALID")])
         self.assertEqual([r["reportable"] for r in data["rows"]], [True, False])
-        self.assertEqual(len(data["pooled"]), 2)  # of one method: together, and its task
+        self.assertEqual([p["series"] for p in data["pooled"]], ["a"])
 
 
 class Page(unittest.TestCase):
