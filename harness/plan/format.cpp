@@ -173,7 +173,10 @@ format_table layout_table() {
             "metrics, or tables with metric, header, where, published, "
             "published_metric, factor, digits, best"},
            {"published_rows", table_type, "", "our line = the paper's line"},
-           {"base", table_type, "", "selector of the row that speedup divides by"}}};
+           {"base", table_type, "", "selector of the row that speedup divides by"},
+           {"pool", text_type, "",
+            "\"model\": a number may be a mean over several models, and the heading says so; without "
+            "it such a number is an error"}}};
 }
 
 // A table in Markdown; the first cell of a line is a word to type.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A paper's table from our rows: its printed numbers and ours side by side.
 
-    [layout]            rows = KEY or [KEYS], row_header, across = KEY, columns = [METRICS] or
+    [layout]            rows = KEY or [KEYS], row_header, across = KEY, pool = "model", columns = [METRICS] or
     [[layout.columns]]  metric, header, where = {...}, published, published_metric, factor, digits,
                         best = "max" | "min"
     [layout.published_rows]  our row = the paper's row
@@ -20,6 +20,7 @@ from unmask.rows.rows import (RUN_KEYS, check_key, circumstance, grouped, is_rep
                               row_name, setting)
 from unmask.rows.selectors import Selector, read_selector
 from unmask.rows.shapes import LARGEST_NUMBER, TEXT, fit
+from unmask.tables.pooling import Pooling, models_named
 from unmask.tables.published import read_published
 from unmask.tables.tables import Cell, Table, number_cell
 
@@ -28,9 +29,9 @@ from unmask.tables.tables import Cell, Table, number_cell
 GROUP_KEYS = ("workload", "model", "serve.rate")
 SHARED_MACHINE = ("other measurements ran on the machine at the same time: times and speeds mean "
                   "nothing")
-LAYOUT_KEYS = ("rows", "row_header", "across", "columns", "published_rows", "base")
+LAYOUT_KEYS = ("rows", "row_header", "across", "columns", "published_rows", "base", "pool")
 LAYOUT = {"rows?": (str, list), "row_header?": TEXT, "across?": TEXT, "columns?": (list,),
-          "published_rows?": {}}
+          "published_rows?": {}, "pool?": TEXT}
 COLUMN_KEYS = ("metric", "header", "where", "published", "published_metric", "factor", "digits", "best")
 
 
@@ -58,6 +59,7 @@ class Layout:
     columns: list = field(default_factory=list)  # none: the file has no [layout]
     published_rows: dict = field(default_factory=dict)
     base: Selector | None = None
+    pool: str = ""  # "model": a number may be a mean over several models
     published: object = None  # of the module `published`
 
 
@@ -147,6 +149,9 @@ def parse_layout(table, where, layout):
     layout.across = table.get("across", "")
     if layout.across:
         check_key(layout.across, f"{where}: `across`")
+    layout.pool = table.get("pool", "")
+    if layout.pool:
+        find_known("`pool`", layout.pool, ("model",), where)
     for entry in table.get("columns", []):
         entry = entry if isinstance(entry, dict) else {"metric": entry}
         layout.columns.append(_read_column(entry, f"{where}: [layout]"))
@@ -192,6 +197,11 @@ def _name(values, keys):
     for key, value in zip(keys[1:], values[1:]):
         name += f" {key.rsplit('.', 1)[-1]}={value}"
     return name
+
+
+def _group_of(row, keys):
+    """What rows agree in that may be better or worse than each other."""
+    return tuple(value for key, value in zip(keys, _row_values(row, keys)) if key in GROUP_KEYS)
 
 
 def _value_of(row, column, layout, rows):
@@ -332,7 +342,8 @@ def lay_out(layout, rows):
         return (setting(row, layout.across) or "") if layout.across else ""
     across = sorted(_distinct(rows, across_of), key=lambda v: (len(v.encode()), v)) or [""]
     keys = layout.row_keys
-    table = LaidTable(layout.title, layout.row_header, layout.scale, [], [])
+    together = f" (models together: {models_named(rows)})" if layout.pool else ""
+    table = LaidTable(layout.title, layout.row_header + together, layout.scale, [], [])
     table.with_groups = len(keys) > 1 and keys[0] in GROUP_KEYS
     table.across_name = layout.across.rsplit(".", 1)[-1]
     for c in layout.columns:
@@ -341,16 +352,18 @@ def lay_out(layout, rows):
             tail = f", {last} {value}" if layout.across else ""
             table.columns.append(LaidColumn(c.header + tail, c.metric, value, c.digits, c.header,
                                             c.factor))
-    for of_row in grouped(rows, lambda row: _name(_row_values(row, keys), keys)):
-        values = _row_values(of_row[0], keys)
-        group = tuple(v for k, v in zip(keys, values) if k in GROUP_KEYS)
+    lines = grouped(rows, lambda row: _name(_row_values(row, keys), keys))
+    pooling = Pooling(layout, [(_name(_row_values(of_row[0], keys), keys), _group_of(of_row[0], keys), of_row)
+                               for of_row in lines], across_of)
+    for of_row in lines:
+        values, group = _row_values(of_row[0], keys), _group_of(of_row[0], keys)
         short = _name(values[1:], keys[1:]) if table.with_groups else ""
-        cells = [_cell_of([r for r in of_row if c.where.matches(r) and across_of(r) == value], c,
-                          layout, rows) for c in layout.columns for value in across]
+        cells = [_cell_of(pooling.rows_of(c, value, group, of_row), c, layout, rows) for c in layout.columns for value in across]
         table.rows.append(LaidRow(_name(values, keys), cells, values, group, short))
     _add_published(table, layout)
     _mark_best(table, layout)
     _add_footnotes(table, layout, rows)
+    table.footnotes += pooling.notes
     return table
 
 

@@ -111,12 +111,66 @@ class Layouts(Files):
         self.assertIn("In brackets: 95 % interval, n from 3 to 10.", text)
 
     def test_several_rows_in_a_cell_are_averaged(self):
-        more = row_of("fast", [1.0, 1.0, 1.0], 1, "gsm8k")
-        more["score"] = {"mean": 0.7, "exact": 7, "n": 10, "ci95": [0.4, 0.9]}
-        self.rows.append(more)
+        for label, batch in (("fast", 1), ("slow_1", 1), ("slow_1", 8)):  # a task that all have
+            more = row_of(label, [1.0, 1.0, 1.0], batch, "gsm8k")
+            more["score"] = {"mean": 0.7, "exact": 7, "n": 10, "ci95": [0.4, 0.9]}
+            self.rows.append(more)
         cell = self.laid().rows[1].cells[2]
         self.assertAlmostEqual(cell.measured, 60)
         self.assertEqual((cell.unit, cell.n), ("rows", 2))
+
+    def test_a_number_over_several_models_is_a_mistake_of_the_file(self):
+        other = row_of("fast", [2.0, 2.0, 2.0])
+        other["model"] = {**other["model"], "name": "other"}
+        self.rows.append(other)
+        with self.assertRaisesRegex(UserError, "several models \\(other, tiny\\): add \"model\" to `rows`"):
+            self.laid()
+        self.file = self.write("focus/table_5.toml", ARTIFACT.replace('rows = "label"', 'rows = "label"\npool = "model"'))
+        text = tables.render(layout.table_of(self.laid()), "md")
+        self.assertIn("| Method (models together: tiny, other) |", text)
+        self.file = self.write("focus/table_5.toml", ARTIFACT.replace('rows = "label"', 'rows = ["model", "label"]'))
+        self.assertIn("other label=fast", [row.name for row in self.laid().rows])
+        self.file = self.write("focus/table_5.toml", ARTIFACT.replace('rows = "label"', 'rows = "label"\npool = "seed"'))
+        with self.assertRaisesRegex(UserError, "pool"):
+            self.laid()
+
+    def scores_of(self, rows, keys='"label"'):
+        """{line: score in per cent} and the footnotes of a layout with one column of scores."""
+        file = self.write("focus/table_9.toml", f"""[artifact]
+paper = "focus"
+id = "table_9"
+title = "Scores"
+[layout]
+rows = [{keys}]
+columns = [{{metric = "score", header = "score", factor = 100.0}}]
+""")
+        laid = layout.lay_out(layout.read_layout(file, ""), rows)
+        return {row.name: row.cells[0].measured and round(row.cells[0].measured, 6) for row in laid.rows}, laid.footnotes
+
+    def scored(self, label, task, right, **more):
+        row = row_of(label, [1.0, 1.0], 1, task, **more)
+        row["score"] = {"mean": right / 10, "exact": right, "n": 10, "ci95": [0, 1]}
+        return row
+
+    def test_means_are_over_the_tasks_that_all_have(self):
+        rows = [self.scored("a", "one", 2), self.scored("a", "two", 4), self.scored("b", "one", 8),
+                self.scored("b", "two", 9), self.scored("a", "three", 10), self.scored("a", "four", 10)]
+        found, notes = self.scores_of(rows)
+        self.assertEqual(found, {"a": 30, "b": 85})  # over all of its own a would have 65
+        self.assertIn("Means over 2 of 4 tasks that all have: one, two.", notes)
+        found, notes = self.scores_of([*rows, self.scored("c", "five", 10)])
+        self.assertEqual(found, {"a": 30, "b": 85, "c": None})
+        self.assertIn("Left out of the means, which are over other tasks: c.", notes)
+        found, notes = self.scores_of(rows, '"workload", "label"')  # a number for each: nothing is a mean
+        self.assertEqual(found["three label=a"], 100)
+        self.assertFalse([note for note in notes if "eans" in note])
+
+    def test_a_likelihood_is_in_no_mean_with_right_answers(self):
+        rows = [self.scored("a", "one", 2), self.scored("a", "two", 4), self.scored("a", "story", 9)]
+        rows[2]["workload"]["judge"] = "judge"
+        found, notes = self.scores_of(rows)
+        self.assertEqual(found, {"a": 30})
+        self.assertIn("A likelihood of text is in no mean with right answers: story left out.", notes)
 
     def test_a_published_score_stands_beside_one_of_its_harness_only(self):
         self.write("focus/table_5.toml", ARTIFACT.replace('header = "Acc & all"\n',
@@ -216,6 +270,36 @@ class Layouts(Files):
                     self.assertLessEqual(columns - {""}, {v.column for v in values}, path)
                     checked += 1
         self.assertGreater(checked, 150)
+
+
+    def test_no_number_of_a_shipped_layout_is_over_several_models(self):
+        """By the files alone: a setting that several models answer has the model in its line, or what tells
+        those models apart."""
+        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../../experiments")
+        looked_at = 0
+        for paper in ("ada_dlm", "focus", "focus_dllm", "optimus", "registry", "sparse_dllm"):
+            for name in sorted(os.listdir(os.path.join(root, paper))):
+                path = os.path.join(root, paper, name)
+                for scale in experiments.scales_of(path) if name.endswith(".toml") else ():
+                    content, _ = experiments.at_scale(path, scale)
+                    laid = layout.read_layout(path, scale)
+                    told = {*laid.row_keys, laid.across, *(key for c in laid.columns for key in c.where.keys)}
+                    if laid.columns and laid.pool != "model" and "model" not in told and not (
+                            "params.block_length" in told):
+                        looked_at += 1
+                        self.assertEqual(self.shared_by_models(content), [], f"{path} {scale}")
+        self.assertGreater(looked_at, 60)
+
+    def shared_by_models(self, content):
+        """The methods that two models answer with."""
+        def names(model):
+            return {model.get("role"), model.get("name") or str(model.get("path")).rsplit("/", 1)[-1].rsplit(":", 1)[-1]}
+
+        def answers(entry, model):
+            return not entry.get("models") or bool(set(entry["models"]) & names(model))
+        models = [model for model in content.get("model", []) if isinstance(model, dict)]
+        return [method.get("label") for method in content.get("method", [])
+                if sum(answers(method, model) for model in models) > 1]
 
 
 class Latex(Files):
