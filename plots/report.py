@@ -8,7 +8,6 @@ standard library; figures need matplotlib, and the page says so where it is miss
 """
 
 import argparse
-import html
 import json
 import os
 import re
@@ -19,6 +18,7 @@ import typing
 
 import page_text
 import rows as rowlib
+from claims_part import badge, claims_part, headlines_part, ratio_text, text  # noqa: F401
 from common import guarded
 from rows import BadInput, NotDrawn
 from unmask.rows.errors import UserError
@@ -31,21 +31,6 @@ LARGE = 256 << 10  # letters of decodes from which on they are packed
 # Modules with draw(rows, options), in the order of the page.
 FAMILIES = ["throughput", "throughput_batch", "sweep", "pareto", "parallelism", "redundancy", "serving", "latency",
             "crossover", "needle", "decode_order", "step_breakdown", "roofline", "probes"]
-
-
-def text(value):
-    return html.escape(str(value), quote=True)
-
-
-def number(value, digits=3):
-    if value is None:
-        return "–"
-    value = float(value)
-    if value == int(value) and abs(value) < 1e15:
-        return str(int(value))
-    if abs(value) >= 1000:
-        return f"{value:.0f}"
-    return f"{value:.{digits}g}" if abs(value) < 100 else f"{value:.1f}"
 
 
 # ---- what the program says -----------------------------------------------------------------------
@@ -98,13 +83,6 @@ def quoted(word):
 
 
 # ---- tables --------------------------------------------------------------------------------------
-
-MARKS = {"good": "✓ ", "mid": "○ ", "bad": "✗ "}
-
-
-def badge(verdict, tone):
-    return f'<span class="badge {tone}">{MARKS[tone]}{text(verdict)}</span>'
-
 
 def cell_html(cell, header, tones):
     shown = text(cell["text"])
@@ -240,16 +218,16 @@ def many(n, word):
 def cards(rows):
     models = rowlib.ordered(r["model"]["name"] for r in rows)
     methods = rowlib.ordered(r["method"] for r in rows)
-    verdicts = " ".join(f"{n} {v}" for v, n in counted([r["verdict"] for r in rows]).items())
+    verdicts = ", ".join(f"{n} {v}" for v, n in counted([r["verdict"] for r in rows]).items())
     machines = rowlib.ordered(rowlib.machine(r) for r in rows)
     sources = rowlib.ordered(str(r.get("source_hash", "")) for r in rows)
     times = sorted(r["finished_at"] for r in rows if r.get("finished_at"))
     environment = rows[0]["environment"]
     return "".join([
         card("rows", len(rows), text(verdicts)),
-        card("models", text(", ".join(models))),
-        card("methods", len(methods), text(", ".join(methods))),
-        card("machine", text(", ".join(machines)),
+        card("models", len(models), text(" · ".join(models))),
+        card("methods", len(methods), text(" · ".join(methods))),
+        card("machines" if len(machines) > 1 else "machine", text(" · ".join(machines)),
              text(f"{environment.get('cpus_usable', '?')} cores usable, {environment.get('os', '')}")),
         card("source", text(sources[0][:12]), text(", ".join(
             ([f"and {len(sources) - 1} more"] if len(sources) > 1 else [])
@@ -276,99 +254,6 @@ def notes(rows):
         said.append(f"{', '.join(tiny)}: embedded models of a few million parameters. What holds "
                     "on them need not hold on the papers' models.")
     return "".join(f'<p class="note">{text(s)}</p>' for s in said)
-
-
-def interval_text(claim):
-    interval = claim.get("interval")
-    if not interval or any(v is None for v in interval):
-        return ""
-    return f' <small>[{number(interval[0])}, {number(interval[1])}]</small>'
-
-
-def options_of(values, name=str):
-    return "".join(f'<option value="{text(v)}">{text(name(v))}</option>' for v in values)
-
-
-def claim_links(claim, sections):
-    """Links to the results that a claim is judged on."""
-    links = []
-    for file in claim.get("artifacts") or []:
-        paper, artifact = os.path.normpath(str(file)).removesuffix(".toml").split(os.sep)[-2:]
-        places = [i for i, s in enumerate(sections) if (s.paper, s.artifact) == (paper, artifact)]
-        here = [i for i in places if sections[i].scale == claim.get("scale")] or places
-        links += [f'<a href="#part-{i}">{text(page_text.artifact_name(artifact))}</a>' for i in here]
-    return " · ".join(links)
-
-
-def claims_filter(claims):
-    """What narrows the list; the page's script shows it and answers it."""
-    verdicts = rowlib.ordered(c["verdict"] for c in claims)
-    papers = rowlib.ordered(c["paper"] for c in claims if c.get("paper"))
-    return ('<div class="filter" id="claim-filter" role="search" hidden>'
-            '<label>search <input type="search" id="claim-search"></label>'
-            f'<label>verdict <select id="claim-verdict"><option value="">all</option>'
-            f'{options_of(verdicts)}</select></label>'
-            f'<label>paper <select id="claim-paper"><option value="">all</option>'
-            f'{options_of(papers, page_text.paper_name)}</select></label>'
-            '<span id="claim-count" role="status"></span></div>')
-
-
-def ratio_text(c):
-    """How many times the published number was measured; "" of differences of scores and of what has none."""
-    measured, published = c.get("measured"), c["published"].get("value")
-    if c.get("kind") == "score" or not all(isinstance(v, (int, float)) for v in (measured, published)) or not published:
-        return ""
-    return f"here {measured / published:.2f} times that · "
-
-
-def claims_part(claims, sections):
-    if not claims:
-        return ""
-    columns = ["claim", "verdict", "measured", "n", "published", "scale"]
-    body = []
-    for c in claims:
-        published = c.get("published")
-        if isinstance(published, dict):
-            shown = f"{number(published.get('value'))} {text(published.get('unit', ''))}"
-            source = published.get("source", "")
-            if c.get("size") in ("inside", "outside"):
-                source = f"{c['size']} the interval measured here · {source}"
-            source = ratio_text(c) + source
-        else:
-            shown = "–" if published is None else (
-                number(published) if isinstance(published, (int, float)) else text(published))
-            source = ""
-        source = source or c.get("source", "")
-        measured = c.get("measured")
-        measured = (number(measured) if isinstance(measured, (int, float))
-                    else "–" if measured is None else text(measured))
-        scale = text(c.get("scale", "")) + (" <small>tiny models</small>"
-                                            if c.get("tiny_models") else "")
-        where = " · ".join(text(c[k]) for k in ("paper", "id") if c.get(k))
-        links = claim_links(c, sections)
-        body.append(
-            f'<tr data-verdict="{text(c["verdict"])}" data-paper="{text(c.get("paper", ""))}">'
-            f'<td>{text(c["statement"])}<br><small>{where}'
-            + (f" · {text(c['reason'])}" if c.get("reason") else "")
-            + (f" · reading: {text(c['reading'])}" if c.get("reading") else "")
-            + (f" · {text(c['note'])}" if c.get("note") else "")
-            + (f" · {links}" if links else "") + "</small></td>"
-            f'<td>{badge(c["verdict"], c["tone"])}</td>'
-            f'<td class="n">{measured}{"†" if c.get("synthetic") else ""}{interval_text(c)}</td>'
-            f'<td class="n">{"–" if c.get("n") is None else text(c["n"])}'
-            + (f" <small>{text(c['n_unit'])}</small>" if c.get("n_unit") else "") + "</td>"
-            f"<td>{shown}" + (f"<br><small>{text(source)}</small>" if source else "") + "</td>"
-            f"<td>{scale}</td></tr>")
-    head = "".join(f'<th scope="col"{" class=n" if c in ("measured", "n") else ""}>'
-                   f'<button type="button">{c}</button></th>' for c in columns)
-    summary = ", ".join(f"{n} {v}" for v, n in counted([c["verdict"] for c in claims]).items())
-    return ('<section id="claims" class="block"><h2>Claims</h2>'
-            f'<p class="quiet">{text(summary)}. Brackets: 95 % intervals; published values are the '
-            f'papers\'.</p>{claims_filter(claims)}'
-            '<div class="scroll" tabindex="0" role="region" aria-label="claims">'
-            '<table class="sortable"><caption>The papers\' claims against these rows</caption>'
-            f'<thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody>'
-            "</table></div></section>")
 
 
 def closed_part(name, heading, body, packed=""):
@@ -530,7 +415,7 @@ def environment_part(rows, closed):
     found = ('<div class="scroll" tabindex="0" role="region" aria-label="environment"><table>'
              "<caption>Models, workloads, sources and machines of these rows</caption>"
              f'<tbody>{"".join(lines)}</tbody></table></div>')
-    return part_of("environment", "What ran on what", found, closed)
+    return part_of("environment", "Machines and models", found, closed)
 
 
 def part_of(name, heading, body, closed):
@@ -604,11 +489,13 @@ def page(data, title=None, save=False):
     player = player_data(rows)
     crowd = len(sections) > CROWD
     links = [("overview", "Overview")]
-    links += [("player", "Decode player")] if player["groups"] else []
+    headlines = headlines_part(claims)
+    links += [("headlines", "Headlines")] if headlines else []
     links += [("claims", "Claims")] if claims else []
+    links += [("player", "Decode player")] if player["groups"] else []
     links += ([("results", "Results")] if crowd
               else [(f"part-{i}", s.heading) for i, s in enumerate(sections)])
-    links += [("environment", "What ran on what"), ("reproduce", "Reproduce")]
+    links += [("environment", "Machines and models"), ("reproduce", "Reproduce")]
     lead = (f"{many(len(rows), 'result row')} of {many(len(sections), 'experiment')}: "
             + "; ".join(rowlib.ordered(s.heading for s in sections[:CROWD]))
             + ("; …" if crowd else "."))
@@ -619,7 +506,8 @@ def page(data, title=None, save=False):
     return fill(
         asset("page.html"), title=text(title), style=asset("style.css"),
         nav="".join(f'<a href="#{i}">{text(n)}</a>' for i, n in links), lead=text(lead),
-        cards=cards(rows), notes=notes(rows), player=player_part(player), claims=claims_part(claims, sections),
+        cards=cards(rows), notes=notes(rows), player=player_part(player), headlines=headlines,
+        claims=claims_part(claims, sections),
         sections=letters_part(letters) + results,
         environment=environment_part(rows, crowd), reproduce=reproduce,
         data=traces_script(player),

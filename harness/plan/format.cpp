@@ -174,9 +174,7 @@ format_table layout_table() {
             "published_metric, factor, digits, best"},
            {"published_rows", table_type, "", "our line = the paper's line"},
            {"base", table_type, "", "selector of the row that speedup divides by"},
-           {"pool", text_type, "",
-            "\"model\": a number may be a mean over several models, and the heading says so; without "
-            "it such a number is an error"}}};
+           {"pool", text_type, "", "\"model\": a number may be over several models; else an error"}}};
 }
 
 // A table in Markdown; the first cell of a line is a word to type.

@@ -106,10 +106,21 @@
   if ($("claim-filter")) {
     $("claim-filter").hidden = false;
     const rows = [...document.querySelectorAll("#claims tbody tr")];
-    const apply = () => narrow($("claim-search"), rows, $("claim-count"), (row) =>
-      (!$("claim-verdict").value || row.dataset.verdict === $("claim-verdict").value) &&
-      (!$("claim-paper").value || row.dataset.paper === $("claim-paper").value));
-    for (const id of ["claim-search", "claim-verdict", "claim-paper"]) {
+    const papers = [...document.querySelectorAll("#claims details.claims-of")];
+    const before = papers.map((paper) => paper.open);
+    const fields = ["claim-search", "claim-verdict", "claim-paper"];
+    const apply = () => {
+      narrow($("claim-search"), rows, $("claim-count"), (row) =>
+        (!$("claim-verdict").value || row.dataset.verdict === $("claim-verdict").value) &&
+        (!$("claim-paper").value || row.dataset.paper === $("claim-paper").value));
+      const asked = fields.some((id) => $(id).value);
+      papers.forEach((paper, place) => { // open what was found
+        const found = [...paper.querySelectorAll("tbody tr")].some((row) => !row.hidden);
+        paper.hidden = !found;
+        paper.open = asked ? found : before[place];
+      });
+    };
+    for (const id of fields) {
       $(id).addEventListener("input", apply);
     }
     apply(); // a browser may have kept what was typed

@@ -331,6 +331,49 @@ class Odd(Case):
                          ["redundancy.pdf", "redundancy.png", "redundancy.svg"])
         self.assertFalse(os.path.exists(os.path.join(folder, "figures")))
 
+    def test_headlines_come_first_and_a_speed_has_its_score_beside_it(self):
+        speed = {"id": "fast", "paper": "focus", "statement": "FOCUS is faster.", "source": "Abstract", "verdict": "PARTLY",
+                 "reason": "the score is worse; control: Blocks are as fast: OPEN, 1.09", "measured": 2.16,
+                 "interval": [1.97, 2.38], "n": 3, "kind": "speed", "published": {"value": 2.32, "unit": "x"},
+                 "score": {"value": -0.154, "interval": [-0.173, -0.134]}, "controls": ["focus/blocks"],
+                 "over_simplest": {"value": 0.94, "interval": [0.81, 1.08]}, "simplest": "whole blocks"}
+        control = {"id": "blocks", "paper": "focus", "role": "control", "statement": "Blocks are as fast.",
+                   "verdict": "OPEN", "measured": 1.092, "interval": [0.856, 1.394]}
+        count = {"id": "count", "paper": "optimus", "statement": "Nine in ten.", "verdict": "SUPPORTED",
+                 "measured": 0.896, "interval": [0.896, 0.896], "published": None, "source": "Section 3"}
+        page = page_of(self.made("chunks", claims=[speed, control, count, *CLAIMS]))
+        checked(page)
+        first = page[page.index('<section id="headlines"'):page.index('<section id="claims"')]
+        self.assertLess(page.index('id="headlines"'), page.index("<h2>Fixture"))
+        self.assertEqual(first.count("<tr><td"), 1)  # the abstract's alone
+        for words in ("FOCUS is faster.", "2.16 <small>[1.97, 2.38]", "-15.4 pp <small>[-17.3, -13.4]",
+                      "0.94 <small>[0.81, 1.08]</small><br><small>whole blocks", "here 0.93 times that"):
+            self.assertIn(words, first)
+        claims = page[page.index('<section id="claims"'):]
+        self.assertEqual(re.findall("<summary>([^:<]*):", claims)[:3], ["FOCUS", "Optimus", "other claims"])
+        self.assertIn('<li><span class="badge mid">○ OPEN</span> Blocks are as fast. <small>1.09 '
+                      "<small>[0.856, 1.39]", claims)
+        self.assertEqual(claims.count("Blocks are as fast"), 1)  # not in the running text as well
+        self.assertIn("<td class=n>0.896</td>", claims)  # a count has no interval of no width
+
+    def test_names_of_models_can_be_told_apart(self):
+        def change(row):
+            row["model"]["name"] = f"tiny, {row['label']}"
+
+        page = page_of(self.made("chunks", change=change))
+        names = list(dict.fromkeys(f"tiny, {r['label']}" for r in support.rows_of("chunks")))
+        self.assertIn(f"<dt>models</dt><dd>{len(names)}<small>{' · '.join(names)}</small>", page)
+
+    def test_dollar_signs_in_a_name_are_dollar_signs(self):
+        def change(row):
+            row["label"] = ("a$b$c", "$$", "$\\frac$")[row["position"] % 3]
+
+        page = page_of(self.made("chunks", change=change))
+        checked(page)
+        self.assertNotIn("internal error", page)
+        if FIGURES:
+            self.assertIn("<figure", page)
+
     def test_rows_that_are_not_reportable_are_in_the_table_with_their_reason(self):
         def change(row):
             row["verdict"], row["reason"] = "INVALID", "the answer still holds masks"

@@ -171,6 +171,10 @@ def _claims_in(path):
             if not isinstance(claim, dict) or not isinstance(claim.get(key), str):
                 raise UserError(f"{path}: claim number {number} has no `{key}`")
         claim["tone"] = tone(claim["verdict"])
+    controls = {f"{c.get('paper')}/{c['id']}": c for c in claims if c.get("role") == "control"}
+    for claim in claims:  # each with its verdict, as the file has it
+        named = claim.get("controls")
+        claim["controls_found"] = [controls[key] for key in (named if isinstance(named, list) else ()) if key in controls]
     return [claim for claim in claims if claim.get("role") != "control"]
 
 
