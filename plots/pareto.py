@@ -59,8 +59,9 @@ def title_of(points, models):
 
 def note_of(panels):
     """The sentences that say what was taken together and what was not."""
-    said = ["whiskers: 95 % interval (Wilson; of likelihoods it is wider than need be); dashed: front of the panel; "
-            "pale: another method is at least as good at both"]
+    wider = "; of likelihoods it is wider than need be" if any(p[0]["likelihood"] for p in panels) else ""
+    said = [f"whiskers: 95 % interval (Wilson{wider}); dashed: front of the panel; pale: another method is at least as "
+            "good at both"]
     long = [p[0] for p in panels if len(p[0]["tasks"]) > TITLE_WORDS]
     for tasks in dict.fromkeys(tuple(first["tasks"]) for first in long):
         said.append(f"{len(tasks)} tasks: " + ", ".join(task.replace("_", " ") for task in tasks))

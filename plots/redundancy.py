@@ -29,27 +29,21 @@ def collapse(rows, label):
     return found
 
 
-def panel(cell, names, found, look, published, start):
-    values = [v for v, _ in found.values()] + list(published.values())
-    limit = max(values)
+def panel(cell, names, found, look, start, limit):
+    """A line for each name: found[name] = (value, hollow), of a published one (value, None)."""
     log = start > 0
     if log:
         common.log_axis(cell, "x", start, limit * 2.2)
     for place, name in enumerate(names):
-        if name in found:
-            value, hollow = found[name]
-            if log:
-                cell.plot([value], [place], **look[name].point(hollow))
-            else:
-                cell.barh(place, value, 0.72, **look[name].bar(hollow))
-        elif name in published:
-            value = published[name]
-            if log:
-                cell.plot([value], [place], linestyle="none", marker="x", color=common.QUIET)
-            else:
-                cell.barh(place, value, 0.72, **common.published_bar())
-        else:
+        if name not in found:
             continue
+        value, hollow = found[name]
+        printed = hollow is None
+        if log:
+            kind = {"linestyle": "none", "marker": "x", "color": common.QUIET}
+            cell.plot([value], [place], **kind if printed else look[name].point(hollow))
+        else:
+            cell.barh(place, value, 0.72, **common.published_bar() if printed else look[name].bar(hollow))
         cell.annotate(value_text(value), (value, place), (5 if log else 3, 0), textcoords="offset points",
                       va="center", fontsize=common.TINY)
     cell.axvline(1, color=common.INK, linewidth=0.7, linestyle=(0, (3, 2)))
@@ -72,23 +66,25 @@ def draw(rows, options=None):
     found = {f: collapse([r for r in rows if r["workload"]["family"] == f], label)
              for f in families}
     names = common.ordered(n for f in families for n in found[f])
-    # One row of bars for what is published; its column (a batch size, a dataset) is part of the name.
+    # What is published has a panel of its own: it is of the paper's tasks.
     extra = {}
     for value in published:
-        extra[f"{value['row']}, {value.get('column', '')} (published)"] = float(value["value"])
+        extra[f"{value['row']}, {value.get('column', '')}"] = (float(value["value"]), None)
     look = common.bar_looks([*names, *extra])
+    panels = [(family.replace("_", " "), names, found[family]) for family in families]
+    panels += [("published", list(extra), extra)] if extra else []
     columns = common.columns_in(min(len(families), 4 if len(names) < 8 else 3))
-    figure, cells = common.grid(len(families), columns, common.PAGE if columns > 1 else 5.0,
-                                0.6 + 0.16 * (len(names) + len(extra)))
-    everything = [v for f in found.values() for v, _ in f.values()] + list(extra.values())
-    # One scale for all panels, logarithmic where values are far apart; those start below the smallest.
+    figure, cells = common.grid(len(panels), columns, common.PAGE if columns > 1 else 5.0,
+                                0.6 + 0.16 * max(len(names), len(extra)))
+    everything = [v for f in found.values() for v, _ in f.values()] + [v for v, _ in extra.values()]
+    # One kind of scale for all panels, logarithmic where values are far apart; those start below the smallest.
     log = max(everything) > 30 * min(everything)
     start = min(0.5, 0.7 * min(everything)) if log else 0
-    for place, (cell, family) in enumerate(zip(cells, families)):
-        every = names + list(extra)
-        panel(cell, every, found[family], look, extra, start)
-        cell.set_yticks(range(len(every)), [look[n].text for n in every] if place % columns == 0 else [""] * len(every))
-        cell.set_title(family.replace("_", " "))
+    for place, (cell, (title, every, of_panel)) in enumerate(zip(cells, panels)):
+        panel(cell, every, of_panel, look, start, max(v for v, _ in of_panel.values()))
+        labelled = place % columns == 0 or every is not names
+        cell.set_yticks(range(len(every)), [look[n].text for n in every] if labelled else [""] * len(every))
+        cell.set_title(title)
     common.label_below(figure, "rows computed per token decided")
     hollow = any(h for f in found.values() for _, h in f.values())
     common.legend_above(figure, common.provenance_handles(hollow, bool(extra), log))

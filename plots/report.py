@@ -19,7 +19,7 @@ import typing
 import page_text
 import rows as rowlib
 from claims_part import badge, claims_part, headlines_part, ratio_text, text  # noqa: F401
-from common import guarded
+from common import guarded, letters_missed
 from rows import BadInput, NotDrawn
 from unmask.rows.errors import UserError
 from unmask.rows.files import opened_text
@@ -65,8 +65,9 @@ def fitting_families(paper, artifact, scale):
     if named is None:
         return None
     entries = [{"family": entry} if isinstance(entry, str) else entry for entry in named]
-    return [Family(entry["family"], types.SimpleNamespace(**{k: v for k, v in entry.items() if k != "family"}))
-            for entry in entries]
+    return [Family(entry["family"], types.SimpleNamespace(**{
+        k: os.path.join(rowlib.ROOT, "experiments", "published", f"{v}.toml") if k == "published" else v
+        for k, v in entry.items() if k != "family"})) for entry in entries]
 
 
 def families_to_draw(fitting, only_fitting):
@@ -535,7 +536,8 @@ def main():
     options = parser.parse_args()
 
     def work():
-        made = page(read_data(options.data), options.title, options.figures)
+        with letters_missed():
+            made = page(read_data(options.data), options.title, options.figures)
         with open(options.output, "w", encoding="utf-8", newline="\n") as out:
             out.write(made)
         print(f"{options.output}: {len(made) / 2**20:.1f} MiB, self-contained")

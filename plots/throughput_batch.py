@@ -25,7 +25,8 @@ def draw(rows, options=None):
                               lambda r: (r["workload"]["family"], r["batch_size"]))
     names = common.ordered(label(r) for r in rows)
     more = common.ordered(v["row"] for v in published)
-    look = common.looks(names + [n for n in more if n not in names])
+    synthetic = any(common.not_measured(r, "tokens_per_second") for r in rows)
+    look = common.looks(names + [n for n in more if n not in names], int(synthetic) + bool(more))
     families = common.ordered(r["workload"]["family"] for r in rows)
     columns = common.columns_in(min(3, len(families)))
     width = {1: 4.6, 2: 6.2}.get(columns, common.PAGE)
@@ -44,9 +45,9 @@ def draw(rows, options=None):
             cell.errorbar([r["batch_size"] for r in line],
                           [metric(r, "tokens_per_second") for r in line],
                           yerr=[common.half_width(r) for r in line], elinewidth=0.7, capsize=1.5,
-                          label=name, **look[name].line(empty))
+                          label=name, zorder=3 if look[name].named else 2, **look[name].line(empty))
             common.name_last(figure, cell, [(r["batch_size"], metric(r, "tokens_per_second"))
-                                            for r in line], name, look[name])
+                                            for r in line], look[name].text, look[name])
         for name in more:
             points = sorted((common.first_number(v.get("column", "")), v["value"])
                             for v in published if v["row"] == name)
@@ -61,9 +62,12 @@ def draw(rows, options=None):
         if len(families) > 1:
             cell.set_title(family.replace("_", " "))
     handles = common.series_handles(names, look, hollow)
-    handles += [common.Line2D([], [], color=look[n].colour, linestyle=":", marker="x",
-                              label=f"{n} (published)") for n in more]
-    common.legend_above(figure, handles + common.provenance_handles(bool(hollow), False))
+    crosses = [common.Line2D([], [], color=look[n].colour, linestyle=":", marker="x", label=f"{n} (published)")
+               for n in more if look[n].named]
+    provenance = common.provenance_handles(bool(hollow), False)
+    if more and len(handles) + len(crosses) + len(provenance) > common.LEGEND or len(crosses) < len(more):
+        crosses = [common.Line2D([], [], color=common.QUIET, linestyle=":", marker="x", label="published")]
+    common.legend_above(figure, handles + ([] if common.SETUP.direct else crosses) + provenance)
     common.footnote(figure, rows, "whiskers: 95 % interval of the mean")
     return [Drawing("", "Output tokens per second against batch size", figure, rows)]
 

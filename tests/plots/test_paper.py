@@ -4,6 +4,7 @@
 """What the options for a figure in a paper do: width, choice and order, names, notes, colours."""
 
 import itertools
+import json
 import os
 import re
 import subprocess
@@ -22,6 +23,7 @@ import pareto  # noqa: E402
 import roofline  # noqa: E402
 import rows as rowlib  # noqa: E402
 import style  # noqa: E402
+import throughput  # noqa: E402
 import throughput_batch  # noqa: E402
 
 # Machado, Oliveira and Fernandes 2009, severity 1.0, on linear sRGB.
@@ -159,6 +161,41 @@ class Paper(unittest.TestCase):
                     names[pooled[0]["series"]]})
             else:
                 self.assertEqual(legends, [])
+
+    def named(self, folder, names, module="throughput"):
+        """What a figure's script says of rows with these names, and its files."""
+        path = os.path.join(folder, "rows.jsonl")
+        rows = [json.loads(json.dumps(support.rows_of("decode")[0])) for _ in names]
+        with open(path, "w", encoding="utf-8") as out:
+            for place, (row, name) in enumerate(zip(rows, names)):
+                row.update(label=name, point_id=str(place), position=place, variation="")
+                out.write(json.dumps(row) + "\n")
+        done = subprocess.run([sys.executable, "-B", os.path.join(support.PLOTS, f"{module}.py"), path, "-o",
+                               os.path.join(folder, "figure")], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stderr, rowlib.read_rows([path])
+
+    def test_names_of_160_letters_are_told_apart_inside_the_figure(self):
+        names = [f"{head} of a method with every one of its settings".ljust(150, "x") + " the same"
+                 for head in ("threshold 0.90", "threshold 0.80", "prefix cache", "no cache at all")]
+        with tempfile.TemporaryDirectory() as folder:
+            said, rows = self.named(folder, names)
+        self.assertEqual(said, "")
+        (drawing,) = common.drawn(throughput.draw, rows)
+        drawing.figure.canvas.draw()
+        labels = drawing.figure.axes[0].get_yticklabels()
+        self.assertEqual(len({t.get_text() for t in labels}), 4)
+        for label, name in zip(labels, names):
+            self.assertEqual(label.get_text()[:12], name[:12])
+            self.assertGreaterEqual(label.get_window_extent().x0, 0)
+        bars = [p for p in drawing.figure.axes[0].patches if p.get_width() > 0]
+        self.assertGreater(drawing.figure.axes[0].get_position().width, 0.3)
+        self.assertEqual(len(bars), 4)
+
+    def test_letters_that_the_font_lacks_are_said_once_with_the_remedy(self):
+        with tempfile.TemporaryDirectory() as folder:
+            said, _ = self.named(folder, ["\u65b9\u6cd5\u4e00", "\u30e1\u30bd", "plain"])
+        self.assertRegex(said, r"\Anote: the font DejaVu Sans lacks 5 letters [^\n]*--font NAME [^\n]*\n\Z")
 
     def test_the_bandwidth_of_a_roofline_does_not_lie_on_its_line(self):
         _, cell = common.plt.subplots()
