@@ -8,6 +8,7 @@ import os
 
 import page_text
 import rows as rowlib
+from unmask.rows.glossary import shown as shown_word
 
 OPEN_UP_TO = 12  # claims that need no closed papers
 
@@ -88,7 +89,7 @@ def published_text(c):
     if isinstance(published, dict):
         source = published.get("source", "")
         if c.get("size") in ("inside", "outside"):
-            source = f"{c['size']} the interval measured here · {source}"
+            source = f"{shown_word('published number', c['size'])} measured here · {source}"
         return (f"{number(published.get('value'))} {text(published.get('unit', ''))}",
                 ratio_text(c) + source or c.get("source", ""))
     shown = "–" if published is None else number(published) if isinstance(published, (int, float)) else text(published)
@@ -109,7 +110,7 @@ def claim_links(claim, sections):
 def why(claim):
     """The reason, how it was read, and the controls as a list with their verdicts."""
     found = claim.get("controls_found") or []
-    said = [claim.get("reason"), f"reading: {claim['reading']}" if claim.get("reading") else "", claim.get("note")]
+    said = [claim.get("reason"), f"interpretation: {claim['reading']}" if claim.get("reading") else "", claim.get("note")]
     if found and claim.get("reason"):  # they stand below, each with its verdict
         said[0] = "; ".join(part for part in claim["reason"].split("; ")
                             if not any(control["statement"].rstrip(".") in part for control in found))

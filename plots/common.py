@@ -18,6 +18,7 @@ from rows import *  # noqa: F401,F403
 from rows import BadInput, NotDrawn, machine, ordered, read_rows
 from style import *  # noqa: F401,F403
 from style import COLUMN, SETUP, plt, save, set_note, style
+from unmask.rows.glossary import heading as heading_of  # noqa: F401  (the words of axes)
 
 
 class Drawing(NamedTuple):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Decoding order: at which forward each position of an answer was decided for good, and which were computed.
+"""Decoding order: at which forward pass each position of a response was unmasked for good, and which were computed.
 
 From the probe decode_trace; one line of panels per request, one panel per method.
 """
@@ -97,18 +97,18 @@ def draw(rows, options=None):
             cell.grid(visible=False)
             cell.yaxis.set_major_locator(common.MaxNLocator(4, integer=True))
             cell.xaxis.set_major_locator(common.MaxNLocator(4, integer=True))
-        line[0].set_ylabel(f"{model}\n{family.replace('_', ' ')}\nforward")
-    common.label_below(figure, "position in the answer")
+        line[0].set_ylabel(f"{model}\n{family.replace('_', ' ')}\nforward pass")
+    common.label_below(figure, "position in the response")
     common.finish(figure)
     figure.subplots_adjust(right=0.9)
     side = figure.add_axes((0.925, 0.35, 0.012, 0.35))
     bar = figure.colorbar(mark, cax=side)
     bar.outline.set_visible(False)
-    bar.set_label("confidence when decided", fontsize=common.SMALL)
-    common.footnote(figure, traced, "blue: computed; orange: computed, then dropped inside the "
-                    "forward; squares: decided. Of each workload the "
-                    "request with most forwards")
-    return [Drawing("", "Decoding order: which positions were computed and decided when", figure,
+    bar.set_label("confidence when unmasked", fontsize=common.SMALL)
+    common.footnote(figure, traced, "blue: computed; orange: computed, then evicted inside the "
+                    "forward pass; squares: unmasked. Of each workload the "
+                    "request with most forward passes")
+    return [Drawing("", "Decoding order: which positions were computed and unmasked when", figure,
                     traced)]
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Latency of a forward T(x) with its fit, and tokens committed per step N(c) by chunk size (Optimus).
+"""Latency of a forward pass T(x) with its fit, and unmasked tokens per step N(c) by chunk size (Optimus).
 
 T(x) comes from the calibration of elastic rows; N(c) from rows of fixed chunks.
 """
@@ -57,7 +57,7 @@ def draw_latency(cell, row, name):
     ys = [1e3 * s["seconds"] for s in fit["samples"]] + [y for _, line, _ in curves(fit) for y in line]
     common.log_axis(cell, "x", min(xs) / 1.2, max(xs) * 1.2)
     common.log_axis(cell, "y", min(y for y in ys if y > 0) / 1.2, max(ys) * 1.2)
-    cell.set(xlabel="rows of the forward, x", ylabel="T(x), ms")
+    cell.set(xlabel="computed positions, x", ylabel="T(x), ms")
     cell.set_title("\n".join([*textwrap.wrap(name, 48), f"up to {max(counts)} requests: "
                               f"mean error {100 * fit['mape']:.1f} %"]))
     cell.legend(fontsize=common.TINY, handlelength=1.4)
@@ -78,11 +78,11 @@ def draw_commits(cell, rows, label):
         cell.plot(*zip(*points), label=f"{names[0][0]}, batch {sizes}", **common.Look(place).line())
         largest = max(largest, points[-1][0])
     cell.plot([0, largest], [0, largest], color=common.QUIET, linewidth=0.8,
-              linestyle=(0, (4, 2)), label="every row commits")
+              linestyle=(0, (4, 2)), label="every position is unmasked")
     cell.set(xlim=(0, largest * 1.03), ylim=(0, None),
              xticks=[c for c in sorted({r["params"]["chunk"] for r in rows}) if c >= 4],
-             xlabel="chunk c, positions per request", ylabel="N(c), tokens per step and request",
-             title=f"{rows[0]['model']['name']}: tokens committed")
+             xlabel="chunk c, positions per request", ylabel="N(c), unmasked tokens per step and request",
+             title=f"{rows[0]['model']['name']}: unmasked tokens")
     cell.legend(fontsize=common.TINY, handlelength=1.4)
 
 
@@ -105,7 +105,7 @@ def draw(rows, options=None):
               if len({r["params"]["chunk"] for r in chunks if r["model"]["name"] == m}) > 1]
     panels = len(profiles) + len(models)
     if panels == 0:
-        raise NotDrawn("latency and commits need rows of the method optimus: elastic ones for T(x), "
+        raise NotDrawn("latency and unmasking need rows of the method optimus: elastic ones for T(x), "
                        "two fixed chunk sizes for N(c)")
     columns = common.columns_in(min(2, panels))
     figure, cells = common.grid(panels, columns, common.PAGE if columns > 1 else 4.6, 2.7)
@@ -124,10 +124,10 @@ def draw(rows, options=None):
     used = [r for r in rows if id(r) in points]
     shared = len(firsts) < sum(map(len, profiles))
     common.finish(figure)
-    common.footnote(figure, used, "median of seven forwards a point; vertical: knots of the fit"
+    common.footnote(figure, used, "each mark: median of seven forward passes; vertical: knots of the fit"
                     + ("; rows with the same samples share a panel" if shared else "")
                     if profiles else "")
-    return [Drawing("", "Latency of a forward with its fit, and tokens committed per step by chunk",
+    return [Drawing("", "Latency of a forward pass with its fit, and unmasked tokens per step by chunk",
                     figure, used)]
 
 

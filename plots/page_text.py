@@ -7,15 +7,15 @@ import base64
 import gzip
 import re
 
+from rows import ROOT  # noqa: F401  (puts the package on the path)
+from unmask.rows.glossary import heading as heading_of
+
 PAPERS = {"ada_dlm": "Ada-DLM", "focus": "FOCUS", "focus_dllm": "Focus-dLLM", "optimus": "Optimus",
           "sparse_dllm": "Sparse-dLLM"}
-# Of the families of figures that show one quantity: its metric, its unit, and what is best.
-QUANTITIES = {"throughput": ("tokens_per_second", "tokens/s", max),
-              "throughput_batch": ("tokens_per_second", "tokens/s", max),
-              "sweep": ("tokens_per_second", "tokens/s", max),
-              "pareto": ("tokens_per_second", "tokens/s", max),
-              "crossover": ("tokens_per_second", "tokens/s", max),
-              "redundancy": ("redundancy", "rows computed per token", min)}
+# Of the families of figures that show one quantity: its metric, and what is best.
+QUANTITIES = {"throughput": ("tokens_per_second", max), "throughput_batch": ("tokens_per_second", max),
+              "sweep": ("tokens_per_second", max), "pareto": ("tokens_per_second", max),
+              "crossover": ("tokens_per_second", max), "redundancy": ("redundancy", min)}
 
 
 def paper_name(paper):
@@ -56,7 +56,7 @@ def in_words(family, rows, name_of):
     if family not in QUANTITIES:
         shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         return f"Shown: {shown}."
-    metric, unit, better = QUANTITIES[family]
+    metric, better = QUANTITIES[family]
     valued = [(r["metrics"][metric], name_of(r), r) for r in rows
               if r["metrics"].get(metric) is not None]
     if not valued:
@@ -64,7 +64,7 @@ def in_words(family, rows, name_of):
 
     def said(found):
         value, name, row = found
-        return f"{name} with {value:.4g} {unit} on {row['workload']['family'].replace('_', ' ')}"
+        return f"{name} with {value:.4g} {heading_of(metric)} on {row['workload']['family'].replace('_', ' ')}"
     best = better(valued, key=lambda v: v[0])
     worst = (min if better is max else max)(valued, key=lambda v: v[0])
     if len(names) == 1 or best[0] == worst[0]:

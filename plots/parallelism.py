@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Score against tokens delivered a forward: each method's curve along the settings that were swept.
+"""Score against tokens/forward: each method's curve along the settings that were swept.
 
 One panel per model and task; "all" is the tasks with an answer together. Curves of which no point is the
-best of its panel at both, score and tokens a forward, are pale. The area below a curve, as d3LLM (arXiv
+best of its panel at both, score and tokens/forward, are pale. The area below a curve, as d3LLM (arXiv
 2601.07568) weighs it, is in the table: unmask table ROWS --view parallelism.
 """
 
@@ -15,7 +15,7 @@ from common import Drawing, NotDrawn
 
 
 def is_beaten(point, points):
-    """Whether another point has at least its score and its tokens a forward, and more of one."""
+    """Whether another point has at least its score and its tokens/forward, and more of one."""
     return any(x >= point[0] and y >= point[1] and (x, y) != tuple(point) for x, y in points)
 
 
@@ -37,7 +37,7 @@ def panel(cell, curves, look):
 
 def draw(rows, options=None):
     if not rows.parallelism:
-        raise NotDrawn("score against tokens a forward needs rows with a score and counted forwards")
+        raise NotDrawn("score against tokens/forward needs rows with a score and counted forward passes")
     models = common.ordered(curve["model"] for curve in rows.parallelism)
     panels = common.grouped(rows.parallelism, lambda curve: (curve["model"], curve["task"]))
     names = common.ordered(curve["method"] for curve in rows.parallelism)
@@ -52,8 +52,8 @@ def draw(rows, options=None):
         panel(cell, curves, look)
         title = (task or "all").replace("_", " ")
         cell.set_title(f"{model}, {title}" if len(models) > 1 else title)
-        cell.set(xlabel="tokens a forward",
-                 ylabel="likelihood of the text, %" if curves[0]["likelihood"] else "score, %")
+        cell.set(xlabel=common.heading_of("tpf"),
+                 ylabel="likelihood of the text, %" if curves[0]["likelihood"] else common.heading_of("score"))
         if common.SETUP.direct:
             common.name_directly(figure, cell, [
                 (*c["points"][-1], look[c["method"]].text, look[c["method"]].colour) for c in curves if look[c["method"]].named])
@@ -61,7 +61,7 @@ def draw(rows, options=None):
     shown = common.of_points(rows, (point for curve in rows.parallelism for point in curve["rows"]))
     common.footnote(figure, shown, "tokens up to and including the first end of sequence; pale: everywhere another "
                     "method is at least as good at both; all: the tasks with an answer together")
-    return [Drawing("", "Which method keeps its score as it decodes more tokens a forward?", figure, shown)]
+    return [Drawing("", "Which method keeps its score as it decodes more tokens per forward pass?", figure, shown)]
 
 
 if __name__ == "__main__":

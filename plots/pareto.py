@@ -85,7 +85,8 @@ def draw(rows, options=None):
     for cell, points in zip(cells, panels):
         panel(cell, points, look)
         likelihood = points[0]["likelihood"]
-        cell.set(xlabel="output tokens per second", ylabel="likelihood of the text, %" if likelihood else "score, %")
+        cell.set(xlabel=common.heading_of("tokens_per_second"),
+                 ylabel="likelihood of the text, %" if likelihood else common.heading_of("score"))
         if len(panels) > 1 or models > 1:
             cell.set_title(common.fitted_title(title_of(points, models), cell))
         if common.SETUP.direct:

@@ -93,7 +93,7 @@ def finish(figure, rows, names=None):
 
 
 def confidence(rows, groups, _):
-    """Confidence now against one step before, and recall of decided tokens (Focus-dLLM Fig. 1)."""
+    """Confidence now against one step before, and recall of unmasked tokens (Focus-dLLM Fig. 1)."""
     figure, axes = common.grid(len(groups) + 1, 3, height=2.2)
     for s, (name, results) in enumerate(groups):
         cell = axes[s]
@@ -113,7 +113,7 @@ def confidence(rows, groups, _):
                   marker=common.MARKERS[s % 8], markersize=4)
     cell.set_xscale("log", base=2)
     cell.set_xticks(groups[0][1][0]["recall"]["k"], groups[0][1][0]["recall"]["k"])
-    cell.set(xlabel="k most confident of the step before", ylabel="recall of decided tokens",
+    cell.set(xlabel="k most confident of the step before", ylabel="recall of unmasked tokens",
              ylim=(0, 1.03))
     return finish(figure, rows, [name for name, _ in groups])
 
@@ -277,7 +277,7 @@ def draw_confidences(cell, groups):
         counts = summed(results, lambda p: p["decided_confidence"])
         shares = counts / max(counts.sum(), 1)
         cell.plot(np.arange(10)[shares > 0] / 10 + 0.05, shares[shares > 0], **common.Look(s).line())
-    cell.set(yscale="log", xlabel="confidence when decided", ylabel="share of tokens")
+    cell.set(yscale="log", xlabel="confidence when unmasked", ylabel="share of tokens")
 
 
 def stagnation(rows, groups, parts):
@@ -294,7 +294,7 @@ def stagnation(rows, groups, parts):
 
 
 def contradiction(rows, groups, _):
-    """Decided tokens that one token per forward decides otherwise, by confidence (Ada-DLM)."""
+    """Unmasked tokens that one token per forward pass unmasks otherwise, by confidence (Ada-DLM)."""
     figure, axes = panels(2)
     names = [name for name, _ in groups]
     for s, (name, results) in enumerate(groups):
@@ -306,13 +306,13 @@ def contradiction(rows, groups, _):
         answer = (sum(r["answer"]["differ"] for r in results)
                   / max(sum(r["answer"]["compared"] for r in results), 1))
         axes[0][1].bar(s, answer, 0.8, label=name, color=common.COLOURS[s % 8])
-    axes[0][0].set(xlabel="confidence when decided", ylabel="share contradicted")
+    axes[0][0].set(xlabel="confidence when unmasked", ylabel="share contradicted")
     axes[0][1].set(xticks=[], ylabel="share of answer tokens")
     return finish(figure, rows, names)
 
 
 def peak_oracle(rows, groups, _):
-    """Every position decided in the order of its confidence peak: steps and score (Ada-DLM)."""
+    """Every position unmasked in the order of its confidence peak: steps and score (Ada-DLM)."""
     figure, axes = panels(2)
     names = [name for name, _ in groups]
     for s, (name, results) in enumerate(groups):
@@ -335,7 +335,7 @@ def peak_oracle(rows, groups, _):
 
 
 def decoding(rows, groups, _):
-    """Tokens decided per step and rows computed per token (FOCUS Figs. 2, 9-11)."""
+    """Unmasked tokens per step and computed positions per token (FOCUS Figs. 2, 9-11)."""
     figure, axes = panels(len(groups))
     for s, (name, results) in enumerate(groups):
         counts = summed(results, lambda p: p["histogram"])
@@ -345,11 +345,11 @@ def decoding(rows, groups, _):
         mean = decided / max(sum(r["steps"] for r in results), 1)
         redundancy = sum(r["rows"] for r in results) / max(decided, 1)
         cell.axvline(mean, color="black", linewidth=0.8, linestyle="--")
-        title(cell, f"{heading(name)}\nmean {mean:.2f}\n{redundancy:.1f} rows per token")
+        title(cell, f"{heading(name)}\nmean {mean:.2f}\n{redundancy:.1f} positions per token")
         cell.set_xlim(-0.6, max(len(counts), 4) - 0.4)
         cell.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         cell.set_ylabel("share of steps" if s == 0 else "")
-    common.label_below(figure, "tokens decided in a step")
+    common.label_below(figure, "unmasked tokens per step")
     common.finish(figure)
     common.footnote(figure, rows, "dashed: mean")
     return figure

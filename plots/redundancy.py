@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Rows computed per token decided (FOCUS, Table 5), by method and task; 1 would be no redundancy.
+"""Computed positions per unmasked token (FOCUS, Table 5), by method and task; 1 would be no redundancy.
 
 Rows of prefill forwards do not count, tokens that they decide do (as FOCUS counts): short answers go
 below 1.
@@ -85,14 +85,14 @@ def draw(rows, options=None):
         labelled = place % columns == 0 or every is not names
         cell.set_yticks(range(len(every)), [look[n].text for n in every] if labelled else [""] * len(every))
         cell.set_title(title)
-    common.label_below(figure, "rows computed per token decided")
+    common.label_below(figure, common.heading_of("redundancy"))
     hollow = any(h for f in found.values() for _, h in f.values())
     common.legend_above(figure, common.provenance_handles(hollow, bool(extra), log))
     shared = sum(len(f) for f in found.values()) < len(rows)
-    common.footnote(figure, rows, "dashed: one row per token; rows of prefill forwards are left out, as in FOCUS, "
-                    "Table 5: below 1 tokens were decided by them" +
+    common.footnote(figure, rows, "dashed: one position per token; prefill passes are left out, as in FOCUS, Table 5: "
+                    "below 1 they unmasked tokens" +
                     ("; batch sizes that agree within 0.5 % share a mark" if shared else ""))
-    return [Drawing("", "How many rows are computed for a token? By method and task", figure, rows)]
+    return [Drawing("", "How many positions are computed for a token? By method and task", figure, rows)]
 
 
 def more_arguments(parser):

@@ -23,6 +23,7 @@ from common import guarded, letters_missed
 from rows import BadInput, NotDrawn
 from unmask.rows.errors import UserError
 from unmask.rows.files import opened_text
+from unmask.rows.glossary import shown_row
 from unmask.rows.text import shown_all
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -219,7 +220,7 @@ def many(n, word):
 def cards(rows):
     models = rowlib.ordered(r["model"]["name"] for r in rows)
     methods = rowlib.ordered(r["method"] for r in rows)
-    verdicts = ", ".join(f"{n} {v}" for v, n in counted([r["verdict"] for r in rows]).items())
+    verdicts = ", ".join(f"{n} {v}" for v, n in counted([shown_row(r) for r in rows]).items())
     machines = rowlib.ordered(rowlib.machine(r) for r in rows)
     sources = rowlib.ordered(str(r.get("source_hash", "")) for r in rows)
     times = sorted(r["finished_at"] for r in rows if r.get("finished_at"))
@@ -242,7 +243,7 @@ def notes(rows):
     wrong = [r for r in rows if not r["reportable"]]
     if wrong:
         said.append(f"{len(wrong)} of {len(rows)} rows are in the tables but in no figure: their "
-                    "verdict is none of PASS, NOISY and NOT_VERIFIED.")
+                    "verdict is INVALID, FAILED or CANNOT DECODE.")
     if any(r["model"]["weights"] == "synthetic" for r in rows):
         said.append("Rows marked synthetic have weights or decisions without meaning: they show "
                     "speed and work, never quality.")
@@ -330,15 +331,15 @@ def player_data(rows):
 SIDE = """<article class="side" id="side-{id}" aria-label="decode {name}">
 <h3><span class="name"></span><span class="state quiet"></span></h3>
 <dl class="counts">
-<div><dt>rows computed</dt><dd data-count="rows"><span></span><small></small></dd></div>
-<div><dt>tokens decided</dt><dd data-count="decided"><span></span><small></small></dd></div>
-<div><dt>rows dropped</dt><dd data-count="dropped"><span></span><small></small></dd></div>
-<div title="rows computed outside prefill per token decided"><dt>rows / token</dt><dd data-count="redundancy"><span></span><small></small></dd></div>
+<div><dt>computed positions</dt><dd data-count="rows"><span></span><small></small></dd></div>
+<div><dt>unmasked tokens</dt><dd data-count="decided"><span></span><small></small></dd></div>
+<div><dt>evicted positions</dt><dd data-count="dropped"><span></span><small></small></dd></div>
+<div title="computed positions outside prefill per unmasked token"><dt>computed/unmasked</dt><dd data-count="redundancy"><span></span><small></small></dd></div>
 </dl>
-<svg class="chart" preserveAspectRatio="none" role="img" aria-label="rows computed (up) and tokens decided (down) by forward; click to go there"></svg>
-<svg class="strip" preserveAspectRatio="none" role="img" aria-label="the whole sequence, prompt before the mark: rows computed above, keys seen below"></svg>
+<svg class="chart" preserveAspectRatio="none" role="img" aria-label="computed positions (up) and unmasked tokens (down) by forward pass; click to go there"></svg>
+<svg class="strip" preserveAspectRatio="none" role="img" aria-label="the whole sequence, prompt before the mark: computed positions above, keys seen below"></svg>
 <p class="keys quiet"></p>
-<div class="canvas" role="img" aria-label="the answer's positions"></div>
+<div class="canvas" role="img" aria-label="the positions of the response"></div>
 <details><summary>Prompt, <span class="prompt-length"></span> tokens</summary><div class="prompt"></div></details>
 </article>"""
 
@@ -350,7 +351,7 @@ def player_part(data):
     tones = "".join(f'<i style="background:var(--c{i})"></i>' for i in range(5))
     return f"""<section id="player" class="block" aria-label="Decode player">
 <h2>Decode player</h2>
-<p class="quiet">The same request by two methods, forward by forward: what was computed, dropped and decided.
+<p class="quiet">The same request by two methods, forward pass by forward pass: what was computed, evicted and unmasked.
 Space plays, ← and → step.</p>
 <div class="choose"><label>request <select id="request"></select></label>
 <label>left <select id="method-a"></select></label><label>right <select id="method-b"></select></label></div>
@@ -360,23 +361,23 @@ Space plays, ← and → step.</p>
 <button id="play" type="button" aria-pressed="false">▶ Play</button>
 <button id="next" type="button" aria-label="one on">▶</button>
 <button id="last" type="button" aria-label="to the end">▶|</button>
-<input id="clock" type="range" min="0" value="0" aria-label="forward">
+<input id="clock" type="range" min="0" value="0" aria-label="forward pass">
 <span id="where" class="where" role="status"></span>
-<label>advance by <select id="by"><option value="forward">forward</option><option value="rows">rows computed</option></select></label>
+<label>advance by <select id="by"><option value="forward">forward pass</option><option value="rows">computed positions</option></select></label>
 <label>pace <select id="speed"><option value="900">slow</option><option value="420" selected>normal</option><option value="150">fast</option></select></label>
 </div>
 <div class="sides">{sides}</div>
 <ul class="legend" aria-label="legend">
 <li><span class="cell" data-state="masked">·</span>masked</li>
 <li><span class="cell" data-state="masked" data-computed data-guess>word</span>computed, best guess so far</li>
-<li><span class="cell" data-state="now" style="--tone:var(--c4)">word</span>decided by this forward</li>
-<li><span class="cell" data-state="decided" style="--tone:var(--c3)">word</span>decided before</li>
-<li><span class="cell" data-state="masked" data-computed data-dropped>·</span>computed, then dropped</li>
-<li><span class="cell" data-state="decided" data-cached>word</span>K/V settled in the cache</li>
+<li><span class="cell" data-state="now" style="--tone:var(--c4)">word</span>unmasked by this forward pass</li>
+<li><span class="cell" data-state="decided" style="--tone:var(--c3)">word</span>unmasked before</li>
+<li><span class="cell" data-state="masked" data-computed data-dropped>·</span>computed, then evicted</li>
+<li><span class="cell" data-state="decided" data-cached>word</span>cached: its KV is stored</li>
 <li><span class="cell" data-state="masked" data-hidden>·</span>not among the keys</li>
 <li><span class="cell">■</span>end of sequence</li>
-<li>band: the whole sequence, prompt before the mark; rows computed above, keys seen below</li>
-<li class="tones">confidence when decided: {tones} below .25 · .5 · .8 · .95 · above</li>
+<li>band: the whole sequence, prompt before the mark; computed positions above, keys seen below</li>
+<li class="tones">confidence when unmasked: {tones} below .25 · .5 · .8 · .95 · above</li>
 </ul></section>"""
 
 
@@ -389,7 +390,7 @@ def environment_part(rows, closed):
         lines.append(line(f"model {model['name']}",
                           f'{model.get("parameters", 0) / 1e6:.2f} M parameters, '
                           f'{text(model["weights"])}, packed as {text(model.get("format", "?"))}, '
-                          f'K/V in {text(model.get("kv_type", "f32"))}<br>'
+                          f'KV in {text(model.get("kv_type", "f32"))}<br>'
                           f'<span class="hash">{text(model["hash"])}</span>'))
     for work in {r["workload"]["hash"]: r["workload"] for r in rows}.values():
         lines.append(line(f"workload {work['family']}", f'{work["items"]} items<br>'

@@ -37,10 +37,10 @@ class Rows(list):
         kept = [r for r in self if r["reportable"]]
         if len(kept) < len(self):
             print(f"{len(self) - len(kept)} of {len(self)} rows are not shown: "
-                  "their verdict is none of PASS, NOISY, NOT_VERIFIED and INACTIVE", file=sys.stderr)
+                  "their verdict is INVALID, FAILED or CANNOT DECODE", file=sys.stderr)
         if not kept:
             raise NotDrawn("no row to plot" if not self else
-                           "no row has the verdict PASS, NOISY, NOT_VERIFIED or INACTIVE")
+                           "every row has the verdict INVALID, FAILED or CANNOT DECODE")
         shown = Rows.__new__(Rows)
         shown.__dict__.update(self.__dict__)
         shown.extend(kept)

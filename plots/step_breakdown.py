@@ -59,7 +59,7 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
     cell.invert_yaxis()
     cell.margins(x=0.08)
     cell.grid(axis="y", visible=False)
-    cell.set_xlabel("milliseconds per forward of the batch")
+    cell.set_xlabel("milliseconds per forward pass of the batch")
     common.legend_above(figure, [
         common.Patch(facecolor=COLOURS[k % len(COLOURS)], label=phase, edgecolor="white",
                      hatch=HATCHES[1 + k % (len(HATCHES) - 1)] if k >= len(COLOURS) else "")

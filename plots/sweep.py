@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Score, speed and K/V memory against a number: a swept parameter, or the length of the prompt.
+"""Score, speed and KV memory against a number: a swept parameter, or the length of the prompt.
 
 One column of panels per number that takes three or more values with everything else equal, one line per
 method and value of the other parameters. The tasks of a column, if there are several, count together: tokens over
@@ -17,7 +17,7 @@ from common import Drawing, NotDrawn
 CONTEXT = "tokens of the prompt"
 
 
-SCORE = "score, %"
+SCORE = common.heading_of("score")
 
 
 def score_spread(p):
@@ -28,9 +28,9 @@ def score_spread(p):
 
 
 METRICS = [(SCORE, lambda p: 100 * p["score"] if p["score"] is not None else None, score_spread),
-           ("output tokens per second", lambda p: p["tokens_per_second"],
+           (common.heading_of("tokens_per_second"), lambda p: p["tokens_per_second"],
             lambda p: (p["half_width"] or 0, p["half_width"] or 0)),
-           ("peak K/V, MiB", lambda p: p["kv_mib"], lambda p: (0, 0))]
+           (common.heading_of("peak_kv_bytes"), lambda p: 1.048576 * p["kv_mib"], lambda p: (0, 0))]
 
 
 def fewest(sweeps):

@@ -83,7 +83,7 @@ def draw(rows, options=None):
         texts = [look[name].text for name in names[model]]
         cell.set_yticks(range(len(texts)), texts if at % columns == 0 else [""] * len(texts))
         cell.xaxis.set_major_locator(common.MaxNLocator(3))
-    common.label_below(figure, "output tokens per second")
+    common.label_below(figure, common.heading_of("tokens_per_second"))
     common.legend_above(figure, common.provenance_handles(hollow, False))
     scored = any(r["score"] and r["score"]["n"] > 0 for r in rows)
     common.footnote(figure, rows, "bars: mean; whiskers: 95 % interval of the mean"

@@ -58,7 +58,7 @@ def draw(rows, options=None):
         cell.set_xscale("log", base=2)
         cell.set_xticks(sizes, [str(s) for s in sizes])
         cell.minorticks_off()
-        cell.set(ylim=(0, None), xlabel="requests in the batch", ylabel="output tokens per second")
+        cell.set(ylim=(0, None), xlabel="requests in the batch", ylabel=common.heading_of("tokens_per_second"))
         if len(families) > 1:
             cell.set_title(family.replace("_", " "))
     handles = common.series_handles(names, look, hollow)

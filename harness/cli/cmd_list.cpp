@@ -18,6 +18,7 @@
 #include "harness/model/config.h"
 #include "harness/plan/catalogue.h"
 #include "harness/plan/format.h"
+#include "harness/rows/glossary.h"
 #include "harness/rows/row_schema.h"
 #include "harness/workload/benchmark_list.h"
 
@@ -192,13 +193,21 @@ int command_list(const texts& arguments) {
 }
 
 int command_show(const texts& arguments) {
-  const command_line line("show METHOD|format|needs|schema", {}, {"method"}, arguments,
-                          "\nformat: every key of an experiment file and of a file of tasks, in "
-                          "Markdown; needs: what a scale may need, as JSON; schema: the fields "
-                          "of a result row, as JSON Schema\n");
+  const command_line line(
+      "show METHOD|glossary|format|needs|schema [options]",
+      {format_option("md or json; of glossary")}, {"method"}, arguments,
+      "\nglossary: the words of tables, texts and verdicts; format: every key "
+      "of an experiment file and of a file of tasks, in Markdown; needs: what a "
+      "scale may need, as JSON; schema: the fields of a result row, as JSON "
+      "Schema\n");
   const method_registry& methods = method_registry::instance();
   const std::string asked = line.place(
       "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));
+  const table_format format = parse_table_format(line.text("format"), {"md", "json"});
+  if (asked == "glossary") {
+    print("{}", format == table_format::json ? glossary_json() : glossary_page());
+    return 0;
+  }
   if (asked == "format") {
     print("{}", format_page());
     return 0;

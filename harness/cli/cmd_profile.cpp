@@ -25,6 +25,7 @@
 #include "harness/plan/request.h"
 #include "harness/profile/cupti_trace.h"
 #include "harness/profile/tool_commands.h"
+#include "harness/rows/glossary.h"
 #include "harness/rows/table.h"
 #include "harness/run/runner.h"
 #include "kernels/cuda/device.h"
@@ -229,7 +230,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   print_tables(render(phase_tables(rows.all()), table_format::md));
   for (const result_row& row : summary.rows) {
     if (row.probes.contains("phases") || tool == "nvtx") continue;
-    tell("{} {}: {} {}\n", row.model.name, row.label, name_of(row.verdict), row.reason);
+    tell("{} {}: {} {}\n", row.model.name, row.label, shown_verdict(row), row.reason);
   }
   tell("rows: {}\n", summary.file.string());
   for (std::size_t i = 0; line.given("trace") && i < summary.rows.size(); ++i) {

@@ -27,6 +27,7 @@
 #include "harness/plan/forecast.h"
 #include "harness/plan/request.h"
 #include "harness/plan/serve_settings.h"
+#include "harness/rows/glossary.h"
 #include "harness/rows/table.h"
 #include "harness/run/folder_run.h"
 #include "harness/run/runner.h"
@@ -45,7 +46,8 @@ option_table run_command_options() {
          settings_options() +
          option_table{
              {"scale", no_default,
-              "of an artifact: tiny (default), shapes, full; see unmask list experiments"},
+              "of a table or figure: tiny (default), scores, real, shapes or full; see unmask list "
+              "experiments"},
              {"paired", flag(),
               "measure all settings in turn, forwards and backwards (ABBA), at least four times on "
               "the same prompts, and print each beside its base"},
@@ -54,14 +56,16 @@ option_table run_command_options() {
               "file only: '{label = \"FOCUS\", batch_size = [1, 4]}' (repeatable: any of them)"},
              {"varying", flag(),
               "measure only the points that another seed may change (sampled tokens, random rows, "
-              "arrivals, what is set by measured times); of a folder also every artifact with "
+              "arrivals, what is set by measured times); of a folder also every table and figure "
+              "with "
               "claims on speed"},
              {"shard", no_default, "i/n: measure every n-th point only, from the i-th on (from 0)"},
              {"only", repeated(), "run PAPER or PAPER/ARTIFACT only; folders only (repeatable)"},
              {"dry-run", flag(),
-              "print the plan with its answers, forwards, expected GPU hours and memory, and stop"},
+              "print the plan with its answers, forward passes, expected GPU hours and memory, and "
+              "stop"},
              {"lanes", std::int64_t{1},
-              "run up to N artifacts in parallel, each pinned to 1/N of the cores; artifacts with "
+              "run up to N tables in parallel, each pinned to 1/N of the cores; those with "
               "claims on speed still run one at a time; folders only"},
              {"gpu", std::string("h100"),
               "expect the hours of this GPU: a100, b200, h100, h200, rtx4090, rtx5090"},
@@ -271,8 +275,9 @@ void expect_work(std::vector<folder_item>& items, const command_line& line) {
 int print_forecasts(const std::vector<folder_item>& items, const command_line& line) {
   const std::unique_ptr<executor> with = make_executor();
   const device_ceilings& device = ceilings_of(line.text("gpu"));
-  text_table t{"artifact",   ">points",     ">answers",       ">forwards, at most",
-               ">GPU hours", ">GPU memory", "on this machine"};
+  text_table t =
+      table_with({"table or figure | >sweep points | >answers | >forward passes, at most",
+                  ">GPU hours | >GPU memory | on this machine"});
   plan_forecast all(device);
   for (const folder_item& item : items) {
     const std::string name = item.artifact.header.paper + " " + item.artifact.header.id;
@@ -375,11 +380,12 @@ int run_several(const texts& paths, const command_line& line) {
 
 int command_run(const texts& arguments) {
   const std::string epilogue =
-      "\nOne file: measures it and prints its table. Several files, or a folder: every artifact in "
+      "\nOne file: measures it and prints its table. Several files, or a folder: every table and "
+      "figure in "
       "turn, each as a\nprocess of its own, then the claims about them (claims.md, claims.json); "
       "one that fails does not stop the\nothers. Called again it continues where it stopped.\n"
       "What this machine lacks is said before anything starts: NOT RUN: needs ..., exit code 3.\n"
-      "exit code 1 when a run failed, 4 when a claim is NOT SUPPORTED or PARTLY\n\n";
+      "exit code 1 when a run failed, 4 when a claim is NOT SUPPORTED or SUPPORTED WITH LIMITS\n\n";
   const command_line line("run EXPERIMENT.toml|FOLDER... [options]", run_command_options(),
                           {"experiments..."}, arguments,
                           epilogue + run_help() + "\n" + serve_help());

@@ -56,8 +56,9 @@ int command_table(const texts& arguments) {
       format_option("md, csv, latex or json; rows as json: the rows themselves"),
       {"view", std::string("rows"),
        "show rows: a line each; paired: each setting against its base, with verdicts; paper: what "
-       "[layout] of the artifact arranges, beside the published numbers; parallelism: the area "
-       "under score against tokens a forward of each method; phases: those of unmask profile"},
+       "[layout] of the experiment file arranges, beside the published numbers; parallelism: the "
+       "area "
+       "under score against tokens/forward of each method; phases: those of unmask profile"},
       {"columns", no_default,
        "show the columns score,tokens_per_second,..., a group of lines for each task, its best in "
        "bold; with --view paper: only these of its columns"},

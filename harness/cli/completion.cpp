@@ -44,8 +44,7 @@ texts words_behind(const std::string& command) {
   if (command == "help") return names_in(commands(), &command::name);
   if (command != "show") return {};
   texts all = method_registry::instance().names();
-  all.emplace_back("format");
-  all.emplace_back("schema");
+  for (const char* page : {"glossary", "format", "schema"}) all.emplace_back(page);
   return all;
 }
 

@@ -82,9 +82,9 @@ auto named(const All& all, const std::string& name) {
 wrong_kernels wrong_on(const std::string& name, const case_result& wrong, bool had_ways) {
   return wrong_kernels(
       fmt::format("device check: wrong on {}: {}{}; nothing is measured there. "
-                  "run.device_check = \"off\" measures all the same and marks rows {}",
+                  "run.device_check = \"off\" measures all the same and marks rows UNCHECKED",
                   name, sentence_of(wrong),
-                  had_ways ? ", and no other way to multiply is left" : "", not_checked));
+                  had_ways ? ", and no other way to multiply is left" : ""));
 }
 
 std::string hash_of_program() {
@@ -261,7 +261,7 @@ cuda::choices checked_choices(const run_keys& run) {
 
 std::string check_gpu(const run_keys& run, bool again) {
   if (run.device_check == "off") {
-    tell("WARNING: run.device_check is off: rows are marked {}\n", not_checked);
+    tell("WARNING: run.device_check is off: rows are marked UNCHECKED\n");
     return not_checked;
   }
   return outcome_for(run, again).text();

@@ -12,6 +12,7 @@
 #include "harness/devices/device.h"
 #include "harness/devices/first_use.h"
 #include "harness/rows/estimates.h"
+#include "harness/rows/glossary.h"
 #include "harness/rows/row_table.h"
 #include "harness/rows/statistics.h"
 
@@ -439,7 +440,7 @@ void measure_row(result_row& row, const measured_point& point) {
     const std::string undecided = undecided_items(all);
     row.reason = why != all.end()     ? why->note
                  : !undecided.empty() ? undecided
-                                      : "no item of this workload can be scored";
+                                      : nothing_to_score;
   } else {
     row.verdict = row_verdict::pass;
     row.reason = row.model.caution;

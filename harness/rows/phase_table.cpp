@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/output.h"
+#include "harness/rows/glossary.h"
 #include "harness/rows/json_of.h"
 #include "harness/rows/table.h"
 
@@ -25,8 +26,9 @@ double seconds_of(ordered_json& phase, bool device) {
 
 // A report may be anybody's: a key that it lacks is null, and what then has the wrong type throws.
 text_table table_of(const result_row& row, ordered_json report) {
-  text_table t{"phase | >calls | >ms | >share | >rows | >GFLOP | >MB | >GFLOP/s | >GB/s",
-               ">% of roof"};
+  text_table t =
+      table_with({"phase | >calls | >ms | >share | >positions | >flops | >MB | >GFLOP/s | >GB/s",
+                  ">roof_share"});
   t.title = fmt::format("{} · {} · {}", row.model.name, row.workload.family, name_of_row(row));
   const bool device = !report["kernels"].empty();
   double between = 0, total = 0;
@@ -88,10 +90,11 @@ table_cell percent(const ordered_json& part, const ordered_json& whole) {
 
 // Kernels of the emulated device, what they touch in a step, the largest first.
 text_table traffic_table(const result_row& row, ordered_json traffic) {
-  text_table t{"kernel | >launches | >kB read | >kB written | >host bytes | >sectors a request",
-               ">excess % | >uncoalesced % | >bank conflicts % | >ldmatrix | >mma"};
-  t.title = fmt::format("{} · {} · {}: memory traffic a step", row.model.name, row.workload.family,
-                        name_of_row(row));
+  text_table t =
+      table_with({"kernel | >launches | >kB read | >kB written | >host bytes | >sectors/request",
+                  ">excess % | >uncoalesced % | >bank conflicts % | >ldmatrix | >mma"});
+  t.title = fmt::format("{} · {} · {}: memory traffic per step", row.model.name,
+                        row.workload.family, name_of_row(row));
   const double steps = std::max(1.0, traffic["steps"].get<double>());
   std::vector<ordered_json> kernels(traffic["kernels"].begin(), traffic["kernels"].end());
   const auto bytes = [](const ordered_json& k) {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "harness/rows/estimates.h"
+#include "harness/rows/glossary.h"
 #include "harness/rows/json_of.h"
 
 namespace unmask {
@@ -52,7 +53,7 @@ table_cell throughput(const result_row& row) {
 
 table_cell score_cell(const result_row& row) {
   if (!scored(row)) return "–";
-  table_cell cell(fmt::format("{:.1f} %", row.score->mean * 100));
+  table_cell cell(fmt::format("{:.1f}", row.score->mean * 100));
   cell.value = row.score->mean * 100;
   cell.low = row.score->low * 100;
   cell.high = row.score->high * 100;
@@ -107,18 +108,26 @@ class speed_bases {
   std::map<std::string, const result_row*> first_;
 };
 
-// Verdicts with their reasons; long ones as footnotes, each once.
+// Verdicts with their reasons; long ones as footnotes, each once. That there was nothing to score is
+// a note without a number, for it is no fault of a row.
 class verdict_cells {
  public:
   std::string cell(const result_row& row) {
-    const std::string verdict = name_of(row.verdict);
+    const std::string verdict = shown_verdict(row);
     if (row.verdict == row_verdict::pass || row.reason.empty()) return verdict;
+    if (row.reason == nothing_to_score) {
+      const bool random = row.workload.family.ends_with("random tokens");
+      unscored_.insert(random ? "not scored: random prompts have no right answer"
+                              : "not scored: " + row.reason);
+      return verdict;
+    }
     if (row.reason.size() <= longest_inside) return verdict + ": " + row.reason;
     auto at = std::ranges::find(reasons_, row.reason);
     if (at == reasons_.end()) at = reasons_.insert(at, row.reason);
     return fmt::format("{} ({})", verdict, at - reasons_.begin() + 1);
   }
   void add_notes(text_table& t) const {
+    t.notes.insert(t.notes.end(), unscored_.begin(), unscored_.end());
     for (std::size_t i = 0; i < reasons_.size(); ++i) {
       t.notes.push_back(fmt::format("({}) {}", i + 1, reasons_[i]));
     }
@@ -127,6 +136,7 @@ class verdict_cells {
  private:
   static constexpr std::size_t longest_inside = 24;
   std::vector<std::string> reasons_;
+  std::set<std::string> unscored_;
 };
 
 // Means over the families, each with the same weight: items and nfe per item differ by family.
@@ -147,11 +157,10 @@ std::vector<table_cell> mean_line(const std::string& method, const row_list& row
   std::vector<table_cell> line = {model_name(*rows.front()), method,
                                   fmt::format("mean of {}", rows.size())};
   for (table_cell& cell : line) cell.bold = true;
-  table_cell score = number_cell(mean_of(scores), 1, 100);
-  if (!scores.empty()) score.text += " %";
-  line.insert(line.end(),
-              {count_cell(items), score, mean("tokens_per_second", 1), "", mean("tpf", 2),
-               mean("committed_per_step", 2), mean("redundancy", 2), mean("nfe", 0), ""});
+  line.insert(
+      line.end(),
+      {count_cell(items), number_cell(mean_of(scores), 1, 100), mean("tokens_per_second", 1), "",
+       mean("tpf", 2), mean("committed_per_step", 2), mean("redundancy", 2), mean("nfe", 0), ""});
   return line;
 }
 
@@ -168,9 +177,9 @@ std::string arrivals(const result_row& row) {
 }  // namespace
 
 text_table decode_table(const row_list& rows) {
-  text_table t{
-      "model | method | task | >items | >score | >tok/s ± | >speed-up | >delivered/forward",
-      ">committed/step | >redundancy | >nfe | verdict"};
+  text_table t =
+      table_with({"model | label | family | >items | >score | >tokens_per_second | >speedup | >tpf",
+                  ">committed_per_step | >redundancy | >nfe | verdict"});
   const run_key_names shown = varying(rows);
   const speed_bases bases(rows);
   verdict_cells verdicts;
@@ -204,9 +213,11 @@ text_table decode_table(const row_list& rows) {
 }
 
 text_table serve_table(const row_list& rows) {
-  text_table t{"model | method | workload | >finished | arrivals | clock | >tok/s | >TTFB P50 ms",
-               "TPOT definition | >TPOT P50 ms | >TPOT P90 ms | >goodput/s | >capacity/s",
-               ">batch | >rows/request | verdict"};
+  text_table t =
+      table_with({"model | label | workload | >requests_finished | arrivals | clock",
+                  ">tokens_per_second | >ttfb_p50_seconds | tpot | >tpot_p50_seconds",
+                  ">tpot_p90_seconds | >goodput_requests_per_second",
+                  ">slo_capacity_requests_per_second | >batch_mean | >chunk_mean | verdict"});
   verdict_cells verdicts;
   for (const result_row* row : rows) {
     std::string method = name_of_row(*row);

@@ -12,12 +12,11 @@
 
 namespace unmask {
 
-// Closed batches: model, method, task, items, score, tok/s, speed-up over the first method that ran
-// on the same model and workload in the same circumstances, tokens delivered a forward, committed/step,
-// redundancy, nfe,
-// verdict, long reasons as footnotes, "!" behind a speed known to worse than 10 %, the preset behind a
-// method's label, with a mean line over the families of each method that ran on several. A row with
-// synthetic weights says so and never shows a score.
+// Closed batches: score, tokens/s, speedup over the first method that ran on the same model and
+// workload in the same circumstances, counts, verdict; headings and verdicts in the words of the
+// glossary. Long reasons are footnotes. "!" marks a speed known to worse than 10 %. A preset follows
+// its method's label. A method that ran on several families has a mean line over them. A row with
+// synthetic weights is marked and never shows a score.
 text_table decode_table(const row_list& rows);
 // Rows of kind serve: requests, arrivals, clock, TTFB, TPOT by the definition of the row's objective,
 // goodput, capacity.

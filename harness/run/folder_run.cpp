@@ -18,6 +18,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/process.h"
+#include "harness/rows/glossary.h"
 #include "harness/rows/json_of.h"
 #include "harness/rows/row_table.h"
 #include "harness/run/progress.h"
@@ -224,7 +225,8 @@ std::vector<folder_outcome> read_folder_log(const fs::path& log) {
 }
 
 text_table folder_table(const std::vector<folder_outcome>& outcomes) {
-  text_table t{"paper", "artifact", "title", "scale", "status", ">rows", ">time", "detail"};
+  text_table t = table_with(
+      {"paper | table or figure | title | scale | status | >result rows | >time | detail"});
   double total = 0;
   std::size_t measured = 0;
   for (const folder_outcome& o : outcomes) {
@@ -234,7 +236,7 @@ text_table folder_table(const std::vector<folder_outcome>& outcomes) {
     total += o.total_seconds;
     measured += o.status == folder_status::measured;
   }
-  t.notes.push_back(fmt::format("{} of {} artifacts measured; {} in all runs", measured,
+  t.notes.push_back(fmt::format("{} of {} tables and figures measured; {} in all runs", measured,
                                 outcomes.size(), duration_text(total)));
   return t;
 }

@@ -129,7 +129,7 @@ std::string progress::status(std::size_t columns) const {
   const double timed =
       seconds_double(in_passes_ + (in_pass ? here - pass_start_ : clock::duration::zero())).count();
   const std::int64_t tokens = tokens_ + meter_.tokens.load(std::memory_order_relaxed);
-  line += fmt::format(" · {:.0f} tok/s", timed > 0 ? static_cast<double>(tokens) / timed : 0.0);
+  line += fmt::format(" · {:.0f} tokens/s", timed > 0 ? static_cast<double>(tokens) / timed : 0.0);
   const double done = items_done();
   if (done > 0) {
     const double spent = seconds_double(here - start_).count();

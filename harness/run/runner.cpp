@@ -28,6 +28,7 @@
 #include "harness/plan/needs.h"
 #include "harness/plan/request.h"
 #include "harness/profile/phases.h"
+#include "harness/rows/glossary.h"
 #include "harness/rows/statistics.h"
 #include "harness/rows/store.h"
 #include "harness/run/kept_passes.h"
@@ -419,9 +420,9 @@ class experiment_run {
     // Passes of a point that FAILED are worth another try: what they measured is not lost with it.
     waiting_.push_back({to_json_line(row), row.point_id, row.verdict != row_verdict::failed});
     write_waiting();
-    std::string line = title(f) + " " + name_of(row.verdict);
+    std::string line = title(f) + " " + shown_verdict(row);
     if (is_reportable(row)) {
-      line += fmt::format(" {:.1f} tok/s", row.value_of("tokens_per_second").value_or(0));
+      line += fmt::format(" {:.1f} tokens/s", row.value_of("tokens_per_second").value_or(0));
       if (const auto found = row.value_of("slo_capacity_requests_per_second")) {
         line += fmt::format(", capacity {:.2f} requests/s", *found);
       }
@@ -431,7 +432,7 @@ class experiment_run {
     } else {
       ++summary_.failed;
     }
-    if (!row.reason.empty()) line += ": " + row.reason;
+    if (!row.reason.empty() && row.reason != nothing_to_score) line += ": " + row.reason;
     progress_.finished(line);
     summary_.rows.push_back(std::move(row));
   }

@@ -136,7 +136,7 @@
         if (decided) {
           text = fate.text;
           label = decode.label(fate.token);
-          title = `position ${i}: ${JSON.stringify(fate.text)}, decided by forward ${fate.forward} with confidence ${fate.confidence}`;
+          title = `position ${i}: ${JSON.stringify(fate.text)}, unmasked by forward pass ${fate.forward} with confidence ${fate.confidence}`;
         } else if (judged.has(p)) {
           const c = judged.get(p);
           text = decode.text(step.token[c]);
@@ -145,9 +145,9 @@
           title = `position ${i}: masked; best guess ${JSON.stringify(text)} with confidence ${step.confidence[c]}`;
         }
         const edits = before.filter((f, n) => n > 0 && f.token !== null && before[n - 1].token !== null).length;
-        if (edits) title += `; replaced ${edits === 1 ? "once" : `${edits} times`}`;
+        if (edits) title += `; edited ${edits === 1 ? "once" : `${edits} times`}`;
         const back = before.filter((f) => f.token === null);
-        if (back.length) title += `; taken back by forward ${back.map((f) => f.forward).join(", ")}`;
+        if (back.length) title += `; remasked by forward pass ${back.map((f) => f.forward).join(", ")}`;
         const computed = step && inside(step.rows, p);
         const dropped = step && inside(step.dropped, p);
         const flags = {
@@ -159,7 +159,7 @@
           if (on) cell.dataset[name] = "";
           else delete cell.dataset[name];
         }
-        if (computed) title += dropped ? "; computed, then dropped inside the forward" : "; computed";
+        if (computed) title += dropped ? "; computed, then evicted inside the forward pass" : "; computed";
         cell.dataset.state = now ? "now" : decided ? "decided" : "masked";
         cell.style.setProperty("--tone", decided ? tone(fate.confidence) : "transparent");
         cell.textContent = label ? label : special(text) ? text.replace(/^<\||\|>$/g, "") : shown(text);
@@ -176,11 +176,11 @@
       put("decided", step ? total.decided - before.decided : 0, ` of ${total.decided}`);
       put("redundancy", total.decided ? (total.decodeRows / total.decided).toFixed(1) : "–", "");
       this.root.querySelector(".state").textContent =
-        `forward ${t} of ${decode.steps.length}` + (done ? ", done" : step ? `, ${step.phase}` : "");
+        `forward pass ${t} of ${decode.steps.length}` + (done ? ", done" : step ? `, ${step.phase}` : "");
       const packed = step && step.keys !== null && !step.visible ? " of a compacted cache" : "";
       const keys = step && step.keys !== null ? `${step.keys} keys${packed} seen; ` : "";
       this.root.querySelector(".keys").textContent = step
-        ? `${keys}${size(step.cached)} answer positions cached; ${step.rows.reduce((n, [a, b]) => n + Math.max(0, Math.min(b, decode.begin) - a), 0)} prompt rows computed`
+        ? `${keys}${size(step.cached)} response positions cached; ${step.rows.reduce((n, [a, b]) => n + Math.max(0, Math.min(b, decode.begin) - a), 0)} prompt positions computed`
         : "nothing computed yet";
       this.drawStrip(step);
       this.bars.forEach((bar, i) => bar.classList.toggle("future", i >= t));
@@ -208,8 +208,8 @@
     for (const side of sides) side.show(forwardOf(side));
     $("clock").value = player.t;
     const text = player.by === "forward"
-      ? `forward ${player.t} / ${player.end}`
-      : `${Math.round((player.t / ticks) * mostRows())} / ${mostRows()} rows`;
+      ? `forward pass ${player.t} / ${player.end}`
+      : `${Math.round((player.t / ticks) * mostRows())} / ${mostRows()} positions`;
     $("where").textContent = text;
     $("clock").setAttribute("aria-valuetext", text);
   }

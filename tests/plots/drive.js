@@ -80,7 +80,7 @@
       clientX: bar.left + bar.width * 0.999, bubbles: true }));
     out.chart = look("side-a").forward;
     const speed = [...document.querySelectorAll("table.sortable th")].find(
-      (c) => c.textContent.startsWith("tok/s"));
+      (c) => c.textContent.startsWith("tokens/s"));
     const table = speed.closest("table");
     const values = () => [...table.tBodies[0].rows].map((r) => Number(r.cells[speed.cellIndex].dataset.v));
     speed.querySelector("button").click();

@@ -252,7 +252,7 @@ class Marks(Drawn):
     def test_sweep(self):
         figure = self.drawn(sweep, self.scored((1, 2, 3), variation="ratio=0.{}"))
         speeds = figure.axes[2:4]  # score, speed, memory; a column for each model
-        self.assertEqual(speeds[0].get_ylabel(), "output tokens per second")
+        self.assertEqual(speeds[0].get_ylabel(), "tokens/s")
         # Rows of one method lie 6 apart by task, 12 by model, 3 by method; both tasks are one mark.
         first = [12 * model + 3 * method + at for model in (0, 1) for method in (0, 1) for at in (1, 2, 3)]
         wanted = [(200 + 2 * n + 6) / (4 * n + 12) for n in first]

@@ -128,7 +128,7 @@ class Player(unittest.TestCase):
                     frame = frames[t][side]
                     self.assertEqual(frame["forward"], t)
                     self.assertEqual(frame["name"], row["label"])
-                    self.assertIn(f"forward {t} of {len(decode['steps'])}", frame["state"])
+                    self.assertIn(f"forward pass {t} of {len(decode['steps'])}", frame["state"])
                     rows += size(step["rows"])
                     decode_rows += 0 if step["phase"] == "prefill" else size(step["rows"])
                     before = len(decided)
@@ -157,12 +157,12 @@ class Player(unittest.TestCase):
                         self.assertEqual(cached, inside("cached"))
                         states.add((state, computed, dropped))
                         if request == side == 0 and p == self.twice:
-                            self.assertEqual("; replaced once" in title, t >= 3)
-                            self.assertEqual("; taken back by forward 4" in title, t >= 4)
+                            self.assertEqual("; edited once" in title, t >= 3)
+                            self.assertEqual("; remasked by forward pass 4" in title, t >= 4)
                         if p in decided:
                             at, token, confidence = decided[p]
                             self.assertIn(json.dumps(text[str(token)], ensure_ascii=False), title)
-                            self.assertIn(f"forward {at} with confidence "
+                            self.assertIn(f"forward pass {at} with confidence "
                                           f"{confidence:g}", title)
         # The fixture shows every state: computed and decided, dropped, left alone.
         for state in (("now", True, False), ("masked", True, True), ("decided", False, False)):

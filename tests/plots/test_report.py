@@ -25,7 +25,8 @@ try:
 except ImportError:
     FIGURES, probes = False, None
 CLAIMS = [{"id": "a", "paper": "focus", "statement": "Fewer <rows> & \"tokens\".",
-           "verdict": "PARTLY", "reason": "holds at 1 of 2 points", "scale": "tiny",
+           "verdict": "PARTLY", "shown": "SUPPORTED WITH LIMITS",
+           "limits": ["quality lower"], "size": "outside", "reason": "holds at 1 of 2 points", "scale": "tiny",
            "measured": 0.892, "interval": [0.8, 0.95], "n": 4, "tiny_models": True,
            "published": {"value": 3.12, "unit": "rows/token", "source": "Table 5"}},
           {"id": "b", "statement": "Needs a GPU.", "verdict": "NOT RUN", "reason": "needs cuda",
@@ -149,9 +150,10 @@ class Page(Case):
 
     def test_claims_are_shown_as_they_are(self):
         self.assertIn("Fewer &lt;rows&gt; &amp; &quot;tokens&quot;.", self.page)
-        for words in ("PARTLY", "holds at 1 of 2 points", "0.892", "[0.8, 0.95]", "3.12 rows/token",
+        for words in ("○ SUPPORTED WITH LIMITS</span><br><small>quality lower</small>", "holds at 1 of 2 points",
+                      "outside the interval measured here", "0.892", "[0.8, 0.95]", "3.12 rows/token",
                       "Table 5", "NOT RUN", "needs cuda", "tiny models",
-                      '<span class="badge mid">○ OPEN</span>', "underpowered: 12 items"):
+                      '<span class="badge mid">○ INCONCLUSIVE</span>', "underpowered: 12 items"):
             self.assertIn(words, self.page)
 
     def test_synthetic_values_carry_a_mark_and_no_score(self):

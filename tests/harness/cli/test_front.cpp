@@ -221,7 +221,7 @@ TEST(bench, a_method_that_does_not_support_the_model_is_a_failure) {
   const scratch_folder scratch;
   ends("bench tiny-sdar -m vanilla -n 32 --repetitions 1 --warmup 0 --no-progress -o '" +
            scratch.path().string() + "'",
-       1, {"NOT_SUPPORTED"});
+       1, {"CANNOT DECODE"});
 }
 
 TEST(table, says_where_there_is_nothing_to_show) {

@@ -101,10 +101,10 @@ def wrong(f):
 TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
   EXPECT_EQ(run("run experiments -o out --experiments-dir experiments"), 4)
       << said;  // one claim is wrong
-  EXPECT_TRUE(says("1 of 1 artifacts measured")) << said;
-  EXPECT_TRUE(
-      says("1 SUPPORTED, 0 PARTLY, 1 NOT SUPPORTED, 0 NOT APPLICABLE, 0 OPEN, 0 NOT RUN, of 2 "
-           "claims"))
+  EXPECT_TRUE(says("1 of 1 tables and figures measured")) << said;
+  EXPECT_TRUE(says(
+      "1 SUPPORTED, 0 SUPPORTED WITH LIMITS, 1 NOT SUPPORTED, 0 NOT APPLICABLE, 0 INCONCLUSIVE, 0 "
+      "NOT RUN, of 2 claims"))
       << said;
   EXPECT_TRUE(says("0.500, n = 2 items")) << said;
   EXPECT_NE(read("out/claims.json").find("\"NOT SUPPORTED\""), std::string::npos);
@@ -142,7 +142,7 @@ TEST_F(kit, what_is_missing_is_said_before_anything_runs) {
   EXPECT_TRUE(says("tiny   runs here (1 s)")) << said;
   EXPECT_EQ(run("run experiments --scale full --experiments-dir experiments"), 0) << said;
   EXPECT_TRUE(says("1 NOT RUN") || says("2 NOT RUN")) << said;
-  EXPECT_TRUE(says("0 of 1 artifacts measured")) << said;
+  EXPECT_TRUE(says("0 of 1 tables and figures measured")) << said;
   EXPECT_FALSE(fs::exists(root / "runs/focus/table_1/full/rows.jsonl"));
 }
 

@@ -47,7 +47,7 @@ TEST(program, bench_measures_methods_times_shapes) {
       "--repetitions 2 --warmup 0 --no-progress --set params.steps=4 ";
   ends(line + "-o '" + name + "/rows'", 0,
        {"| 16 random tokens |", "| 24 random tokens |", "batch_size=2", "fast_dllm",
-        "NOT_VERIFIED"});
+        "| UNSCORED |\n\nnot scored: random prompts have no right answer\n"});
   const outcome table = run("table '" + name + "/rows' --format csv");
   EXPECT_EQ(std::count(table.text.begin(), table.text.end(), '\n'), 9) << table.text;
   EXPECT_EQ(run("bench experiments/models/tiny-llada -b x").code, 2);

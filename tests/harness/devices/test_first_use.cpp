@@ -87,7 +87,7 @@ TEST_F(first_use, cuda_cores_are_the_last_way) {
   EXPECT_EQ(refusal({check("a", multiplied::experts, {multiplier::cuda_cores})}),
             "device check: wrong on GPU X: a, second: off by 7 tolerances, and no other way to "
             "multiply is left; nothing is measured there. run.device_check = \"off\" measures all "
-            "the same and marks rows NOT VERIFIED");
+            "the same and marks rows UNCHECKED");
 }
 
 TEST_F(first_use, a_card_without_wgmma_has_none_to_leave_out) {

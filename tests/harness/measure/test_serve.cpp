@@ -321,7 +321,7 @@ TEST(serve, rows_keep_their_settings_and_have_a_table) {
       has(md, "| vanilla policy=iter | word_problem | – of – | poisson 2.96/s | real | 6.0 |"))
       << md;
   EXPECT_TRUE(has(md, "| 12.30 |")) << md;
-  EXPECT_TRUE(has(md, "committed/step")) << md;
+  EXPECT_TRUE(has(md, "unmasked/step")) << md;
   // Closed rows are as they were.
   EXPECT_FALSE(has(to_json_line(sample_row()), "\"serve\""));
 }

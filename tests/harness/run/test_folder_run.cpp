@@ -71,7 +71,7 @@ TEST(folder_run, one_failure_does_not_stop_the_rest) {
   EXPECT_EQ(all[6].rows, 1u);
   EXPECT_TRUE(has(progress.str(), "[7/7] focus good tiny: measured, 1 rows"));
   const std::string table = render(folder_table(all), table_format::md);
-  EXPECT_TRUE(has(table, "1 of 7 artifacts measured;")) << table;
+  EXPECT_TRUE(has(table, "1 of 7 tables and figures measured;")) << table;
   EXPECT_TRUE(has(table, "in all runs")) << table;
 }
 

@@ -103,14 +103,14 @@ TEST(progress, a_line_fits_its_terminal_whatever_its_width) {
 TEST(progress, says_items_tokens_and_time_left_from_the_first_pass_on) {
   progress p(12, nullptr);
   p.expect(48);
-  EXPECT_TRUE(p.status(0).starts_with("0/48 items · 0 tok/s · ? left · [0/12] ")) << p.status(0);
+  EXPECT_TRUE(p.status(0).starts_with("0/48 items · 0 tokens/s · ? left · [0/12] ")) << p.status(0);
   p.begin_pass("tiny vanilla warm-up", 4, 256);
   std::this_thread::sleep_for(50ms);
   p.meter().tokens += 64;  // a quarter of the positions, no item yet
   std::smatch found;
   std::string text = p.status(0);
   ASSERT_TRUE(std::regex_match(
-      text, found, std::regex("0/48 items · (\\d+) tok/s · (\\d+) s left · .*vanilla warm-up")))
+      text, found, std::regex("0/48 items · (\\d+) tokens/s · (\\d+) s left · .*vanilla warm-up")))
       << text;
   // One item's worth of 48 after 50 ms or more: 47 times as long is left.
   EXPECT_GE(std::stoi(found[2]), 2);
@@ -150,7 +150,7 @@ TEST(progress, elsewhere_than_on_a_terminal_it_is_plain_lines) {
   ::unlink(name);
   EXPECT_EQ(text.find('\r'), std::string::npos);
   EXPECT_EQ(text.find('\033'), std::string::npos);
-  EXPECT_NE(text.find("0/8 items · 0 tok/s · ? left · [0/2] first\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("0/8 items · 0 tokens/s · ? left · [0/2] first\n"), std::string::npos) << text;
   EXPECT_NE(text.find("[1/2] first PASS\na note\n"), std::string::npos) << text;
 }
 

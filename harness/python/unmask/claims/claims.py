@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """unmask claims: the papers' claims against measured rows."""
 
-from collections import Counter
 from datetime import datetime, timezone
 import os
 import textwrap
 
-from unmask.claims import repeats
+from unmask.claims import repeats, words
 from unmask.claims.declare import RATIOS, read_register
 from unmask.claims.judge import SCORES, VERDICTS, needs_text, run_line
-from unmask.rows import experiments, options as command_options
+from unmask.rows import experiments, glossary, options as command_options
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.estimates import estimate_text, short_number
 from unmask.rows.files import read_json
@@ -21,22 +20,18 @@ from unmask.tables.ablation import estimate_json
 
 SINCE = "register.json"
 HEAD = [
-    "SUPPORTED: the whole 95 % interval lies within the bound; PARTLY: it does, but the score beside "
-    "it is worse, open or not there, or a simpler method passes the same bound;",
-    "NOT SUPPORTED: the interval lies beyond the bound, or excludes half of the published effect; OPEN: it "
-    "crosses the bound;",
-    "NOT APPLICABLE: the claim's precondition was measured and is not met; NOT RUN: with the rows or the "
-    "machine that it needs.",
-    "A claim says what its bound tests. The paper's number is in the column `published`, in the units of `measured "
-    "here`; SUPPORTED does not speak of it. here / published: the ratio of both; differences of scores have none. "
-    "size: whether the published number lies inside the interval or outside. corrected: what is left of a verdict "
-    "among all claims (Benjamini and Hochberg).",
-    "campaigns: how many of several whole campaigns give the verdict, which is that of most; without a "
-    "majority the claim is OPEN. If all give one verdict the numbers are those of the first; if they give several, "
-    "`measured here` has the interval of each, in their order.",
-    "registered: whether a claim was last changed before its rows were measured or after, when they may "
-    "have suggested it. Controls are no claims of the papers and are counted apart.",
+    "A claim says what its bound tests. The paper's number is in the column `published`, in the units of `here`; the "
+    "verdict does not speak of it. here / published: the ratio of both; differences of scores have none.",
+    "campaigns: how many of several whole campaigns give the verdict, which is that of most; without a majority the "
+    "claim is INCONCLUSIVE. If all give one verdict the numbers are those of the first; if they give several, `here` "
+    "has the interval of each, in their order.",
+    "Controls are no claims of the papers and are counted apart. results/VERDICTS.md explains every verdict.",
 ]
+
+
+def verdict_lines():
+    """The verdicts with their meanings, and the limits of those that hold with limits."""
+    return [f"{word}: {meaning}" for word, meaning in glossary.meanings("claim") + glossary.meanings("limit")]
 
 
 def read_since(folder):
@@ -85,19 +80,19 @@ def _over_published(c, r):
 
 
 def _table(judged, title):
-    table = tables.Table(["id", "paper", "claim", "scale", "verdict", "published", "measured here",
-                          "here / published", "size", "bound", "score beside it", "corrected", "campaigns",
-                          "registered", "reason"])
+    table = tables.Table(glossary.columns(
+        "id | paper | statement | scale | verdict | published | measured | here / published | size | bound | "
+        "change of quality, pp | corrected | campaigns | registered | reason"))
     table.title = title
     for c, r in judged:
         quality = r.finding.quality if r.finding else None
-        reading = f"; reading: {c.reading}" if c.reading else ""
-        table.add(c.id, c.paper, f"{c.statement} ({c.place}{reading})", r.scale, r.verdict, _published_text(c),
-                  r.measured_text or "–", _over_published(c, r), r.size or "–", f"{c.bound.text} ({c.bound.by})",
-                  estimate_text(quality) if quality else "–",
-                  r.after_correction or "–", r.campaigns or "–", r.registered or "–", r.reason)
-    count = Counter(r.verdict for _, r in judged)
-    table.notes.append("".join(f"{count[v]} {v}, " for v in VERDICTS) + f"of {len(judged)} " +
+        reading = f"; interpretation: {c.reading}" if c.reading else ""
+        table.add(c.id, c.paper, f"{c.statement} ({c.place}{reading})", r.scale, words.verdict_text(c, r),
+                  _published_text(c), r.measured_text or "–", _over_published(c, r), words.field_text(r, "size"),
+                  f"{c.bound.text} ({c.bound.by})", words.points_text(quality),
+                  words.field_text(r, "after_correction"), r.campaigns or "–", words.field_text(r, "registered"),
+                  r.reason)
+    table.notes.append(words.counts_text(judged, VERDICTS) + f"of {len(judged)} " +
                        ("controls" if judged and judged[0][0].is_control else "claims"))
     table.notes += filter(None, [repeats.agreement_text(judged)])
     return table
@@ -105,17 +100,16 @@ def _table(judged, title):
 
 def headlines_table(judged):
     """A line for each claim of an abstract, without reasons: for a page that says what came of them."""
-    table = tables.Table(["paper", "headline", "published", "here", "here / published", "score beside it", "verdict",
-                          "campaigns"])
+    table = tables.Table(glossary.columns(
+        "paper | headline | published | measured | here / published | change of quality, pp | verdict | campaigns"))
     for c, r in judged:
         quality = r.finding.quality if r.finding else None
         reading = f" ({c.reading})" if c.reading else ""
         table.add(c.paper, f"{c.statement.rstrip('.')}{reading}",
                   f"{short_number(c.published.value)}" if c.published else "–",
                   r.measured_text or "–", _over_published(c, r),
-                  estimate_text(quality) if quality else "–", r.verdict, r.campaigns or "one")
-    count = Counter(r.verdict for _, r in judged)
-    table.notes.append("".join(f"{count[v]} {v}, " for v in VERDICTS) + f"of {len(judged)} headlines")
+                  words.points_text(quality), words.verdict_text(c, r), r.campaigns or "one")
+    table.notes.append(words.counts_text(judged, VERDICTS) + f"of {len(judged)} headlines")
     return table
 
 
@@ -130,7 +124,7 @@ def claims_text(judged, controls, register, form):
         return judged_json(judged, controls, register)
     text = tables.render(claims_tables(judged, controls), form)
     if form == "md":
-        head = "".join(f"* {line}\n" for line in HEAD)
+        head = "".join(f"* {line}\n" for line in verdict_lines() + HEAD)
         text = f"Register {register.hash}\n\n{head}\n{text}"
     return text
 
@@ -141,7 +135,8 @@ def claim_json(c, r, register):
     return {"id": c.id, "paper": c.paper, "role": "control" if c.is_control else "claim",
             "statement": c.statement, "source": c.place, "reading": c.reading, "quantity": c.quantity,
             "kind": c.kind, "artifacts": [a.replace(os.sep, "/") for a in c.artifacts],
-            "scale": r.scale, "verdict": r.verdict, "tone": tone(r.verdict), "size": r.size or None,
+            "scale": r.scale, "verdict": r.verdict, "shown": words.shown(r.verdict), "limits": words.limits(c, r),
+            "tone": tone(r.verdict), "size": r.size or None,
             "reason": r.reason, "measured": e and e.value, "interval": e and e.range, "n": e and e.n,
             "n_unit": e and e.unit, "score": estimate_json(r.finding.quality if r.finding else None),
             "bound": {"low": c.bound.low, "high": c.bound.high, "open": c.bound.open, "by": c.bound.by},
@@ -165,42 +160,45 @@ def explain(c, register, evidence, asked):
     """Says all there is to know of one claim: what was declared, what each campaign found, every point, the
     controls, the function that measures, and the command that measures the rows again."""
     (_, r), = repeats.judge_campaigns([c], register, evidence, asked)
-    line = [f"{c.key}: {r.verdict}", "", f"claim      {c.statement}", f"place      {c.place}"]
-    line += [f"reading    {c.reading}"] if c.reading else []
-    line += [f"published  {_published_text(c)}; {r.size or 'not compared'}", f"quantity   {c.quantity}",
-             f"bound      {c.bound.text}, set by {c.bound.by}"]
-    line += [f"score      {c.quality.text}, set by {c.quality.by}"] if c.quality else []
-    line += [f"regime     {text}" for text in map(_regime_text, c.preconditions)] or [f"regime     {c.regime}"]
-    line += [f"clock      {c.clock}", f"preset     {c.preset}", f"tasks      {c.tasks}",
-             f"items      {c.items}", f"scale      {r.scale} (of {', '.join(c.scales)})"]
-    line += [f"each       {c.each_because}"] if c.each_because else []
+    line = [f"{c.key}: {words.verdict_text(c, r)}", "", f"claim          {c.statement}", f"source         {c.place}"]
+    line += [f"interpretation {c.reading}"] if c.reading else []
+    line += [f"published      {_published_text(c)}; {words.field_text(r, 'size')}" if c.published and r.size else
+             f"published      {_published_text(c)}",
+             f"quantity       {c.quantity}",
+             f"bound          {c.bound.text}, set by {c.bound.by}"]
+    line += [f"quality        {c.quality.text}, set by {c.quality.by}"] if c.quality else []
+    line += ([f"precondition   {text}" for text in map(_regime_text, c.preconditions)] or
+             [f"precondition   {c.regime}"])
+    line += [f"clock          {c.clock}", f"preset         {c.preset}", f"tasks          {c.tasks}",
+             f"items          {c.items}", f"scale          {r.scale} (of {', '.join(c.scales)})"]
+    line += [f"each           {c.each_because}"] if c.each_because else []
     dates = evidence[0].since.get(c.key, {})
     worded = f", worded {dates['worded']}" if dates.get("worded", dates.get("since")) != dates.get("since") else ""
-    line += [f"registered {r.registered or 'no rows'}{worded}; hash {c.hash} of {register.hash[:16]}",
-             f"reason     {r.reason}"]
-    line += [f"campaigns  {r.campaigns}"] if r.campaigns else []
-    line += [f"           {verdict}" + (f", {estimate_text(e)}" if e else "")
+    line += [f"declared       {r.registered or 'no rows'}{worded}; hash {c.hash} of {register.hash[:16]}",
+             f"reason         {r.reason}"]
+    line += [f"campaigns      {r.campaigns}"] if r.campaigns else []
+    line += [f"{'':15}{words.shown(verdict)}" + (f", {estimate_text(e)}" if e else "")
              for verdict, e in r.each if len(r.each) > 1]
     line += [""]
     if r.finding and r.finding.points:
-        table = tables.Table(["point", ">measured", "interval from"])
+        table = tables.Table(glossary.columns("sweep point | >measured value | interval from"))
         for name, e in r.finding.points:
             table.add(name, estimate_text(e), e.how)
         line += [tables.render(table, "md")]
     for name in dict.fromkeys(c.controls + c.rivals):
         k = register.named(f"{c.paper}/{name}")
         (_, of), = repeats.controls_of([k], evidence, asked)
-        word = "rival" if name in c.rivals else "control"
-        line += [f"{word:<10} {k.statement}", f"           {of.verdict}: {of.reason}"]
-    line += ["control    none"] if not c.controls + c.rivals else []
-    line.append(f"note       {c.note or 'none'}")
+        word = "simpler method" if name in c.rivals else "control"
+        line += [f"{word:<14} {k.statement}", f"{'':15}{words.shown(of.verdict)}: {of.reason}"]
+    line += ["control        none"] if not c.controls + c.rivals else []
+    line.append(f"note           {c.note or 'none'}")
     folder = "runs" if evidence[0].is_archive else evidence[0].results
     for artifact in c.artifacts:
         at = os.path.join(folder, experiments.place_of(artifact, r.scale))
         needs = needs_text(artifact, r.scale)
-        line.append(f"again      {run_line(artifact, r.scale, at)} --fresh" +
+        line.append(f"again          {run_line(artifact, r.scale, at)} --fresh" +
                     (f"   ({needs})" if needs else ""))
-    line.append(f"function   {c.where}")
+    line.append(f"function       {c.where}")
     return tables.plain_text("\n".join(line) + "\n")
 
 
@@ -243,10 +241,11 @@ def parser():
     p = command_options.parser(
         __doc__, "Judges the papers' claims by the rows in RESULTS/PAPER/ARTIFACT/SCALE (default: runs),\n"
                  "or in RESULTS/rows.tar.xz.",
-        "verdicts:\n" + "\n".join(textwrap.fill(line, 110) for line in HEAD[:3]) + """
+        "verdicts:\n" + "\n".join(textwrap.fill(f"  {line}", 110, subsequent_indent="    ")
+                                  for line in verdict_lines()) + """
 
-exit code 4: at least one claim is NOT SUPPORTED or PARTLY. Nothing went wrong in that case; a script that
-wants the papers to hold can tell. 0: none is. 2: a wrong option or name. 3: no results there.""")
+exit code 4: at least one claim is NOT SUPPORTED or SUPPORTED WITH LIMITS. Nothing went wrong in that case; a
+script that wants the papers to hold can tell. 0: none is. 2: a wrong option or name. 3: no results there.""")
     p.add_argument("results", nargs="?", default="runs", metavar="RESULTS")
     p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--format", default="md", help="md, csv, latex or json (default: md)")

@@ -10,6 +10,7 @@ from unmask.claims.declare import RATIOS
 from unmask.claims.frame import Frame, NeedsRows
 from unmask.claims.power import smallest_effect
 from unmask.claims.relation import PROMPTS
+from unmask.claims.words import quality_word, shown
 from unmask.rows import experiments
 from unmask.rows.errors import EnvironmentFault
 from unmask.rows.estimates import NOISY_HALF_WIDTH, estimate_text, estimates_text, is_modelled, short_number
@@ -295,7 +296,7 @@ def _precision(claim, r, found):
         return "; counted on these prompts, no interval over others" + (
             f": within {100 * COUNT_MARGIN:g} % of the bound" if found == UNDECIDED else "")
     if e.low is None:
-        return f"; open: {e.how or 'no interval'}"
+        return f"; no interval: {e.how}" if e.how else "; no interval"
     text = ""
     if claim.kind == "speed" and e.low > 0:
         half = math.sqrt(e.high / e.low) - 1
@@ -317,9 +318,8 @@ def _quality(claim, r):
     unscored = r.finding.unscored
     if r.verdict == "SUPPORTED" and (found != HELD or unscored):
         r.verdict = "PARTLY"
-    words = {HELD: "kept", UNDECIDED: "open", FAILED: "worse"}[found]
     of = f"settings on {r.finding.scored_on}" if r.finding.scored_on else "rows"
-    return (f"; score of the same {of} {words}: {estimate_text(q)}, wanted {claim.quality.text}" +
+    return (f"; score of the same {of} {quality_word(found)}: {estimate_text(q)}, wanted {claim.quality.text}" +
             (f", {unscored} of {len(r.finding.points)} points without one" if unscored else ""))
 
 
@@ -387,7 +387,7 @@ def _rival_text(rival, of):
 
 
 def _found_text(control, of):
-    text = f"{control.statement.rstrip('.')}: {of.verdict}"
+    text = f"{control.statement.rstrip('.')}: {shown(of.verdict)}"
     if of.by_campaign:
         return f"{text} ({of.measured_text})"
     return text + (f", {of.measured_text}" if of.estimate else "")

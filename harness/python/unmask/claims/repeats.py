@@ -8,13 +8,14 @@ import math
 import os
 
 from unmask.claims.judge import SCORES, Evidence, judge_all, name_controls, result_of
+from unmask.claims.words import shown as shown_word
 from unmask.rows.estimates import interval_text
 from unmask.rows.files import read_json
 from unmask.rows.rows import ARCHIVE, latest
 from unmask.rows.shapes import TEXT, fit
 
 RECORD = "campaign.json"  # what a campaign is of, in its folder
-ONCE = "once: another seed changes nothing"
+ONCE = "deterministic: another seed changes nothing"
 
 
 def archive_name(number):
@@ -88,12 +89,12 @@ def _together(claim, results):
     shown = next(r for _, r in results if r.verdict == verdict)
     words = f"{times} of {len(results)}"
     if times < len(results):
-        words += ": " + ", ".join(r.verdict for _, r in results)
+        words += ": " + ", ".join(shown_word(r.verdict) for _, r in results)
     if 2 * times <= len(results):
         shown = replace(results[0][1], verdict="OPEN", after_correction="open")
     shown = replace(shown, campaigns=words, each=[(r.verdict, r.estimate) for _, r in results])
     if shown.by_campaign:
-        of_each = ", ".join(f"{verdict} {interval_text(e)}" for verdict, e in shown.each)
+        of_each = ", ".join(f"{shown_word(verdict)} {interval_text(e)}" for verdict, e in shown.each)
         shown.reason = f"{shown.reason.removesuffix(shown.of_controls)}; by campaign: {of_each}{shown.of_controls}"
     return claim, shown
 

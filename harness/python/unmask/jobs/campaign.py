@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask campaign: every artifact from one clean commit, several times, with all claims.
+"""unmask campaign: every table and figure from one clean commit, several times, with all claims.
 
 Of the artifacts those that this machine can measure; and the archive of such campaigns, with the verdicts on
 all of them."""
@@ -175,16 +175,16 @@ def archive(directory, into):
 
 def parser():
     p = command_options.parser(
-        __doc__, "Measures every artifact that this machine can, so many times, into DIR/1, DIR/2, ...; then judges\n"
+        __doc__, "Measures every table and figure that this machine can, so many times, into DIR/1, DIR/2, ...; then judges\n"
                  "the claims on each and on all (DIR/claims.md, claims.json). Called again it goes on where it\n"
                  "stopped.",
         "A program built from uncommitted changes is refused, and so is a folder with campaigns of another program\n"
         "or register. Other load spoils the times: run it alone.\n\n"
-        "exit code 4: a claim is NOT SUPPORTED or PARTLY; 2: refused; 3: a run did not end")
+        "exit code 4: a claim is NOT SUPPORTED or SUPPORTED WITH LIMITS; 2: refused; 3: a run did not end")
     p.add_argument("directory", nargs="?", default="runs/campaign", metavar="DIR")
     p.add_argument("--campaigns", type=int, default=3, metavar="N", help="so many (default: 3); 0: measure none")
     p.add_argument("--lanes", type=int, default=os.cpu_count() or 1, metavar="N",
-                   help="artifacts at a time whose claims read no clock (default: one a core)")
+                   help="tables and figures at a time whose claims read no clock (default: one a core)")
     p.add_argument("--only", action="append", default=[], metavar="NAME", help="PAPER or PAPER/ARTIFACT (repeatable)")
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                    help="a setting over those of the files: a miniature, --set limit=2")

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from unmask.page.figures import figure_data
-from unmask.rows import estimates, experiments, options, rows as results, runs
+from unmask.rows import estimates, experiments, glossary, options, rows as results, runs
 from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import opened, read_json
@@ -37,7 +37,7 @@ def _score_cell(row):
     if e is None:
         return Cell("–")
     cell = estimate_cell(e, 0, 100)
-    cell.text, cell.value = f"{row['score']['mean'] * 100:.1f} %", row["score"]["mean"] * 100
+    cell.text, cell.value = f"{row['score']['mean'] * 100:.1f}", row["score"]["mean"] * 100
     return cell
 
 
@@ -54,17 +54,31 @@ def _method_cell(row, varying):
                                    if f"{key}=" not in row["variation"])
 
 
+# The reason of rows whose prompts have no right answer (harness/rows/row.h).
+NOTHING_TO_SCORE = "no item of this workload can be scored"
+
+
 def _verdict_cell(row):
-    quiet = row["verdict"] == "PASS" or not row["reason"]
+    quiet = row["verdict"] == "PASS" or row["reason"] in ("", NOTHING_TO_SCORE)
     elsewhere = f" (measured by {row['measured_by']})" if "measured_by" in row else ""
-    return row["verdict"] + ("" if quiet else f": {row['reason']}") + elsewhere
+    return glossary.shown_row(row) + ("" if quiet else f": {row['reason']}") + elsewhere
+
+
+def _note_unscored(table, rows):
+    """A note, once, for rows that nothing could score: random prompts have no right answer."""
+    for row in rows:
+        if row["verdict"] != "PASS" and row["reason"] == NOTHING_TO_SCORE:
+            random = row["workload"]["family"].endswith("random tokens")
+            note = f"not scored: {'random prompts have no right answer' if random else NOTHING_TO_SCORE}"
+            table.notes += [] if note in table.notes else [note]
 
 
 def _decode_table(rows):
-    """A line for each row: score, speed, speed-up over the first method that ran on the same weights and
+    """A line for each row: score, speed, speedup over the first method that ran on the same weights and
     prompts in the same circumstances, and what was counted."""
-    table = tables.Table(["model", "method", "task", ">items", ">score", ">tok/s ±", ">speed-up",
-                          ">delivered/forward", ">committed/step", ">redundancy", ">nfe", "verdict"])
+    table = tables.Table(glossary.columns(
+        "model | label | family | >items | >score | >tokens_per_second | >speedup | >tpf | >committed_per_step | "
+        ">redundancy | >nfe | verdict"))
     varying = [key for key in RUN_KEYS if len({row[key] for row in rows}) > 1]
     bases, apart = {}, []
 
@@ -86,13 +100,15 @@ def _decode_table(rows):
         table.add(_model_name(row), _method_cell(row, varying), row["workload"]["family"],
                   count_cell(row["workload"]["items"]), *cells, _verdict_cell(row))
     table.notes += notes_of(apart)
+    _note_unscored(table, rows)
     return table
 
 
 def _serve_table(rows):
-    table = tables.Table(["model", "method", "workload", ">finished", "arrivals", "clock", ">tok/s",
-                          ">TTFB P50 ms", "TPOT definition", ">TPOT P50 ms", ">TPOT P90 ms",
-                          ">goodput/s", ">capacity/s", ">batch", ">rows/request", "verdict"])
+    table = tables.Table(glossary.columns(
+        "model | label | workload | >requests_finished | arrivals | clock | >tokens_per_second | >ttfb_p50_seconds | "
+        "tpot | >tpot_p50_seconds | >tpot_p90_seconds | >goodput_requests_per_second | "
+        ">slo_capacity_requests_per_second | >batch_mean | >chunk_mean | verdict"))
     for row in rows:
         method = row_name(row)
         if "policy=" not in row["variation"]:
@@ -112,6 +128,7 @@ def _serve_table(rows):
                      _metric_cell(row, "slo_capacity_requests_per_second", 2),
                      _metric_cell(row, "batch_mean", 1), _metric_cell(row, "chunk_mean", 1)]
         table.add(_model_name(row), method, row["workload"]["family"], *cells, _verdict_cell(row))
+    _note_unscored(table, rows)
     return table
 
 
@@ -175,6 +192,7 @@ def _claims_in(path):
     for claim in claims:  # each with its verdict, as the file has it
         named = claim.get("controls")
         claim["controls_found"] = [controls[key] for key in (named if isinstance(named, list) else ()) if key in controls]
+        claim.setdefault("shown", glossary.VERDICTS["claim"].get((claim["verdict"], ""), claim["verdict"]))
     return [claim for claim in claims if claim.get("role") != "control"]
 
 
@@ -187,13 +205,13 @@ def _duration(seconds):
 def campaign_table(path):
     """What a campaign's log says."""
     last, torn = runs.read_log(path)
-    table = tables.Table(["paper", "artifact", "scale", "status", ">rows", ">time", "detail"])
+    table = tables.Table(glossary.columns("paper | table or figure | scale | status | >result rows | >time | detail"))
     for (paper, name, scale), entry in last.items():
         table.add(paper, name, scale, str(entry.get("status", "")),
                   count_cell(int(entry.get("rows") or 0)), _duration(entry["seconds"]),
                   str(entry.get("detail", "")))
     measured = sum(entry.get("status") == "measured" for entry in last.values())
-    table.notes.append(f"{measured} of {len(last)} artifacts measured; "
+    table.notes.append(f"{measured} of {len(last)} tables and figures measured; "
                        f"{_duration(sum(e['seconds'] for e in last.values()))} in all runs")
     if torn:
         table.notes.append(f"{torn} lines of the log that are no entries are left out")
@@ -248,7 +266,7 @@ def page_data(path, folder):
     if not data["sections"]:
         raise EnvironmentFault(f"{path} holds no result rows (*.jsonl); run an experiment with -o "
                                f"{path}")
-    data["tones"] = {name: tone(name) for name in results.VERDICTS}
+    data["tones"] = {word: tone(stored) for (stored, _), word in glossary.VERDICTS["row"].items()}
     return data
 
 

@@ -8,7 +8,7 @@ same setting twice, is at most AMBIGUOUS save in the 5 % that every such interva
 
 import math
 
-from unmask.rows import estimates, intervals
+from unmask.rows import estimates, glossary, intervals
 from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import UserError
 from unmask.rows.intervals import Estimate
@@ -155,37 +155,42 @@ def _score(e):
     return cell
 
 
+def _shown(verdict):
+    return glossary.shown("pair", verdict) if verdict else "–"
+
+
 def paired_tables(lines, effects, margins):
     """Each setting beside its base, and the main effects where there are some."""
-    table = tables.Table(["model", "task", ">batch", "setting", "against", ">speed ratio", "speed",
-                          ">per item", ">items faster", ">score difference, points", "score",
-                          ">McNemar p", ">same answers", ">n"])
+    table = tables.Table(glossary.columns(
+        "model | family | >batch_size | setting | compared with | >speed ratio | speed verdict | >ratio per item | "
+        ">items faster | >score difference, pp | score verdict | >McNemar p | >same answers | >n"))
     for line in lines:
         item, same = line["item_speed"], line["same_answers"]
         table.add(line["model"], line["workload"], count_cell(line["batch_size"]), line["setting"],
                   line["base"], _ratio(line["speed"]),
-                  line["speed_verdict"] + ("" if line["paired"] else " (unpaired)"),
+                  _shown(line["speed_verdict"]) + ("" if line["paired"] else " (unpaired)"),
                   _ratio(item) if item else "–",
                   f"{line['faster_items']} of {line['items']}" if item else "–",
-                  _score(line["score"]), line["score_verdict"] or "–",
+                  _score(line["score"]), _shown(line["score_verdict"]),
                   number_cell(line["mcnemar_p"], 3),
                   f"{same} of {line['items']}" if same is not None else "–",
                   count_cell(line["speed"].n))
     several = [table]
     if effects:
-        second = tables.Table(["model", "task", ">batch", "method", "factor", "level", "against",
-                               ">settings", ">speed ratio", "speed"])
+        second = tables.Table(glossary.columns(
+            "model | family | >batch_size | label | factor | level | compared with | >settings | >speed ratio | "
+            "speed verdict"))
         second.title = ("Main effects: one factor's level against its first, averaged over the other "
                         "factors")
         for e in effects:
             second.add(e["model"], e["workload"], count_cell(e["batch_size"]), e["label"], e["factor"],
                        e["level"], e["first_level"], count_cell(e["settings"]), _ratio(e["speed"]),
-                       e["verdict"])
+                       _shown(e["verdict"]))
         several.append(second)
     several[-1].notes.append(
         f"SAME: the 95 % interval lies within the margin, {margins[0] * 100:.3g} % of speed and "
-        f"{margins[1] * 100:.3g} points of score; FASTER, SLOWER, BETTER, WORSE: wholly beyond it; "
-        "otherwise AMBIGUOUS. n: repetitions; per item: ratio of the items' times, interval over "
+        f"{margins[1] * 100:.3g} pp of score; FASTER, SLOWER, BETTER, WORSE: wholly beyond it; "
+        f"otherwise {_shown('AMBIGUOUS')}. n: repetitions; ratio per item: of the items' times, interval over "
         "items.")
     if any(not line["paired"] for line in lines):
         several[-1].notes.append("unpaired: not measured in turn; unmask run --paired measures them "

@@ -12,7 +12,7 @@ import os
 import statistics
 import sys
 
-from unmask.rows import estimates, intervals, options as command_options, rows as results
+from unmask.rows import estimates, glossary, intervals, options as command_options, rows as results
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.estimates import estimate_text
 from unmask.rows.later import special
@@ -305,10 +305,14 @@ def compare_paths(before, after, with_speed=True):
 
 
 def _listing(lines):
-    table = tables.Table(["point", "what", "before", "now"])
+    table = tables.Table(glossary.columns("sweep point | what | before | now"))
     for line in lines:
         table.add(*line)
     return "\n" + tables.render(table, "md")
+
+
+def _shown(verdict):
+    return glossary.shown("pair", verdict)
 
 
 def _ratio_cells(e, margin):
@@ -345,13 +349,14 @@ def _speed_text(result, margin):
     middle, verdict, counts = speed_summary(result, margin)
     if middle is None:
         return ""
-    table = tables.Table(["point", ">tok/s before", ">now", ">now / before", ">n", "verdict"])
+    table = tables.Table(glossary.columns(
+        "sweep point | >tokens/s before | >tokens/s now | >now / before | >n | verdict"))
     for title, before, after, e in result.speeds:
         cell, said = _ratio_cells(e, margin)
         table.add(title, tables.number_cell(before, 1), tables.number_cell(after, 1), cell,
-                  tables.count_cell(e.n), said if e.low is not None else f"{said}: {e.how}")
-    table.notes.append("speed: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items())) +
-                       f"; geometric mean {estimate_text(middle)}: {verdict}")
+                  tables.count_cell(e.n), _shown(said) if e.low is not None else f"{_shown(said)}: {e.how}")
+    table.notes.append("speed: " + ", ".join(f"{n} {_shown(word)}" for word, n in sorted(counts.items())) +
+                       f"; geometric mean {estimate_text(middle)}: {_shown(verdict)}")
     over = ("turns, in each of which both programs ran (Student's t of the logarithms)" if result.in_turn else
             "runs of each side (Welch's t of the logarithms)")
     table.notes.append(f"SAME: within {100 * margin:g} %. Intervals and n are over {over}")
@@ -369,14 +374,14 @@ def _speed_text(result, margin):
 def _phase_text(result, margin):
     if not result.phases:
         return ""
-    table = tables.Table(["phase", ">points", ">ms before", ">now", ">before / now", "verdict"])
+    table = tables.Table(glossary.columns("phase | >sweep points | >ms before | >ms now | >before / now | verdict"))
     for phase, pairs in sorted(result.phases.items(), key=lambda p: -sum(a for a, _ in p[1])):
         before, after = ([pair[side] for pair in pairs] for side in (0, 1))
         e = intervals.paired_ratio(before, after)
         cell, said = _ratio_cells(e, margin)
         table.add(phase, tables.count_cell(len(pairs)), tables.number_cell(sum(before), 3, 1e3),
                   tables.number_cell(sum(after), 3, 1e3), cell,
-                  said if e.low is not None else said + ": one point")
+                  _shown(said) if e.low is not None else _shown(said) + ": one sweep point")
     table.notes.append("phases: geometric mean of the points' ratios, above 1 where it is faster now; "
                        "Student's t over the points")
     return "\n" + tables.render(table, "md")
@@ -407,11 +412,11 @@ def comparison_text(result, margin=0.02):
     text += _speed_text(result, margin) + _phase_text(result, margin)
     text += "".join(f"\nwarning: {tables.plain_text(words)}\n" for words in result.warnings)
     text += "".join(f"\nnote: {tables.plain_text(words)}\n" for words in result.notes)
-    text += "\n" + ("REPEATED" if result.repeated() else "DIFFERS") + ": answers, scores, counts"
+    text += "\n" + glossary.shown("runs", "REPEATED" if result.repeated() else "DIFFERS") + ": answers, scores, counts"
     text += " and ratios between methods\n" if result.with_speed else "\n"
     middle, verdict, _ = speed_summary(result, margin)
     if middle is not None:
-        text += f"{verdict}: now is {estimate_text(middle)} times as fast\n"
+        text += f"{_shown(verdict)}: now is {estimate_text(middle)} times as fast\n"
     return text
 
 
@@ -420,7 +425,7 @@ def parser():
         __doc__, "Compares two runs, rows files or whole campaigns of the same experiments.",
         """Answers, scores and counts must be the same, and the ratios of speed between methods within
 their intervals, all but as many as chance explains: REPEATED or DIFFERS. Beside it each point's
-speed is compared with itself: FASTER, SAME, SLOWER or AMBIGUOUS (the interval crosses the margin, or
+speed is compared with itself: FASTER, SAME, SLOWER or INCONCLUSIVE (the interval crosses the margin, or
 a side has one run only). --programs measures two builds in turn, which other work on the machine
 does not mislead.
 

@@ -6,7 +6,7 @@ length and everything else that rows must agree in; the winner is the fastest me
 enough."""
 
 
-from unmask.rows import estimates, options as command_options
+from unmask.rows import estimates, glossary, options as command_options
 from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import UserError
 from unmask.rows.names import unknown_name
@@ -65,7 +65,7 @@ def _cell(group, base, score_within, across_models):
 
 def crossover_cells(rows, base="", across_models=False, score_within=0.1):
     """The cells of the latest rows, methods fastest first, those that answer worse than allowed behind
-    the others. base: label that speed-ups and scores are taken against; UserError where there is none
+    the others. base: label that speedups and scores are taken against; UserError where there is none
     such. score_within: what a method may lose of the base's score (without a base: of the best)."""
     rows = [row for row in rows if is_reportable(row) and setting(row, "kind") != "serve" and
             estimates.value(row, SPEED) is not None]
@@ -90,17 +90,12 @@ def _faster_but_worse(cell):
                      if m["worse"] and m["tokens_per_second"] > first) or "–"
 
 
-def _percent(share, digits):
-    cell = number_cell(share, digits, 100)
-    cell.text += " %" if share is not None else ""
-    return cell
-
-
 def crossover_table(cells):
     """A line for each cell, with the methods that are faster than the winner and answer worse."""
-    table = tables.Table(["model", "task", ">prompt", ">generated", ">batch", "winner", ">tok/s",
-                          ">over the second", "second", ">speed-up over base", ">selection share",
-                          ">score", "faster than the winner, but answers worse"])
+    table = tables.Table(glossary.columns(
+        "model | family | >prompt | >generated | >batch_size | winner | >tokens_per_second | >over the second | "
+        "second | >speedup | >selection_share | >score | faster than the winner, but answers worse"))
+    unsure = glossary.shown("pair", "AMBIGUOUS")
     wins, unclear = {}, 0
     for c in cells:
         first, margin = c["methods"][0], c["margin"]
@@ -113,15 +108,15 @@ def crossover_table(cells):
         speed.dagger = first["synthetic"]
         table.add(c["model"] or "all", c["workload"], number_cell(c["prompt_tokens"], 0),
                   str(c["gen_length"]) if c["gen_length"] > 0 else "task",
-                  count_cell(c["batch_size"]), first["label"] + ("" if clear else " (not clear)"),
+                  count_cell(c["batch_size"]), first["label"] + ("" if clear else f" ({unsure})"),
                   speed, estimate_cell(margin, 2) if margin else "–",
                   c["methods"][1]["label"] if margin else "–",
                   number_cell(first["speedup"].value, 2) if first["speedup"] else "–",
-                  _percent(first["selection_share"], 2), _percent(first["score"], 1),
+                  number_cell(first["selection_share"], 2, 100), number_cell(first["score"], 1, 100),
                   _faster_but_worse(c))
     table.notes.append(f"{len(cells)} cells;" +
                        "".join(f" {label} wins {n}," for label, n in sorted(wins.items())) +
-                       f" {unclear} not clear: the interval of the margin holds 1")
+                       f" {unclear} {unsure}: the interval of the margin holds 1")
     table.notes += notes_of(c["apart"] for c in cells)
     if any(c["methods"][0]["synthetic"] for c in cells):
         table.notes.append("† synthetic: tokens of weights without meaning")
@@ -152,7 +147,7 @@ def parser():
     p.add_argument("rows", nargs="*", metavar="ROWS.jsonl")
     p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--format", default="md", help="md, csv, latex or json (default: md)")
-    p.add_argument("--base", default="", help="label that speed-ups and scores are taken against")
+    p.add_argument("--base", default="", help="label that speedups and scores are taken against")
     p.add_argument("--score-within", "--score_within", type=float, default=0.1, metavar="X",
                    help="what a method may lose of the base's score (without a base: of the best "
                         "one's) and still win; 0 to 1, 1: whatever it answers (default: 0.1)")

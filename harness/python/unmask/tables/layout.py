@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import math
 import os
 
-from unmask.rows import estimates, experiments
+from unmask.rows import estimates, experiments, glossary
 from unmask.rows.comparable import notes_of
 from unmask.rows.errors import UserError
 from unmask.rows.intervals import mean
@@ -153,8 +153,11 @@ def parse_layout(table, where, layout):
     if layout.pool:
         find_known("`pool`", layout.pool, ("model",), where)
     for entry in table.get("columns", []):
-        entry = entry if isinstance(entry, dict) else {"metric": entry}
-        layout.columns.append(_read_column(entry, f"{where}: [layout]"))
+        named = not isinstance(entry, dict)  # a name alone: heading and unit are the glossary's
+        column = _read_column({"metric": entry} if named else entry, f"{where}: [layout]")
+        if named:
+            column.header, column.factor = _heading_and_factor(column.metric)
+        layout.columns.append(column)
     if not layout.columns:
         raise UserError(f"{where}: [layout] needs `columns`")
     layout.published_rows = dict(_leaves(table.get("published_rows", {}), where))
@@ -403,13 +406,14 @@ def table_of(laid):
     """The table as the paper arranges it, for Markdown and JSON."""
     ties = note_of_ties(laid, [c.digits for c in laid.columns])
     table = Table([laid.row_header], notes=laid.footnotes + ties, title=laid.title)
-    ours = laid.scale or "measured"
+    # Headers say whose a number is only where some are the paper's.
+    ours = f", {laid.scale or 'measured'}" if any(c.has_published for c in laid.columns) else ""
     shown, empty = shown_columns(laid)
     if empty:
         table.notes.append(f"Measured in no row: {'; '.join(empty)}.")
     for i, c in enumerate(laid.columns):
         table.headers += [f">{c.header}, paper"] if c.has_published else []
-        table.headers += [f">{c.header}, {ours}"] if shown[i] else []
+        table.headers += [f">{c.header}{ours}"] if shown[i] else []
     for row in laid.rows:
         cells = [row.name]
         for i, cell in enumerate(row.cells):
@@ -442,24 +446,24 @@ def cells_of(laid):
     return table
 
 
-# Headers and directions of what --columns may name; other metrics head their column with their name.
+# Digits and directions of what --columns often names; the glossary has the headings.
 KNOWN_COLUMNS = {
-    "score": ("score, %", 100, 1, "max"), "speedup": ("speed-up", 1, 2, "max"),
-    "tokens_per_second": ("tok/s", 1, 1, "max"),
-    "decode_tokens_per_second": ("tok/s, prefill excluded", 1, 1, "max"),
-    "canvas_tokens_per_second": ("canvas tok/s", 1, 1, "max"),
-    "wall_seconds": ("time, s", 1, 2, "min"), "ttfb_p50_seconds": ("TTFB P50, ms", 1e3, 1, "min"),
-    "tpf": ("tokens / forward", 1, 2, "max"), "nfe": ("forwards", 1, 0, "min"),
-    "committed_per_step": ("tokens / step", 1, 2, "max"),
-    "redundancy": ("rows / token", 1, 1, "min"), "flops": ("GFLOP", 1e-9, 1, "min"),
-    "peak_kv_bytes": ("peak KV, MB", 1e-6, 1, "min"),
-    "selection_share": ("selection, % of time", 100, 1, "min")}
+    "score": (1, "max"), "speedup": (2, "max"), "tokens_per_second": (1, "max"), "decode_tokens_per_second": (1, "max"),
+    "canvas_tokens_per_second": (1, "max"), "wall_seconds": (2, "min"), "ttfb_p50_seconds": (1, "min"),
+    "tpf": (2, "max"), "nfe": (0, "min"), "committed_per_step": (2, "max"), "redundancy": (1, "min"),
+    "flops": (1, "min"), "peak_kv_bytes": (1, "min"), "selection_share": (1, "min")}
+# The unit that a heading ends with, and what it makes of the stored unit: seconds, bytes, shares.
+UNITS = {", %": 100, ", % of time": 100, ", ms": 1e3, ", kB": 1e-3, ", MB": 1e-6, "GFLOP": 1e-9}
+
+
+def _heading_and_factor(name):
+    header = glossary.find_heading(name) or name
+    return header, next((factor for unit, factor in UNITS.items() if header.endswith(unit)), 1)
 
 
 def _column_of(name):
-    header, factor, digits, best = KNOWN_COLUMNS.get(name, (name, 1, 2, ""))
-    if name not in KNOWN_COLUMNS and name.endswith("_seconds"):
-        header, factor, best = f"{name.removesuffix('_seconds')}, s", 1, "min"
+    header, factor = _heading_and_factor(name)
+    digits, best = KNOWN_COLUMNS.get(name, (2, "min" if name.endswith("_seconds") else ""))
     return Column(name, header, factor=factor, digits=digits, best=best)
 
 
@@ -474,7 +478,7 @@ def lay_out_columns(rows, names, title=""):
         if not name.startswith(("probes.", "calibration.")):
             find_known("column", name, sorted(known))
     layout = Layout(title=title, columns=[_column_of(name) for name in names])
-    table = LaidTable(title, "Method", "", [LaidColumn(c.header, c.metric, "", c.digits, c.header,
+    table = LaidTable(title, glossary.heading("label"), "", [LaidColumn(c.header, c.metric, "", c.digits, c.header,
                                                        c.factor) for c in layout.columns], [], with_groups=True)
     models = len({row["model"]["name"] for row in rows}) > 1
     for group in grouped(rows, lambda row: (row["model"]["name"], row["workload"]["family"])):

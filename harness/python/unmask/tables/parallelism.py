@@ -12,7 +12,7 @@ first end of sequence."""
 
 import math
 
-from unmask.rows import apart
+from unmask.rows import apart, glossary
 from unmask.rows.errors import UserError
 from unmask.rows.rows import grouped, is_reportable, is_synthetic, variation
 from unmask.tables import tables
@@ -86,8 +86,8 @@ def report(rows, form):
     """The curves as a table, best area first."""
     found = curves(rows)
     if not found:
-        raise UserError("accuracy under parallelism needs rows with a score and counted forwards")
-    table = tables.Table(["model", "task", "method", ">AUP", ">settings", ">tokens a forward", ">score, %"])
+        raise UserError("accuracy under parallelism needs rows with a score and counted forward passes")
+    table = tables.Table(glossary.columns("model | family | label | >AUP | >settings | >tpf | >score"))
     for curve in found:
         (slow, *_), (fast, *_) = curve["points"][0], curve["points"][-1]
         scores = [y for _, y in curve["points"]]
@@ -95,6 +95,6 @@ def report(rows, form):
         table.add(curve["model"], curve["task"] or "all", curve["method"],
                   tables.number_cell(curve["area"], 1), tables.count_cell(len(scores)), span,
                   f"{scores[0]:.1f}" if len(scores) == 1 else f"{scores[0]:.1f} to {scores[-1]:.1f}")
-    table.notes.append("AUP: area under score against tokens a forward, as d3LLM (arXiv 2601.07568) weighs "
+    table.notes.append("AUP: area under score against tokens/forward, as d3LLM (arXiv 2601.07568) weighs "
                        "it; points more than 5 below a method's slowest are left out")
     return tables.render(table, form)

@@ -22,6 +22,7 @@ from unmask.claims import claims, judge, power, relation, repeats
 from unmask.claims.declare import RATIOS, read_register
 from unmask.claims.frame import NeedsRows, settings_of
 from unmask.claims.judge import Evidence, judge_all
+from unmask.claims.words import shown as shown_word
 from unmask.rows import experiments
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.verdicts import FAILED, HELD, UNDECIDED, Region, tone
@@ -44,7 +45,7 @@ class ScoresBesideASpeed(Made):
     def test_eight_items_leave_it_open(self):
         r = self.judged(FASTER, [scored("fast", 8, 8, self.FAST), scored("slow", 8, 8, self.SLOW)])
         self.assertEqual(r.verdict, "PARTLY")
-        self.assertIn("score of the same rows open: 0 [-0.324, 0.324], n = 8 items", r.reason)
+        self.assertIn("score of the same rows not determined: 0 [-0.324, 0.324], n = 8 items", r.reason)
 
     def test_more_items_say_what_it_costs(self):
         kept = self.beside(300, 300)
@@ -53,7 +54,7 @@ class ScoresBesideASpeed(Made):
         worse = self.beside(260, 300)
         self.assertEqual(worse.verdict, "PARTLY")
         self.assertAlmostEqual(worse.finding.quality.value, -0.1)
-        self.assertIn("worse", worse.reason)
+        self.assertIn(" lower: ", worse.reason)
 
     def test_items_of_all_tasks_are_one_sample(self):
         """All right on 104 items of each of two tasks: 208 items leave two points, two means of tasks would not. The
@@ -135,10 +136,10 @@ class Judging(Made):
         self.assertIn("score of the same rows kept: 0 [", kept.reason)
         worse = self.judged(FASTER, [scored("fast", 120, 200, fast), scored("slow", 180, 200, slow)])
         self.assertEqual(worse.verdict, "PARTLY")
-        self.assertIn("score of the same rows worse: -0.300 [", worse.reason)
+        self.assertIn("score of the same rows lower: -0.300 [", worse.reason)
         few = self.judged(FASTER, [scored("fast", 9, 12, fast), scored("slow", 9, 12, slow)])
         self.assertEqual(few.verdict, "PARTLY")
-        self.assertIn("score of the same rows open", few.reason)
+        self.assertIn("score of the same rows not determined", few.reason)
         none = self.judged(FASTER, [unscored("fast", [1.0, 1.01, 0.99]), unscored("slow", [2, 2.02, 1.98])])
         self.assertEqual(none.verdict, "PARTLY")
         self.assertIn("no score of these settings", none.reason)
@@ -468,8 +469,8 @@ class Command(Made):
         code, text = self.run_command("--save")
         self.assertEqual(code, 4)
         for words in ("Register ", "| id | paper |", "| c | focus | s (Table 5) | tiny | NOT SUPPORTED |",
-                      "0 SUPPORTED, 0 PARTLY, 1 NOT SUPPORTED, 0 NOT APPLICABLE, 0 OPEN, 0 NOT RUN, of 1 claims",
-                      "not registered", "> 1 (paper)"):
+                      "0 SUPPORTED, 0 SUPPORTED WITH LIMITS, 1 NOT SUPPORTED, 0 NOT APPLICABLE, 0 INCONCLUSIVE, 0 NOT RUN, of 1 claims",
+                      "| not declared |", "> 1 (paper)"):
             self.assertIn(words, text)
         with open(f"{self.folder}/results/claims.md", encoding="utf-8") as file:
             self.assertEqual(file.read(), text)
@@ -500,15 +501,15 @@ class Command(Made):
         self.assertIn("1 of 2 claims", self.run_command("--register")[1])
         with open(path, encoding="utf-8") as file:
             self.assertEqual(json.load(file)["focus/c"]["since"], "2020-01-01T00:00:00Z")
-        self.assertIn("before its rows", self.run_command()[1])
+        self.assertIn("| holds | – | yes |", self.run_command()[1])
 
     def test_one_is_explained(self):
         self.register(FASTER.replace("(**SPEED", '(note="as expected", published=Published(2.0, "T"), **SPEED'))
         code, text = self.run_command("--explain", "c")
         self.assertEqual(code, 0)
-        for words in ("focus/c: NOT SUPPORTED", "claim      s", "place      Table 5", "bound      > 1, set by paper",
-                      "score      >= -0.02, set by us: two points", "regime     no precondition, because made up",
-                      "| tiny, word_problem, batch 1 | 0.512 [", "control    none", "note       as expected",
+        for words in ("focus/c: NOT SUPPORTED", "claim          s", "source         Table 5", "bound          > 1, set by paper",
+                      "quality        >= -0.02, set by us: two points", "precondition   no precondition, because made up",
+                      "| tiny, word_problem, batch 1 | 0.512 [", "control        none", "note           as expected",
                       "focus/table_5.toml --scale tiny -o ", "function   "):
             self.assertIn(words, text)
         with self.assertRaisesRegex(UserError, "unknown claim 'd'"):
@@ -673,7 +674,7 @@ class Shipped(unittest.TestCase):
     def test_what_the_readmes_say_of_them_is_so(self):
         judged, controls = self.judged()
         verdicts = [r.verdict for _, r in judged]
-        count = ", ".join(f"{verdicts.count(v)} {v}" for v in judge.VERDICTS)
+        count = ", ".join(f"{verdicts.count(v)} {shown_word(v)}" for v in judge.VERDICTS)
         for path, words in (("README.md", f"the verdicts on {len(verdicts)} claims"),
                             ("results/tiny/README.md", f"{len(verdicts)} claims of the papers: {count}"),
                             ("results/tiny/README.md", f"and {len(controls)} controls")):

@@ -120,11 +120,11 @@ class TwoHashes(Made):
         self.put([row_of("fast", [2.0, 2.1]), row_of("slow", [1.0, 1.1])])
         self.dated(FASTER)
         self.register(FASTER.replace("(**SPEED", '(reading="r", **SPEED'))
-        self.assertIn("before its rows", self.run_command()[1])
+        self.assertIn("| holds | – | yes |", self.run_command()[1])
         self.run_command("--register")
-        self.assertRegex(self.run_command("--explain", "c")[1], r"registered before its rows, worded 20\d\d-")
+        self.assertRegex(self.run_command("--explain", "c")[1], r"declared       before its rows, worded 20\d\d-")
         self.register(FASTER.replace("**SPEED", '**{**SPEED, "bound": above(2, "us")}'))
-        self.assertIn("not registered", self.run_command()[1])
+        self.assertIn("| not declared |", self.run_command()[1])
 
 
 class SameTests(Made):

@@ -15,6 +15,7 @@ from unmask.claims.claims import read_since
 from unmask.claims import above, at_least, at_most, below, within
 from unmask.claims import repeats
 from unmask.claims.declare import RATIOS, read_register
+from unmask.claims.words import shown
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
 # A number by itself: 4K, LLaDA2.0 and v2 are names, 0.9 is one number.
@@ -74,7 +75,7 @@ class Reasons(unittest.TestCase):
             for k, of in r.controls:
                 self.assertEqual(of.verdict, verdicts[k.id], f"{c.key}: {k.id}")
                 words = k.statement.rstrip(".") + ": "
-                self.assertEqual(r.reason.count(words), r.reason.count(words + of.verdict), f"{c.key}: {k.id}")
+                self.assertEqual(r.reason.count(words), r.reason.count(words + shown(of.verdict)), f"{c.key}: {k.id}")
                 named += words in r.reason
         self.assertGreater(named, 30)
         self.assertEqual([verdicts[name] for name in ("tuned_threshold_on_chat", "focus_over_dc_at_equal_thresholds")],
@@ -92,22 +93,23 @@ class Shown(Made):
 
     def test_in_the_table_and_in_the_headlines(self):
         published = 'Published(4.0, "Table 5", says="up to four times")'
-        self.assertIn("| PARTLY | 4 (up to four times; Table 5) | 2, n = 3 repetitions | 0.50 | outside | > 1 (paper) |",
+        self.assertIn("| SUPPORTED WITH LIMITS: quality not determined | 4 (up to four times; Table 5) | 2, n = 3 repetitions | 0.50 | "
+                      "outside the interval | > 1 (paper) |",
                       self.shown(published))
         self.assertIn("| focus | s | 4 | 2, n = 3 repetitions | 0.50 | ", self.shown(published, "--headlines"))
         said = json.loads(self.shown(published, "--format", "json"))[0]
         self.assertEqual(said["published"], {"value": 4.0, "unit": "x", "source": "Table 5", "approximate": False,
                                              "says": "up to four times"})
-        self.assertIn("published  4 (up to four times; Table 5); outside", self.shown(published, "--explain", "c"))
+        self.assertIn("published      4 (up to four times; Table 5); outside", self.shown(published, "--explain", "c"))
 
     def test_a_difference_of_scores_has_no_ratio(self):
         text = '@claim(**{**SCORE, "published": Published(0.25, "T")})\ndef c(f):\n    return score(f, "fast", "slow")\n'
         self.put([scored("fast", 75, 100), scored("slow", 50, 100)])
         self.register(text)
-        self.assertRegex(self.run_command()[1], r"\| 0.250 \(T\) \| 0.250 \[[^|]*\| – \| inside \|")
+        self.assertRegex(self.run_command()[1], r"\| 0.250 \(T\) \| 0.250 \[[^|]*\| – \| within the interval \|")
 
     def test_without_a_published_number_there_is_a_dash(self):
-        self.assertIn("| PARTLY | – | 2, n = 3 repetitions | – | no size published |", self.shown("None"))
+        self.assertIn("| SUPPORTED WITH LIMITS: quality not determined | – | 2, n = 3 repetitions | – | none |", self.shown("None"))
 
 
 class Statements(unittest.TestCase):

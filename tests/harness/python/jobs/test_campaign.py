@@ -70,7 +70,7 @@ class Campaigns(Made):
 
     def test_without_a_majority_a_claim_is_open(self):
         r = self.verdict(self.put_campaigns(rows(True), rows(False), rows(True, 120)))
-        self.assertEqual((r.verdict, r.campaigns), ("OPEN", "1 of 3: SUPPORTED, NOT SUPPORTED, PARTLY"))
+        self.assertEqual((r.verdict, r.campaigns), ("OPEN", "1 of 3: SUPPORTED, NOT SUPPORTED, SUPPORTED WITH LIMITS"))
 
     def test_an_explanation_gives_what_most_campaigns_found_and_each_by_itself(self):
         self.put_campaigns(rows(True), rows(False), rows(False))
@@ -78,10 +78,10 @@ class Campaigns(Made):
         code, text = self.run_command("--explain", "c")
         self.assertEqual(code, 0)
         self.assertIn("focus/c: NOT SUPPORTED\n", text)
-        self.assertIn("campaigns  2 of 3: SUPPORTED, NOT SUPPORTED, NOT SUPPORTED\n"
-                      "           SUPPORTED, 2, n = 3 repetitions\n"
-                      "           NOT SUPPORTED, 0.500, n = 3 repetitions\n"
-                      "           NOT SUPPORTED, 0.500, n = 3 repetitions\n", text)
+        self.assertIn("campaigns      2 of 3: SUPPORTED, NOT SUPPORTED, NOT SUPPORTED\n"
+                      "               SUPPORTED, 2, n = 3 repetitions\n"
+                      "               NOT SUPPORTED, 0.500, n = 3 repetitions\n"
+                      "               NOT SUPPORTED, 0.500, n = 3 repetitions\n", text)
         self.assertIn("batch 1 | 0.500, n", text)  # the points are those of a campaign with that verdict
 
     def test_controls_are_named_with_the_verdict_of_all_campaigns(self):
@@ -94,7 +94,7 @@ class Campaigns(Made):
                     scored("draft", 180, 200, double if first else half)]
         results = self.put_campaigns(measured(True), measured(False), measured(False))
         r = self.verdict(results, RIVAL)
-        self.assertEqual((r.verdict, r.campaigns), ("SUPPORTED", "2 of 3: PARTLY, SUPPORTED, SUPPORTED"))
+        self.assertEqual((r.verdict, r.campaigns), ("SUPPORTED", "2 of 3: SUPPORTED WITH LIMITS, SUPPORTED, SUPPORTED"))
         self.assertIn("; a simpler method passes in 1 of 3 campaigns: The cache is fast: NOT SUPPORTED (2; 0.500; 0.500, "
                       "n = 3 repetitions)", r.reason)
         for k, of in repeats.controls_of(self.register(RIVAL).controls, repeats.evidence_of(results), "tiny"):
@@ -113,11 +113,11 @@ class Campaigns(Made):
     def test_a_majority_shows_what_each_campaign_found(self):
         wide = [scored("fast", 180, 200, (1.0, 1.0, 4.0)), scored("slow", 180, 200, (2.0, 2.0, 2.0))]
         r = self.verdict(self.put_campaigns(rows(True), wide, wide))
-        self.assertEqual((r.verdict, r.campaigns), ("OPEN", "2 of 3: SUPPORTED, OPEN, OPEN"))
+        self.assertEqual((r.verdict, r.campaigns), ("OPEN", "2 of 3: SUPPORTED, INCONCLUSIVE, INCONCLUSIVE"))
         found = [e for _, e in r.each]
         self.assertEqual(r.measured_text, "2; " + "; ".join(f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]"
                                                           for e in found[1:]) + ", n = 3 repetitions")
-        self.assertIn(f"; by campaign: SUPPORTED 2, OPEN {found[1].value:.3f} [", r.reason)
+        self.assertIn(f"; by campaign: SUPPORTED 2, INCONCLUSIVE {found[1].value:.3f} [", r.reason)
         same = self.verdict(self.put_campaigns(rows(True), rows(True), rows(True)))
         self.assertEqual(same.measured_text, "2, n = 3 repetitions")
         self.assertNotIn("by campaign", same.reason)

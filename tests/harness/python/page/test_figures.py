@@ -140,7 +140,7 @@ class Page(unittest.TestCase):
                                              "--set run.seed=1")
         self.assertEqual(section["heading"], "focus table 5: Made (tiny)")
         cells = [[c["text"] for c in row] for row in section["tables"][0]["rows"]]
-        self.assertEqual(cells[0][:7], ["tiny", "slow", "word_problem", "10", "50.0 %",
+        self.assertEqual(cells[0][:7], ["tiny", "slow", "word_problem", "10", "50.0",
                                         "50.0 ± 0.0 %", "base"])
         self.assertEqual(cells[1][6], "2.00")
         self.assertEqual([c["tone"] for c in data["claims"]], ["mid"])

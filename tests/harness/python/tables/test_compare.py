@@ -288,7 +288,7 @@ class Machines(unittest.TestCase):
         self.assertIn("| attention | 2 | 3000.000 | 1500.000 | 2.000 [2.000, 2.000] | FASTER |", text)
         self.assertNotIn("layer", text)
         text = text_of(compare.compare_rows(before[:1], after[:1]))
-        self.assertIn("AMBIGUOUS: one point", text)
+        self.assertIn("INCONCLUSIVE: one sweep point", text)
 
 
 class Paths(unittest.TestCase):

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lists of verdicts in the code are those of the glossary, and so are the words that tables show for them."""
+
+import ast
+import inspect
+import unittest
+
+import made  # noqa: F401  (puts the package on the path)
+from made import row_of
+from types import SimpleNamespace
+
+from unmask.claims import above, at_least, judge, words
+from unmask.page import page
+from unmask.rows import glossary, rows, verdicts
+from unmask.rows.intervals import Estimate
+from unmask.tables import ablation, compare
+
+
+def stored(of):
+    return {name for name, _ in glossary.VERDICTS[of]}
+
+
+def texts_in(function):
+    """The texts that a function returns or assigns, without its docstring."""
+    tree = ast.parse(inspect.getsource(function).lstrip())
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+class Lists(unittest.TestCase):
+    def test_verdicts_of_rows(self):
+        self.assertEqual(stored("row"), set(rows.VERDICTS))
+
+    def test_verdicts_of_claims(self):
+        self.assertEqual([name for name, _ in glossary.VERDICTS["claim"]],
+                         ["SUPPORTED", "PARTLY", "NOT SUPPORTED", "NOT APPLICABLE", "OPEN", "NOT RUN"])
+        self.assertEqual(stored("claim"), set(judge.VERDICTS))
+
+    def test_verdicts_of_pairs_and_runs(self):
+        said = {verdicts.against_margin(interval, (0.98, 1.02), below, above_it) for below, above_it in
+                (("SLOWER", "FASTER"), ("WORSE", "BETTER")) for interval in ((0.5, 0.6), (1, 1.01), (2, 3), (0, 2), None)}
+        self.assertEqual(said, stored("pair"))
+        self.assertLessEqual({"SLOWER", "FASTER"}, texts_in(compare._ratio_cells) | texts_in(ablation.ratio_verdict))
+        self.assertLessEqual(stored("runs"), texts_in(compare.comparison_text))
+
+    def test_words_of_a_result(self):
+        self.assertLessEqual(stored("published number"), texts_in(judge._size) | {"outside"})
+        self.assertLessEqual(stored("correction"), texts_in(judge._correct))
+        self.assertEqual(stored("declared"), {"before its rows", "after its rows", "not registered"})
+
+    def test_a_tone_knows_every_verdict(self):
+        self.assertLessEqual(verdicts.GOOD | verdicts.BAD, set().union(*map(stored, glossary.VERDICTS)))
+
+
+class Shown(unittest.TestCase):
+    def result(self, verdict, q=None, unscored=0, rivals=()):
+        finding = SimpleNamespace(quality=q, unscored=unscored, estimate=Estimate(2, 1.9, 2.1, 5, "repetitions"))
+        controls = [(SimpleNamespace(id=name), SimpleNamespace(verdict=v, each=each, estimate=1))
+                    for name, v, each in rivals]
+        return SimpleNamespace(verdict=verdict, finding=finding, controls=controls)
+
+    def test_limits_say_which(self):
+        claim = SimpleNamespace(quality=at_least(-0.02, "us"), bound=above(1, "paper"), rivals=("simple",))
+        lower, kept = Estimate(-0.1, -0.2, -0.05, 200, "items"), Estimate(0, -0.01, 0.01, 200, "items")
+        unsure, unknown = Estimate(0, -0.1, 0.1, 8, "items"), Estimate(0, n=8, unit="items")
+        for q, unscored, wanted in ((lower, 0, ["quality lower"]), (unsure, 0, ["quality not determined"]),
+                                    (None, 0, ["quality not determined"]), (unknown, 0, ["quality not determined"]),
+                                    (kept, 1, ["quality not determined"]), (kept, 0, [])):
+            self.assertEqual(words.limits(claim, self.result("PARTLY", q, unscored)), wanted)
+        for verdict, each, wanted in (("SUPPORTED", [], ["simpler method"]), ("PARTLY", [], ["simpler method"]),
+                                      ("OPEN", [], []), ("OPEN", [("SUPPORTED", None), ("OPEN", None)], ["simpler method"])):
+            r = self.result("PARTLY", kept, rivals=[("simple", verdict, each), ("other", "SUPPORTED", [])])
+            self.assertEqual(words.limits(claim, r), wanted)
+        both = self.result("PARTLY", lower, rivals=[("simple", "SUPPORTED", [])])
+        self.assertEqual(words.verdict_text(claim, both), "SUPPORTED WITH LIMITS: quality lower, simpler method")
+        self.assertEqual(words.verdict_text(claim, self.result("OPEN", lower)), "INCONCLUSIVE")
+
+    def test_differences_of_scores_are_in_percentage_points(self):
+        self.assertEqual(words.points_text(Estimate(-0.154, -0.173, -0.134, 200, "items")),
+                         "-15.4 [-17.3, -13.4], n = 200 items")
+        self.assertEqual(words.points_text(None), "–")
+
+    def test_a_row_shows_its_word_once(self):
+        unscored = row_of("a", [1.0], score=None)
+        unscored |= {"verdict": "NOT_VERIFIED", "reason": "no item of this workload can be scored"}
+        unscored["workload"]["family"] = "128 random tokens"
+        unchecked = row_of("b", [1.0])
+        unchecked |= {"verdict": "NOT_VERIFIED", "reason": "device_check is off"}
+        unchecked["model"]["checked"] = "NOT VERIFIED"
+        cannot = row_of("c", [1.0])
+        cannot |= {"verdict": "NOT_SUPPORTED", "reason": "of another kind"}
+        table, = page.row_tables([unscored, unchecked, cannot])
+        self.assertEqual([cells[-1].text for cells in table.rows],
+                         ["UNSCORED", "UNCHECKED: device_check is off", "CANNOT DECODE: of another kind"])
+        self.assertEqual(table.notes, ["not scored: random prompts have no right answer"])
+
+
+if __name__ == "__main__":
+    unittest.main()
