@@ -73,7 +73,7 @@ option_table generate_options() {
       {"gen-length,n", 64, "generate this many tokens"},
       {"seed", 0, "draw sampling noise from this seed"},
       {"raw", flag(), "take the prompt as it is, without the model's chat template"},
-      {"watch", flag(), "show the canvas step by step"},
+      {"watch", flag(), "show the response step by step"},
       {"pause", 60, "with --watch: wait this many milliseconds between steps"},
       color_option()};
 }
@@ -101,7 +101,7 @@ int command_generate(const texts& arguments) {
   const tokenizer& tokens = *model->tokens;
   const std::int32_t length = made.pace->canvas_length(config, request);
   if (length > config.max_positions) {
-    throw usage_error(fmt::format("prompt and canvas take {} positions, but {} was made for {}",
+    throw usage_error(fmt::format("prompt and response take {} positions, but {} was made for {}",
                                   length, config.name, config.max_positions));
   }
   model->make_room(engine_rows(config, *made.pace, {request}, 1, 0, 0, true));

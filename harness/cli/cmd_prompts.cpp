@@ -21,7 +21,8 @@ int command_prompts(const texts& arguments) {
   const command_line line(
       "prompts FILE.toml... -o tasks/",
       option_table{output_option("folder of the tasks files; default tasks")} +
-          option_table{{"scale", no_default, "of an artifact: tiny (default), shapes, full"}} +
+          option_table{{"scale", no_default,
+                        "of a table or figure: tiny (default), scores, real, shapes or full"}} +
           settings_options(),
       {"file..."}, arguments,
       "\nWrites what the experiments' benchmarks ask, as their harnesses do, with Python and "

@@ -21,7 +21,7 @@ constexpr int (*package)(const texts&) = nullptr;
 list measuring() {
   return {
       {"run",
-       "measure an experiment file, or every artifact of a folder",
+       "measure an experiment file, or every paper table and figure of a folder",
        command_run,
        {"run experiments/quickstart.toml",
         "run experiments/quickstart.toml --set params.threshold=0.8 -o runs/again",
@@ -32,7 +32,7 @@ list measuring() {
        {"bench tiny-llada -m vanilla,fast_dllm -n 64",
         "bench tiny-sdar -m block_diffusion,optimus -p 128,512 -n 64 -b 1,8"}},
       {"generate",
-       "decode one prompt; --watch shows the canvas being unmasked",
+       "decode one prompt; --watch shows the response being unmasked",
        command_generate,
        {"generate --set params.threshold=0.9 \"Compute 5 * 7 - 15 - 19 + 38.\"",
         "generate --watch --model tiny-sdar \"Compute 5 * 7 - 15 - 19 + 38.\""}},
@@ -42,7 +42,7 @@ list measuring() {
        {"profile tiny-llada -m fast_dllm --trace trace.json",
         "profile tiny-sdar --tool nsys --print-command"}},
       {"campaign",
-       "every artifact from one clean commit, several times, with all claims",
+       "every table and figure from one clean commit, several times, with all claims",
        package,
        {"campaign runs/campaign", "campaign runs/campaign --campaigns 0 --archive results/tiny"}},
   };

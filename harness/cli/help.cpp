@@ -92,7 +92,7 @@ const std::vector<exit_meaning>& exit_codes() {
       {0, "ok"},
       {1,
        "a run FAILED or was INVALID, a method that was asked for does not support the model, a "
-       "golden case differs, or planned points have no row"},
+       "recorded official run differs, or planned points have no row"},
       {2, "usage: an unknown option, name or key, or a setting that cannot be"},
       {3,
        "environment: a file, device, tool or memory that is not there, or output that did not "

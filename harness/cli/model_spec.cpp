@@ -42,7 +42,7 @@ void check_prompts(const std::filesystem::path& model, std::int64_t prompts,
   const model_config config = read_model_config(model);
   if (prompt_tokens + gen_length > config.max_positions) {
     throw usage_error(fmt::format(
-        "prompts of {} tokens and a canvas of {} take {} positions, but {} was made "
+        "prompts of {} tokens and a response of {} take {} positions, but {} was made "
         "for {}",
         prompt_tokens, gen_length, prompt_tokens + gen_length, config.name, config.max_positions));
   }

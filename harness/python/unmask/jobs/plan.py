@@ -142,7 +142,7 @@ def parsed(arguments):
     parser.add_argument("-o", "--output", metavar="DIR", default="runs/array",
                         help="folder of the job array: rows, logs and the script array.sh; default "
                         "runs/array")
-    parser.add_argument("--scale", help="of an artifact: tiny (default), shapes, full")
+    parser.add_argument("--scale", help="of a table or figure: tiny (default), scores, real, shapes or full")
     parser.add_argument("--gpu", default="h100", help="whose hours: a100, b200, h100, h200, rtx4090, rtx5090")
     parser.add_argument("--scheduler", help="slurm: also write a job array for it")
     parser.add_argument("--shards", type=int, default=1, help="tasks per experiment")
