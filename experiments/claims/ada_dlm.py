@@ -33,6 +33,22 @@ ABLATION = {**SPEEDS, "regime": no_precondition("settings of the rule are compar
 SCORES = {"kind": "score", "scales": ("tiny", "full"), "items": scored(0.02, 0.1), "preset": "block32",
           "tasks": "mean of the tasks with an answer",
           "regime": no_precondition("scores are compared at the published settings")}
+
+
+def centroids_apart(row):
+    """The share of the steps in which ranks 1 and K + 1 are more than 0.01 apart. Nearer ones tie in a float32
+    softmax, and the plane between the centroids is rounding noise."""
+    apart = row["probes"].get("decoding", {}).get("ranks_apart")
+    k = max(1, round(row["params"].get("k", 0.15) * 32))
+    return apart[min(k, len(apart)) - 1] if apart else None
+
+
+def apart(label):
+    return presumes_of_tasks("ranks 1 and K + 1 are more than 0.01 apart in four of five steps",
+                             centroids_apart, at_least(0.8, "us: nearer confidences tie in float32"),
+                             label=label, model=MODELS)
+
+
 SIGNAL = {"kind": "signal", "scales": ("tiny", "full"), "items": "64 a task here", "preset": "Fast-dLLM, 0.9",
           "tasks": "all tasks of the file, pooled",
           "regime": no_precondition("this is the paper's observation")}
@@ -205,7 +221,8 @@ def active_area(f, **where):
 @claim(place="Section 5.2, Table 1", statement="Ada-DLM answers as well as vanilla decoding.",
        quantity="Ada-DLM - vanilla", bound=KEPT, artifacts=("table_1",),
        published=Published(-0.0010, "Table 1, LLaDA-8B, GSM8K: 72.50 - 72.60", 0.0001),
-       controls=("threshold_keeps_quality", "last_confidence_keeps_quality"), **SCORES)
+       controls=("threshold_keeps_quality", "last_confidence_keeps_quality"),
+       **{**SCORES, "regime": apart("Ada-DLM")})
 def keeps_quality(f):
     return score(f, "Ada-DLM", "Vanilla", model=MODELS)
 
@@ -269,7 +286,8 @@ def larger_k_is_faster(f):
 
 @claim(place="Table 3", statement="A larger K answers worse.", quantity="K = 25 % - K = 5 %",
        bound=below(0, "paper"), published=Published(-0.0125, "Table 3: 71.55 - 72.80", 0.0001),
-       artifacts=("table_3",), controls=("larger_k_takes_fewer_forwards",), **SCORES)
+       artifacts=("table_3",), controls=("larger_k_takes_fewer_forwards",),
+       **{**SCORES, "regime": apart("K = 5 %")})
 def larger_k_is_worse(f):
     return score(f, "K = 25 %", "K = 5 %", model=MODELS)
 
@@ -307,7 +325,7 @@ def longer_history_is_slower(f):
        quantity="m = 3 - m = 1", bound=above(0, "paper"),
        published=Published(0.0070, "Table 4: 72.50 - 71.80", 0.0001), artifacts=("table_4",),
        controls=("last_confidence_keeps_quality", "history_of_three_takes_fewer_forwards",
-                 "history_beats_the_plain_average"), **SCORES)
+                 "history_beats_the_plain_average"), **{**SCORES, "regime": apart("m = 3")})
 def history_helps(f):
     return score(f, "m = 3", "m = 1", model=MODELS)
 
@@ -315,12 +333,13 @@ def history_helps(f):
 @claim(place="Table 4", statement="A history of 5 scores at most 0.5 percentage points above one of 3.",
        quantity="m = 5 - m = 3", bound=at_most(0.005, "us: half a point"), artifacts=("table_4",),
        published=Published(0.0016, "Table 4: 72.66 - 72.50", 0.0001),
-       controls=("last_confidence_keeps_quality",), **SCORES)
+       controls=("last_confidence_keeps_quality",), **{**SCORES, "regime": apart("m = 3")})
 def longest_history_adds_nothing(f):
     return score(f, "m = 5", "m = 3", model=MODELS)
 
 
-DISTANCES = {**SCORES, "artifacts": ("table_5",), "controls": ("plain_average_keeps_quality",)}
+DISTANCES = {**SCORES, "artifacts": ("table_5",), "controls": ("plain_average_keeps_quality",),
+             "regime": apart("Sq. Euclidean")}
 
 
 @claim(place="Table 5", statement="Squared Euclidean distance answers better than cosine.",
@@ -569,3 +588,136 @@ def faster_where_the_threshold_is_slow(f):
          bound=below(1, "us"), artifacts=("table_1",), **FORWARDS)
 def fewer_forwards_on_softened_models(f):
     return ratio(f, "nfe", "Ada-DLM", "Fast-dLLM", model="tiny-llada, logits / 2")
+
+
+# ---- The other reading: traces of the ranks (section 4.2.2) ----
+#
+# Algorithm 1 takes the histories of the tokens that are at ranks 1 and K + 1 now; section 4.2.2 expands the
+# centroids "by tracking their respective history traces", which are the confidences of those ranks at each
+# step. Stories alone meet the precondition, so that their likelihood is the score.
+
+TRACES = "traces of the ranks (section 4.2.2)"
+TRACED = {**SPEEDS, "reading": TRACES, "tasks": "stories, judged by a causal model", "scales": ("tiny",)}
+WRITTEN = {**SCORES, "reading": TRACES, "tasks": "stories, judged by a causal model", "scales": ("tiny",),
+           "items": scored(0.05, 0.5)}
+STORIES = {"workload": "story", "model": MODELS}
+TRACED_FORWARDS = {**FORWARDS, "reading": TRACES, "tasks": "stories"}
+
+
+@claim(place="Table 4", statement="A longer history is slower.",
+       quantity="throughput, m = 5 over m = 1", bound=below(1, "paper"),
+       published=Published(0.78, "Table 4: 3.96 / 5.09", 0.002), artifacts=("table_4",),
+       controls=("longer_history_takes_more_forwards_by_traces",),
+       **{**TRACED, "regime": apart("m = 5, traces")})
+def longer_history_is_slower_by_traces(f):
+    return speed(f, "m = 5, traces", "m = 1", TOKENS, **STORIES)
+
+
+@claim(place="Table 4", statement="A history of 3 answers better than the last confidence alone.",
+       quantity="likelihood a token, m = 3 - m = 1", bound=above(0, "paper"),
+       published=Published(0.0070, "Table 4: 72.50 - 71.80", 0.0001), artifacts=("table_4",),
+       controls=("longer_history_takes_more_forwards_by_traces",),
+       **{**WRITTEN, "regime": apart("m = 3, traces")})
+def history_helps_by_traces(f):
+    return score(f, "m = 3, traces", "m = 1", **STORIES)
+
+
+@claim(place="Table 4", statement="The gain of a longer history diminishes.",
+       quantity="likelihood a token, (m = 5 - m = 3) - (m = 3 - m = 1)",
+       bound=below(0, "paper"), artifacts=("table_4",),
+       published=Published(-0.0054, "Table 4, m = 1, 3, 5: 71.80, 72.50, 72.66", 0.0002),
+       each_because="two gains of one reading are held against each other",
+       controls=("longer_history_takes_more_forwards_by_traces",),
+       **{**WRITTEN, "regime": apart("m = 3, traces")})
+def history_has_diminishing_returns_by_traces(f):
+    late, early = (score(f, *sides, **STORIES)
+                   for sides in (("m = 5, traces", "m = 3, traces"), ("m = 3, traces", "m = 1")))
+    a, b = late.estimate, early.estimate
+    value = a.value - b.value
+    half = ((a.high - a.low) ** 2 + (b.high - b.low) ** 2) ** 0.5 / 2
+    return Finding("gain from 3 to 5 - gain from 1 to 3",
+                   Estimate(value, value - half, value + half, min(a.n, b.n), a.unit, a.how),
+                   late.points + early.points)
+
+
+@claim(place="Table 3", statement="A larger K is faster.",
+       quantity="throughput, K = 25 % over K = 5 %", bound=FASTER,
+       published=Published(1.36, "Table 3: 5.21 / 3.82", 0.003), artifacts=("table_3",),
+       controls=("larger_k_takes_fewer_forwards_by_traces",),
+       **{**TRACED, "regime": apart("K = 25 %, traces"),
+          "quality": at_least(-0.0325, "us: two points below the published -1.25")})
+def larger_k_is_faster_by_traces(f):
+    return speed(f, "K = 25 %, traces", "K = 5 %, traces", TOKENS, **STORIES)
+
+
+@claim(place="Table 3", statement="A larger K answers worse.",
+       quantity="likelihood a token, K = 25 % - K = 5 %", bound=below(0, "paper"),
+       published=Published(-0.0125, "Table 3: 71.55 - 72.80", 0.0001), artifacts=("table_3",),
+       controls=("larger_k_takes_fewer_forwards_by_traces",),
+       **{**WRITTEN, "regime": apart("K = 25 %, traces")})
+def larger_k_is_worse_by_traces(f):
+    return score(f, "K = 25 %, traces", "K = 5 %, traces", **STORIES)
+
+
+@claim(place="Table 5", statement="Squared Euclidean distance answers better than cosine.",
+       quantity="likelihood a token, squared Euclidean - cosine", bound=above(0, "paper"),
+       published=Published(0.083, "Table 5: 72.50 - 64.20", 0.0001), artifacts=("table_5",),
+       **{**WRITTEN, "regime": apart("Sq. Euclidean, traces")})
+def euclidean_beats_cosine_by_traces(f):
+    return score(f, "Sq. Euclidean, traces", "Cosine, traces", **STORIES)
+
+
+@claim(place="Table 5", statement="Cosine distance is faster than squared Euclidean.",
+       quantity="throughput, cosine over squared Euclidean", bound=FASTER,
+       published=Published(1.31, "Table 5: 6.08 / 4.65", 0.003), artifacts=("table_5",),
+       **{**TRACED, "regime": apart("Sq. Euclidean, traces"),
+          "quality": at_least(-0.103, "us: two points below the published -8.3")})
+def cosine_is_faster_by_traces(f):
+    return speed(f, "Cosine, traces", "Sq. Euclidean, traces", TOKENS, **STORIES)
+
+
+@claim(place="Table 5", statement="Manhattan distance is slower than squared Euclidean.",
+       quantity="throughput, Manhattan over squared Euclidean", bound=below(1, "paper"),
+       published=Published(0.905, "Table 5: 4.21 / 4.65", 0.002), artifacts=("table_5",),
+       **{**TRACED, "regime": apart("Sq. Euclidean, traces")})
+def manhattan_is_slower_by_traces(f):
+    return speed(f, "Manhattan, traces", "Sq. Euclidean, traces", TOKENS, **STORIES)
+
+
+@claim(place="Section 5.2, Table 1", statement="Ada-DLM answers as well as vanilla decoding.",
+       quantity="likelihood a token, Ada-DLM - vanilla", bound=KEPT, artifacts=("table_1",),
+       published=Published(-0.0010, "Table 1, LLaDA-8B, GSM8K: 72.50 - 72.60", 0.0001),
+       **{**WRITTEN, "regime": apart("Ada-DLM, traces")})
+def keeps_quality_by_traces(f):
+    return score(f, "Ada-DLM, traces", "Vanilla", **STORIES)
+
+
+@claim(place="Section 5.2, Table 1",
+       statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
+       quantity="throughput over Fast-dLLM", bound=FASTER, artifacts=("table_1",),
+       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
+       controls=("faster_than_a_threshold_of_equal_text_by_traces",),
+       **{**TRACED, "regime": apart("Ada-DLM, traces")})
+def faster_than_fast_dllm_by_traces(f):
+    return speed(f, "Ada-DLM, traces", "Fast-dLLM", TOKENS, **STORIES)
+
+
+@control(statement="Ada-DLM over the whole canvas is faster than the fastest threshold that writes text as likely.",
+         quantity="throughput at equal text over thresholds of 0.6 to 0.95", bound=FASTER,
+         artifacts=("table_5",),
+         **{**TRACED, "preset": "whole canvas", "regime": apart("whole canvas, traces, m = 5")})
+def faster_than_a_threshold_of_equal_text_by_traces(f):
+    return at_equal_score(f, "whole canvas, traces, m = 5",
+                          [f"threshold {t}" for t in (0.6, 0.7, 0.8, 0.9, 0.95)], TOKENS, **STORIES)
+
+
+@control(statement="A history of 5 takes more forward passes than one of 1.", bound=above(1, "us"),
+         artifacts=("table_4",), **TRACED_FORWARDS)
+def longer_history_takes_more_forwards_by_traces(f):
+    return ratio(f, "nfe", "m = 5, traces", "m = 1", **STORIES)
+
+
+@control(statement="A larger K takes fewer forward passes.", bound=below(1, "us"), artifacts=("table_3",),
+         **TRACED_FORWARDS)
+def larger_k_takes_fewer_forwards_by_traces(f):
+    return ratio(f, "nfe", "K = 25 %, traces", "K = 5 %, traces", **STORIES)

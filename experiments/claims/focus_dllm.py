@@ -15,8 +15,18 @@ KEPT = at_least(-0.02, "us: two points, for \"lossless\" and \"on par\"")
 FASTER = above(1, "paper: faster")
 LONGEST = presumes_of_tasks("prompts have at least 900 tokens, as those of LongBench",
                             "prompt_tokens_mean", at_least(900, "us: LongBench starts at 1.2K"))
-LONG = presumes_of_tasks("prompts have at least 500 tokens, 16 prompt blocks and more",
-                         "prompt_tokens_mean", at_least(450, "us: half of the paper's shortest"))
+
+
+def prompt_blocks(row):
+    """Blocks of a prompt among which the sparse layers choose; None where the method has none."""
+    size, tokens = row["params"].get("prompt_block_size"), row["metrics"].get("prompt_tokens_mean")
+    return tokens / size if size and tokens else None
+
+
+LONG = (presumes_of_tasks("prompts have at least 500 tokens", "prompt_tokens_mean",
+                          at_least(450, "us: half of the paper's shortest")),
+        presumes_of_tasks("prompts have at least 16 blocks", prompt_blocks,
+                          at_least(15.5, "us: the last of fewer wins most selections")))
 GPU = presumes_a_gpu("the machine is a GPU, where a block's steps are bound by reading keys; a CPU pays the "
                      "entry of a block, a full forward of either method, in full")
 ALPHA = "Focus-dLLM (alpha = 0.5)"

@@ -220,6 +220,18 @@ def stagnation(trace):
 
 # ---- decoding -----------------------------------------------------------------------------------
 
+APART, RANKS = 0.01, 16  # confidences closer than this are those of one token to a float32 softmax
+
+
+def ranks_apart(requests):
+    """Of the steps with at least two masks: the share in which the confidence of rank 1 is more than APART
+    above that of rank r + 1, or of the last rank, for r from 1 on."""
+    steps = [sorted(step["confidence"], reverse=True) for request in requests for step in request["steps"]]
+    steps = [c for c in steps if len(c) > 1]
+    return [ratio(sum(c[0] - c[min(r, len(c) - 1)] > APART for c in steps), len(steps))
+            for r in range(1, RANKS + 1)] if steps else []
+
+
 def decoding(trace):
     decided = [[sum(step["accepted"]) for step in request["steps"]] for request in trace.requests]
     per_step = [n for steps in decided for n in steps]
@@ -230,7 +242,8 @@ def decoding(trace):
             "mean": mean(per_step), "mean_ci95": share_interval(items),
             "deviation": float(np.std(per_step)) if per_step else math.nan,
             "rows_per_token": ratio(rows, sum(per_step)), "judged_per_token": ratio(judged, sum(per_step)),
-            "histogram": np.bincount(per_step).tolist() if per_step else []}
+            "histogram": np.bincount(per_step).tolist() if per_step else [],
+            "ranks_apart": rounded(ranks_apart(trace.requests))}
 
 
 # ---- a second decode ----------------------------------------------------------------------------

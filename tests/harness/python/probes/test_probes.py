@@ -65,6 +65,15 @@ class Decisions(unittest.TestCase):
         self.assertEqual(decisions.stagnation_of(EXAMPLE, 0.6), [1, 8])
         self.assertEqual(decisions.stagnation_of(EXAMPLE, 0.92), [4, 8])
 
+    def test_ranks_apart(self):
+        # Ranks 1 and 2 are 0.005, 0.1 and 0.02 apart, ranks 1 and 3 0.5, 0.1 and (the last one) 0.02.
+        three = request([(0, 1, 0.9, True), (1, 1, 0.895, True), (2, 1, 0.4, False)],
+                        [(0, 1, 0.5, False), (1, 1, 0.4, False), (2, 1, 0.4, False)],
+                        [(0, 1, 0.52, False), (1, 1, 0.5, False)], [(0, 1, 0.3, True)])
+        self.assertEqual([round(x, 6) for x in decisions.ranks_apart([three])[:3]],
+                         [round(2 / 3, 6), 1, 1])
+        self.assertEqual(decisions.ranks_apart([request([(0, 1, 0.3, True)])]), [])
+
     def test_missed_stable(self):
         # Stable from: 4 step 0, 6 step 0, 5 step 2, 7 step 3.
         self.assertEqual(decisions.missed_stable(EXAMPLE, 0.9), [[1, 2], [1, 1], [2, 2], [0, 2]])
