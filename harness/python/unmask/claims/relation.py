@@ -165,11 +165,17 @@ def _over_items(pairs, notes, parity=None):
                     f"mean of {n} items")
 
 
+def _by_measured_times(pairs):
+    """Whether a side chooses what it decides by times measured before it: its text is that of the batch and of the
+    latency table it was written with, and no other row has it."""
+    return any(row.get("calibration") for pair in pairs for row in pair)
+
+
 def _pairs_of_scores(frame, of, over, where):
     """Pairs with a score, and whether they are other rows than those of a speed: batches of every size write the
-    same text, so those measured for their score have one; where the clock's tasks have no right answer, they
-    have tasks of their own."""
-    if frame.scores is not None:
+    same text, so those measured for their score have one, unless measured times choose what is written; where the
+    clock's tasks have no right answer, they have tasks of their own."""
+    if frame.scores is not None and not _by_measured_times(frame.pairs(of, over, **where)):
         asked = {name: value for name, value in where.items() if name != "batch_size"}
         if "workload" in asked and not frame.scores.look(workload=asked["workload"]):
             del asked["workload"]

@@ -91,6 +91,16 @@ class ScoresBesideASpeed(Made):
         text = FASTER.replace('"slow")', '"slow", batch_size=1, workload="word_problem")')
         self.assertEqual(self.beside(300, 300, text, batch=8).verdict, "SUPPORTED")
 
+    def test_what_measured_times_decide_has_the_score_of_its_own_rows(self):
+        """Of another batch and latency table the same settings write other text: 300 of 400 there are no score of
+        the 4 of 8 answers that were timed, half a right answer worse than the baseline's 8."""
+        timed = [scored("fast", 4, 8, self.FAST), scored("slow", 8, 8, self.SLOW)]
+        timed[0]["calibration"] = {"fit": "table"}
+        self.put([scored("fast", 300, 400, batch=8), scored("slow", 300, 400, batch=8)], "focus/table_5/scores")
+        r = self.judged(FASTER, timed)
+        self.assertEqual(r.finding.quality.n, 8)
+        self.assertAlmostEqual(r.finding.quality.value, -0.5)
+
     def test_where_the_clock_has_no_answers_other_tasks_stand_beside_it(self):
         text = FASTER.replace('"slow")', '"slow", workload="1K")')
         self.put([scored("fast", 300, 400, task="needle"), scored("slow", 300, 400, task="needle")],
