@@ -221,7 +221,7 @@ TEST(limits_blocks, stored_keys_hide_nothing_of_the_block) {
 // Requests of unequal lengths share a batch, and one takes the place of another: each computes the rows that
 // it computes alone, which see the same keys, in every forward.
 TEST(limits_blocks, a_request_sees_alone_what_it_sees_in_a_batch) {
-  const auto model = tiny_model(model_family::sdar, reference_backend());
+  const auto model = tiny_model(model_family::sdar, cpu_backend());
   std::vector<sequence_request> requests = tiny_requests(7, 24, 11);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].gen_length = 5 + 7 * static_cast<std::int32_t>(i % 5);
@@ -231,7 +231,7 @@ TEST(limits_blocks, a_request_sees_alone_what_it_sees_in_a_batch) {
     for (const char* preset : {"engine", "paper", "hf_argmax"}) {
       for (const double threshold : {0.2, 0.5, 0.9}) {
         const parameter_map given = {
-            {"threshold", threshold}, {"mask_track", "state"}, {"stop", "none"}};
+            {"threshold", threshold}, {"mask_track", "state"}, {"stop", "3,7,11,19,23"}};
         const auto batch = decode_closed(*model, method, given, requests, 3, preset);
         for (std::size_t i = 0; i < requests.size(); ++i) {
           SCOPED_TRACE(std::string(method) + " " + preset + " " + std::to_string(i));

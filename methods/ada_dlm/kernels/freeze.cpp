@@ -275,6 +275,21 @@ bool eligible(float score) {
   return score > -std::numeric_limits<float>::infinity();
 }
 
+// Rules that know no K are not told that few are left.
+bool counts_ranks(const freeze_params& params) {
+  if (params.rule == freeze_rule::moving_average) return !(params.threshold > 0);
+  return params.rule != freeze_rule::threshold;
+}
+
+// Of the accepted candidates with these keys at most `limit` stay, the most confident; how many there are.
+std::int32_t keep_best(std::uint64_t* key, std::int32_t frozen, std::int32_t limit,
+                       std::uint8_t* accept) {
+  if (frozen <= limit) return frozen;
+  std::nth_element(key, key + limit, key + frozen);
+  for (std::int32_t i = limit; i < frozen; ++i) accept[static_cast<std::uint32_t>(key[i])] = 0;
+  return limit;
+}
+
 // The trace with the newest confidence in front, as the centroid too.
 void advance(float* trace, double* centroid, std::int64_t m) {
   std::copy_backward(trace, trace + m - 1, trace + m);
@@ -314,10 +329,8 @@ void accept_two_centroids(const op::accept_two_centroids& args) {
       for (std::int32_t c = begin; c < end; ++c) args.accept[c] = in_play(c) ? 1 : 0;
       continue;
     }
-    const bool ranks =
-        args.params.rule != freeze_rule::threshold &&
-        (args.params.rule != freeze_rule::moving_average || !(args.params.threshold > 0));
-    const bool all = args.params.all_when_short && ranks && active <= args.rank[s];
+    const bool all =
+        args.params.all_when_short && counts_ranks(args.params) && active <= args.rank[s];
     if (args.params.rank_all) {
       for (std::int32_t p = first; p < last; ++p) {
         if (eligible(rows[p * m])) key[n++] = rank_key(rows[p * m], static_cast<std::uint32_t>(p));
@@ -358,12 +371,7 @@ void accept_two_centroids(const op::accept_two_centroids& args) {
       key[frozen++] = rank_key(v[0], static_cast<std::uint32_t>(c));
     }
     const std::int32_t limit = args.params.limit ? std::max(args.params.limit[s], 0) : frozen;
-    if (frozen > limit) {
-      std::nth_element(key, key + limit, key + frozen);
-      for (std::int32_t i = limit; i < frozen; ++i)
-        args.accept[static_cast<std::uint32_t>(key[i])] = 0;
-      frozen = limit;
-    }
+    frozen = keep_best(key, frozen, limit, args.accept);
     if (frozen == 0 && args.params.always_best) args.accept[best] = 1;
   }
 }
