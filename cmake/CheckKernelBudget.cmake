@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DBUDGET=budget.json -DLOGS=folder -P CheckKernelBudget.cmake
-# Holds what `ptxas -v` reported for every kernel and architecture (**/*.ptxas in the folders LOGS,
+# cmake -DBUDGET=budget.json -DBUILD=folder [-DLOGS=folders] -P CheckKernelBudget.cmake
+# Holds what `ptxas -v` reported for every kernel and architecture (**/*.ptxas in the folders LOGS of BUILD,
 # between commas) against the budget: at most so many registers, no spills, no stack frame (an array
 # or struct that is indexed or chosen by address lies in local memory and costs a load for every use,
 # without a spill being reported). Registers go by kernel, what is allowed of spills and stack by kernel
 # and architecture. Kernels that the budget does not name fall under "*". Fails with one line per kernel that is over.
 file(READ ${BUDGET} budget)
 string(REPLACE "," ";" folders "${LOGS}")
+string(REPLACE "[" "[[]" build "${BUILD}")  # a folder's name is no pattern
+list(TRANSFORM folders PREPEND "${build}/")
 list(TRANSFORM folders APPEND "/*.ptxas")
-file(GLOB_RECURSE logs ${folders})
+file(GLOB_RECURSE logs RELATIVE "${BUILD}" ${folders})
 if(NOT logs)
-  message(FATAL_ERROR "no ptxas reports under ${LOGS}: build the targets unmask_*_cuda first")
+  message(FATAL_ERROR "no ptxas reports under ${BUILD}: build the targets unmask_*_cuda first")
 endif()
 set(kernel "")
 set(checked 0)
 set(over 0)
 foreach(log IN LISTS logs)
-  file(STRINGS ${log} lines)
+  file(STRINGS "${BUILD}/${log}" lines)
   foreach(line IN LISTS lines)
     if(line MATCHES "wgmma.*serialized")  # for ptxas a remark; for us the end of all overlap
       message(SEND_ERROR "${line}")
@@ -59,6 +61,6 @@ foreach(log IN LISTS logs)
   endforeach()
 endforeach()
 if(checked EQUAL 0)
-  message(FATAL_ERROR "the reports under ${LOGS} name no kernel")
+  message(FATAL_ERROR "the reports under ${BUILD} name no kernel")
 endif()
 message(STATUS "${checked} kernels within the budget, ${over} violations")

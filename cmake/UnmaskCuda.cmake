@@ -11,10 +11,48 @@ set(UNMASK_CUDA_ARCHITECTURES_TEXT "")
 if(NOT UNMASK_CUDA MATCHES "^(auto|AUTO|ON|OFF)$")
   message(FATAL_ERROR "UNMASK_CUDA is \"${UNMASK_CUDA}\"; say auto, ON or OFF")
 endif()
+# unmask_try_nvcc(nvcc): a fatal error with what it says where it compiles nothing. One that has worked
+# in this build folder is not tried again.
+function(unmask_try_nvcc nvcc)
+  if("${UNMASK_NVCC_THAT_WORKS}" STREQUAL "${nvcc}")
+    return()
+  endif()
+  set(words "${nvcc}")
+  if(NOT "$ENV{CUDAHOSTCXX}" STREQUAL "")
+    list(APPEND words -ccbin "$ENV{CUDAHOSTCXX}")
+  endif()
+  file(WRITE ${PROJECT_BINARY_DIR}/generated/nvcc_check.cu "#include <cstddef>\n")
+  execute_process(COMMAND ${words} -c nvcc_check.cu -o nvcc_check.o
+                  WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/generated
+                  RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
+  if(failed)
+    message(FATAL_ERROR "nvcc does not work. ${nvcc} said:\n${said}\n(${failed})\n"
+                        "Put it right, name another in CUDACXX, or say -DUNMASK_CUDA=OFF")
+  endif()
+  set(UNMASK_NVCC_THAT_WORKS "${nvcc}" CACHE INTERNAL "")
+endfunction()
+
 if(NOT UNMASK_CUDA STREQUAL "OFF")
-  include(CheckLanguage)
-  check_language(CUDA)
-  if(CMAKE_CUDA_COMPILER)
+  # What an earlier run did not find may be there now.
+  if("${CMAKE_CUDA_COMPILER}" MATCHES "NOTFOUND$")
+    unset(CMAKE_CUDA_COMPILER CACHE)
+  endif()
+  if(NOT CMAKE_CUDA_COMPILER AND "$ENV{CUDACXX}" STREQUAL "")
+    find_program(unmask_nvcc nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATH_SUFFIXES bin NO_CACHE
+                 NO_CMAKE_SYSTEM_PATH)
+    if(unmask_nvcc)
+      set(ENV{CUDACXX} "${unmask_nvcc}")
+    endif()
+  endif()
+  # Whoever has an nvcc wants CUDA. One that does not work ends the configuration with its own words;
+  # check_language() would say that there is none.
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(unmask_nvcc "$ENV{CUDACXX}")
+  else()
+    set(unmask_nvcc "${CMAKE_CUDA_COMPILER}")
+  endif()
+  if(unmask_nvcc)
+    unmask_try_nvcc("${unmask_nvcc}")
     # A fixed list: `native` fails to configure where no GPU is visible, and a build made on a login
     # node must run on the compute node. 80 runs on every 8.x, 90a on Hopper, and PTX of compute_80 on
     # every card that comes later, which the driver compiles at its first launch.
@@ -77,5 +115,9 @@ if(UNMASK_HAS_CUDA)
   message(STATUS "CUDA ${UNMASK_CUDA_TEXT} for ${UNMASK_CUDA_ARCHITECTURES_TEXT}; NVTX "
                  "${UNMASK_HAS_NVTX}; CUPTI ${UNMASK_HAS_CUPTI}")
 else()
-  message(STATUS "CPU only (no CUDA compiler in use)")
+  if(UNMASK_CUDA STREQUAL "OFF")
+    message(STATUS "CPU only (UNMASK_CUDA=OFF)")
+  else()
+    message(STATUS "CPU only (no nvcc found; it is looked for on PATH and in CUDACXX)")
+  endif()
 endif()

@@ -6,13 +6,22 @@ include(CheckCXXCompilerFlag)
 
 # Names in error messages and debug information are relative to the repository.
 set(unmask_prefix_maps -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
-if(NOT PROJECT_BINARY_DIR MATCHES "^${PROJECT_SOURCE_DIR}/")
+cmake_path(IS_PREFIX PROJECT_SOURCE_DIR "${PROJECT_BINARY_DIR}" NORMALIZE unmask_build_is_below)
+if(NOT unmask_build_is_below)
   list(APPEND unmask_prefix_maps -ffile-prefix-map=${PROJECT_BINARY_DIR}/=build/)
 endif()
-list(JOIN unmask_prefix_maps "," unmask_host_prefix_maps)
 target_compile_options(unmask_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:${unmask_prefix_maps}>
-  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${unmask_host_prefix_maps}>)
+  "$<$<COMPILE_LANGUAGE:CXX>:${unmask_prefix_maps}>")
+# nvcc splits what it hands on at commas and blanks. Its compiler reads these options from a file, whose
+# name is relative to the folder in which Ninja starts every command.
+if(CMAKE_GENERATOR MATCHES "Ninja")
+  string(REGEX REPLACE "([^A-Za-z0-9_./=;-])" "\\\\\\1" unmask_host_prefix_maps "${unmask_prefix_maps}")
+  list(JOIN unmask_host_prefix_maps "\n" unmask_host_prefix_maps)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/prefix-maps CONTENT
+       "${unmask_host_prefix_maps}\n" @ONLY)
+  target_compile_options(unmask_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=@generated/prefix-maps>)
+endif()
 
 # Sanitizers check more, and replace what these options rely on.
 if(UNMASK_SANITIZE OR UNMASK_BUILD_FUZZ)

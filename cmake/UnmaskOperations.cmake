@@ -16,7 +16,7 @@ function(unmask_operations name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEVICE;LIBS" ${ARGN})
   set(device_sources "")
   foreach(source IN LISTS arg_DEVICE)
-    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
     list(APPEND device_sources ${source})
   endforeach()
   set_source_files_properties(${device_sources} PROPERTIES

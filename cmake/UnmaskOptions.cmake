@@ -25,6 +25,7 @@ else()
   set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 endif()
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)  # the linker splits a path at its commas
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
@@ -35,7 +36,21 @@ set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -lineinfo")
 
 find_program(UNMASK_CCACHE ccache)
 mark_as_advanced(UNMASK_CCACHE)
+set(unmask_ccache_works OFF)
 if(UNMASK_CCACHE)
+  # It speeds up the build where it can keep its files: a user without a home has no place for them.
+  file(WRITE ${PROJECT_BINARY_DIR}/generated/ccache_check.cpp "")
+  execute_process(COMMAND ${UNMASK_CCACHE} ${CMAKE_CXX_COMPILER} -c ccache_check.cpp -o ccache_check.o
+                  WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/generated
+                  RESULT_VARIABLE unmask_ccache_failed OUTPUT_VARIABLE unmask_ccache_said
+                  ERROR_VARIABLE unmask_ccache_said OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(unmask_ccache_failed)
+    message(STATUS "ccache is not used, it does not work here: ${unmask_ccache_said}")
+  else()
+    set(unmask_ccache_works ON)
+  endif()
+endif()
+if(unmask_ccache_works)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${UNMASK_CCACHE})
   if(UNMASK_PCH)
     # ccache answers for files with a precompiled header only when told that nothing in it counts

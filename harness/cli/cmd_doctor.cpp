@@ -93,8 +93,8 @@ int command_doctor(const texts& arguments) {
     print("{}\n", environment_json(machine));
     return 0;
   }
-  print("build    unmask {} {}{}, {}\n", machine.build.version, machine.build.git_commit,
-        machine.build.git_dirty ? " (modified)" : "", machine.build.compiler);
+  print("build    unmask {} {}, {}\n", machine.build.version, commit_text(machine.build),
+        machine.build.compiler);
   print("system   {}, {}\n", machine.os, machine.kernel);
   print("cpu      {}, {} usable, backend {}, {} threads\n", machine.cpu_model, machine.cpus_usable,
         machine.cpu_backend, machine.omp_threads);

@@ -24,8 +24,8 @@ int dispatch(const texts& arguments) {
   }
   if (arguments[0] == "--version") {
     const build_info build = this_build();
-    print("unmask {}, commit {}{}, {}, {}\n", build.version, build.git_commit,
-          build.git_dirty ? " (modified)" : "", build.build_type, build.compiler);
+    print("unmask {}, commit {}, {}, {}\n", build.version, commit_text(build), build.build_type,
+          build.compiler);
     return 0;
   }
   return run_command(command_named(arguments[0]), {arguments.begin() + 1, arguments.end()});

@@ -133,13 +133,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budget")
     parser.add_argument("--write")
+    parser.add_argument("--below", default="", help="folder that the patterns begin in")
     parser.add_argument("objects", nargs="+")
     options = parser.parse_args()
     tool = find_cuobjdump()
     if tool is None:
         print("NOT RUN: needs cuobjdump (CUDA toolkit, or the Python wheel nvidia-cuda-cuobjdump)")
         return 77
-    objects = [o for pattern in options.objects for o in sorted(glob.glob(pattern, recursive=True)) or [pattern]]
+    objects = [os.path.join(options.below, o) for pattern in options.objects
+               for o in sorted(glob.glob(pattern, root_dir=options.below or None, recursive=True)) or [pattern]]
     found = survey(objects, tool)
     if options.write:
         with open(options.write, encoding="utf-8") as file:

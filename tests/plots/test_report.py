@@ -303,9 +303,9 @@ class Odd(Case):
             put("plots/of_tomorrow.py", "def draw(rows, options=None):\n    return []\n")
             put("plots/helper.py", "def draw_line(cell):\n    return cell\n")
             put("harness/python/requirements.txt", "")
-            put(".venv/requirements.txt", "")
+            put(".venv/prepared", "")
             os.makedirs(os.path.join(root, ".venv/lib/python3/site-packages"))
-            put(".venv/bin/python", f'#!/bin/sh\necho "$1" "$4" >>"{root}/drawn"\n', 0o755)
+            put(".venv/bin/python", f'#!/bin/sh\n[ "$1" = -I ] || echo "$1" "$4" >>"{root}/drawn"\n', 0o755)
             put("bin/cmake", "#!/bin/sh\n", 0o755)
             done = subprocess.run(
                 [os.path.join(root, "dev"), "plots", "rows.jsonl"], capture_output=True, text=True, timeout=60,

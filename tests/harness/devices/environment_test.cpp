@@ -36,6 +36,7 @@ TEST(environment, build_is_that_of_this_compiler) {
   EXPECT_NE(std::string(build.compiler).find(__VERSION__), std::string::npos);
   const std::string commit = build.git_commit;
   EXPECT_TRUE(commit == "unknown" || commit.size() == 40) << commit;
+  EXPECT_EQ(commit == "unknown", *build.git_unknown != '\0') << build.git_unknown;
   EXPECT_STRNE(build.flags, "");
   EXPECT_EQ(std::string(build.version).find('@'), std::string::npos) << "template not filled in";
   EXPECT_EQ(capture_environment("").cuda.built, *build.cuda_toolkit != '\0');
