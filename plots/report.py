@@ -22,7 +22,7 @@ from claims_part import badge, claims_part, headlines_part, ratio_text, text  # 
 from common import guarded, letters_missed
 from rows import BadInput, NotDrawn
 from unmask.rows.errors import UserError
-from unmask.rows.files import opened_text
+from unmask.rows.files import opened_text, replace_file
 from unmask.rows.glossary import shown_row
 from unmask.rows.text import shown_all
 
@@ -539,8 +539,7 @@ def main():
     def work():
         with letters_missed():
             made = page(read_data(options.data), options.title, options.figures)
-        with open(options.output, "w", encoding="utf-8", newline="\n") as out:
-            out.write(made)
+        replace_file(options.output, made)
         print(f"{options.output}: {len(made) / 2**20:.1f} MiB, self-contained")
         return 0
 

@@ -9,12 +9,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "harness/base/error.h"
 
@@ -115,28 +117,69 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit) {
   return text;
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
+namespace {
+
+// Writes in place; false: it failed, for the reason in errno.
+bool written(const std::filesystem::path& path, const std::string& text) {
   std::error_code failed;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), failed);
+  errno = 0;
   std::ofstream out(path, std::ios::binary);
   out << text;
   out.close();
-  if (!out) throw environment_error("cannot write " + path.string());
+  return static_cast<bool>(out);
+}
+
+// What processes that were killed left beside a file: theirs are gone, and a minute old.
+void remove_left_parts(const std::filesystem::path& place) {
+  const std::string stem = place.filename().string() + ".part";
+  const std::filesystem::path folder = place.has_parent_path() ? place.parent_path() : ".";
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(stem)) continue;
+    const std::string pid = name.substr(stem.size());
+    if (pid.empty() || pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    const auto age = std::filesystem::file_time_type::clock::now() - entry.last_write_time(ignored);
+    if (age < std::chrono::minutes(1) || std::filesystem::exists("/proc/" + pid, ignored)) continue;
+    std::filesystem::remove(entry.path(), ignored);
+  }
+}
+
+[[noreturn]] void fail_to_write(const std::filesystem::path& path, int reason) {
+  throw environment_error("cannot write " + path.string() +
+                          (reason != 0 ? std::string(" (") + std::strerror(reason) + ")" : ""));
+}
+
+}  // namespace
+
+void write_file(const std::filesystem::path& path, const std::string& text) {
+  if (!written(path, text)) fail_to_write(path, errno);
 }
 
 void replace_file(const std::filesystem::path& path, const std::string& text) {
-  const std::filesystem::path beside = path.string() + ".part" + std::to_string(::getpid());
   std::error_code failed, ignored;
-  try {
-    write_file(beside, text);
-    if (!flush_to_disk(beside)) throw environment_error("cannot flush " + beside.string());
-    std::filesystem::rename(beside, path, failed);
-    if (failed) throw environment_error("cannot write " + path.string());
-  } catch (...) {
-    std::filesystem::remove(beside, ignored);
-    throw;
+  // A link keeps its target; what is no regular file (/dev/stdout, a pipe) is written to.
+  const std::filesystem::path place =
+      is_there(path) ? std::filesystem::weakly_canonical(path, failed) : path;
+  const std::filesystem::file_status before = std::filesystem::status(place, ignored);
+  if (failed || (std::filesystem::exists(before) && !std::filesystem::is_regular_file(before))) {
+    return write_file(path, text);
   }
-  flush_to_disk(path.parent_path());
+  const std::filesystem::path beside = place.string() + ".part" + std::to_string(::getpid());
+  const auto give_up = [&](int reason) {
+    std::filesystem::remove(beside, ignored);
+    fail_to_write(path, reason);
+  };
+  remove_left_parts(place);
+  if (!written(beside, text)) give_up(errno);
+  if (std::filesystem::exists(before)) {
+    std::filesystem::permissions(beside, before.permissions(), ignored);
+  }
+  if (!flush_to_disk(beside)) give_up(errno);
+  std::filesystem::rename(beside, place, failed);
+  if (failed) give_up(failed.value());
+  flush_to_disk(place.parent_path());
 }
 
 bool flush_to_disk(const std::filesystem::path& path) {
@@ -168,15 +211,53 @@ std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folde
   return all;
 }
 
+std::filesystem::path temporary_folder() {
+  std::error_code failed;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
+  if (!failed) return folder;
+  const char* named = std::getenv("TMPDIR");
+  throw environment_error(std::string("TMPDIR names ") + (named != nullptr ? named : "/tmp") +
+                          ", which is no folder of this machine; set it to one, or unset it");
+}
+
+namespace {
+
+struct scratch_folders {
+  std::mutex guard;
+  std::set<std::filesystem::path> all;
+};
+
+scratch_folders& scratches() {
+  static scratch_folders of_this_process;
+  return of_this_process;
+}
+
+}  // namespace
+
 scratch_folder::scratch_folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "unmask-XXXXXX").string();
-  if (!::mkdtemp(name.data())) throw environment_error("cannot make a directory in " + name);
+  std::string name = (temporary_folder() / "unmask-XXXXXX").string();
+  const std::lock_guard alone(scratches().guard);
+  if (!::mkdtemp(name.data())) {
+    throw environment_error("cannot make a directory in " + name + " (" + std::strerror(errno) +
+                            ")");
+  }
   path_ = name;
+  scratches().all.insert(path_);
 }
 
 scratch_folder::~scratch_folder() {
+  const std::lock_guard alone(scratches().guard);
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+  scratches().all.erase(path_);
+}
+
+void remove_scratch_folders() {
+  const std::lock_guard alone(scratches().guard);
+  std::error_code ignored;
+  for (const std::filesystem::path& folder : scratches().all) {
+    std::filesystem::remove_all(folder, ignored);
+  }
 }
 
 std::shared_ptr<const mapped_file> mapped_file::open(const std::filesystem::path& path) {

@@ -22,7 +22,7 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit);
 void write_file(const std::filesystem::path& path, const std::string& text);
 // The same, whole or not at all, also when the power goes: written beside, flushed to the disk and
 // renamed. Processes that do so at the same time do not disturb each other; one that fails leaves
-// nothing behind.
+// nothing behind. A link keeps its target, and what is no regular file (/dev/null, a pipe) is written to.
 void replace_file(const std::filesystem::path& path, const std::string& text);
 // Waits until a file's content, or a folder's names, are on the disk. False: the system says that they
 // are not, or, of a folder, that it cannot tell.
@@ -37,6 +37,9 @@ bool is_there(const std::filesystem::path& path);
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder,
                                               std::string_view extension = {});
 
+// Where temporary files go: $TMPDIR, else /tmp. Environment error that names it where it is no folder.
+std::filesystem::path temporary_folder();
+
 // A folder of our own below the temporary one, which goes away again.
 class scratch_folder {
  public:
@@ -49,6 +52,9 @@ class scratch_folder {
  private:
   std::filesystem::path path_;
 };
+
+// Removes those that are there: of a process that is about to end without its destructors.
+void remove_scratch_folders();
 
 // A file mapped read-only; stays mapped while the pointer lives, and who opens or reads it meanwhile is
 // given the same mapping, as long as the file was not replaced or changed. Empty files map to an empty

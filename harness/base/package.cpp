@@ -2,7 +2,12 @@
 // Copyright The Unmask Authors
 #include "harness/base/package.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <fstream>
+#include <string_view>
+#include <utility>
 
 #include "harness/base/error.h"
 #include "harness/base/process.h"
@@ -18,6 +23,16 @@ bool holds_package(const fs::path& folder) {
   return fs::is_regular_file(folder / package_place / "unmask/__main__.py", ignored);
 }
 
+// The source tree that a build folder outside of it was made from, as CMake notes there; else empty.
+fs::path source_of_build(const fs::path& folder) {
+  constexpr std::string_view key = "CMAKE_HOME_DIRECTORY:INTERNAL=";
+  std::ifstream cache(folder / "CMakeCache.txt");
+  for (std::string line; std::getline(cache, line);) {
+    if (line.starts_with(key)) return line.substr(key.size());
+  }
+  return {};
+}
+
 }  // namespace
 
 fs::path program_root() {
@@ -29,43 +44,86 @@ fs::path program_root() {
       if (holds_package(place)) return place;
     }
   }
-  return {};
+  const fs::path built_from = source_of_build(program.parent_path().parent_path());
+  return holds_package(built_from) ? built_from : fs::path();
 }
 
-std::vector<std::string> package_command(const std::vector<std::string>& arguments) {
+namespace {
+
+// What starts Python: variables that go, variables that come, and its words.
+struct package_call {
+  std::string python;
+  std::vector<std::string> unset;
+  std::vector<std::pair<std::string, std::string>> set;
+  std::vector<std::string> arguments;
+};
+
+package_call call_of_package(const std::vector<std::string>& arguments) {
   const fs::path root = program_root();
   if (root.empty()) {
     throw environment_error(
         "NOT RUN: needs the Python package unmask (harness/python), which is not "
-        "beside this program");
+        "beside this program; UNMASK_ROOT names the folder that holds it");
   }
   std::error_code ignored;
   const fs::path prepared = root / ".venv/bin/python";
-  std::string python = fs::exists(prepared, ignored) ? prepared.string() : "python3";
-  if (const char* given = std::getenv("UNMASK_PYTHON"); given && *given) python = given;
-  std::vector<std::string> command = {"env",
-                                      "PYTHONPATH=" + (root / package_place).string(),
-                                      "UNMASK_PROGRAM=" + this_program().string(),
-                                      python,
-                                      "-P",
-                                      "-B",
-                                      "-m",
-                                      "unmask"};
-  command.insert(command.end(), arguments.begin(), arguments.end());
+  package_call call;
+  call.python = fs::exists(prepared, ignored) ? prepared.string() : "python3";
+  if (const char* given = std::getenv("UNMASK_PYTHON"); given && *given) call.python = given;
+  // What the user has set for another Python reaches ours in no case.
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    if (text.starts_with("PYTHON")) call.unset.emplace_back(text.substr(0, text.find('=')));
+  }
+  call.set = {{"PYTHONPATH", (root / package_place).string()},
+              {"PYTHONUTF8", "1"},
+              {"UNMASK_PROGRAM", this_program().string()}};
+  call.arguments = {"-P", "-B", "-m", "unmask"};
+  call.arguments.insert(call.arguments.end(), arguments.begin(), arguments.end());
+  return call;
+}
+
+std::vector<std::string> words_of(const package_call& call) {
+  std::vector<std::string> command = {"env"};
+  for (const std::string& name : call.unset) command.insert(command.end(), {"-u", name});
+  for (const auto& [name, value] : call.set) command.push_back(name + "=" + value);
+  command.push_back(call.python);
+  command.insert(command.end(), call.arguments.begin(), call.arguments.end());
   return command;
 }
 
+error no_python(const std::string& python) {
+  return environment_error("NOT RUN: needs Python 3.11 (" + python +
+                           " cannot be started); ./dev setup prepares it, $UNMASK_PYTHON names "
+                           "another");
+}
+
+}  // namespace
+
+std::vector<std::string> package_command(const std::vector<std::string>& arguments) {
+  return words_of(call_of_package(arguments));
+}
+
 int run_package(const std::vector<std::string>& arguments, const std::string& help) {
-  std::vector<std::string> command = package_command(arguments);
-  const std::string python = command[3];
-  command.insert(command.begin() + 1, "UNMASK_HELP=" + help);
-  const int status = run_process(command);
-  if (status == 126 || status == 127) {
-    throw environment_error("NOT RUN: needs Python 3.11 (" + python +
-                            " cannot be started); ./dev setup prepares it, $UNMASK_PYTHON names "
-                            "another");
-  }
+  package_call call = call_of_package(arguments);
+  call.set.emplace_back("UNMASK_HELP", help);
+  const int status = run_process(words_of(call));
+  if (status == 126 || status == 127) throw no_python(call.python);
   return status;
+}
+
+void become_package(const std::vector<std::string>& arguments, const std::string& help) {
+  const package_call call = call_of_package(arguments);
+  std::vector<std::string> command = {call.python};
+  command.insert(command.end(), call.arguments.begin(), call.arguments.end());
+  for (const std::string& name : call.unset) ::unsetenv(name.c_str());
+  for (const auto& [name, value] : call.set) ::setenv(name.c_str(), value.c_str(), 1);
+  ::setenv("UNMASK_HELP", help.c_str(), 1);
+  try {
+    become_process(command);
+  } catch (const error&) {
+    throw no_python(call.python);
+  }
 }
 
 }  // namespace unmask

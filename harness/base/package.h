@@ -12,19 +12,23 @@
 namespace unmask {
 
 // The tree or installation this program belongs to: the nearest folder above it that holds
-// harness/python, or share/unmask of one that was installed; $UNMASK_ROOT where the program was packed
-// without them. Never the current folder. Empty where
-// there is none.
+// harness/python, or share/unmask of one that was installed; of a build folder elsewhere the tree that
+// it was made from; $UNMASK_ROOT where the program was packed without them. Never the current folder.
+// Empty where there is none.
 std::filesystem::path program_root();
 
 // The words that start `python -m unmask ARGUMENTS`: $UNMASK_PYTHON, else the .venv of
 // program_root(), else python3 on PATH; the current folder is not on Python's path. The package finds
-// this program in $UNMASK_PROGRAM. Environment error where there is no package beside the program.
+// this program in $UNMASK_PROGRAM. Variables PYTHON... of the user's do not reach it, and it writes
+// UTF-8 in any locale. Environment error where there is no package beside the program.
 std::vector<std::string> package_command(const std::vector<std::string>& arguments);
 
 // Runs it and waits; its output goes where ours goes. Returns its exit status. The package's --help
 // shows `help`, what the program says of the command: its summary, then its examples, a line each.
 // Environment error "NOT RUN: needs Python ..." if it cannot be started.
 int run_package(const std::vector<std::string>& arguments, const std::string& help = "");
+// The same without coming back: this process becomes Python, so that whoever ends it ends that.
+[[noreturn]] void become_package(const std::vector<std::string>& arguments,
+                                 const std::string& help = "");
 
 }  // namespace unmask

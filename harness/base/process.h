@@ -11,9 +11,20 @@ namespace unmask {
 // Runs a program (looked up on PATH) with these arguments, without a shell, and waits for it.
 // Empty files: the output goes where ours goes; otherwise they are written anew. The exit status;
 // 128 + N when signal N ended it. Environment error when it cannot be started.
+// It ends with us: SIGTERM goes to it if we are killed. A signal that would end us goes to it first, and
+// we end by the same signal once it has.
 int run_process(const std::vector<std::string>& command,
                 const std::filesystem::path& standard_output = {},
                 const std::filesystem::path& standard_error = {});
+
+// This process becomes that program: its signals, output and exit status are the program's own.
+// Environment error when it cannot be started.
+[[noreturn]] void become_process(const std::vector<std::string>& command);
+
+// A program that called us and named its process in this variable ends us when it ends, however that
+// comes. Called once, first of all.
+inline constexpr const char* called_by = "UNMASK_CALLED_BY";
+void end_with_caller();
 
 // Words for a POSIX shell with blanks between, each in single quotes where it needs them.
 std::string shell_line(const std::vector<std::string>& command);

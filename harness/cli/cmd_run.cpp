@@ -25,11 +25,13 @@
 #include "harness/cli/terminal.h"
 #include "harness/plan/benchmark_prompts.h"
 #include "harness/plan/forecast.h"
+#include "harness/plan/locate.h"
 #include "harness/plan/request.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/rows/glossary.h"
 #include "harness/rows/table.h"
 #include "harness/run/folder_run.h"
+#include "harness/run/point_claim.h"
 #include "harness/run/runner.h"
 
 namespace unmask {
@@ -158,6 +160,26 @@ void print_plan(const run_request& request, const experiment_spec& spec,
   print("{}\n", out.dump(-1, ' ', false, handling::replace));
 }
 
+// A name that is misspelt is found before anything is measured, not when its first point begins.
+void check_models(const experiment_spec& spec) {
+  const fs::path beside = fs::path(spec.file).parent_path();
+  for (const model_entry& m : spec.models) {
+    if (m.path.empty() || fs::exists(m.path / "config.json")) continue;
+    throw environment_error(spec.file + ": no model in " + m.path.string() +
+                            " (no config.json there)" + nearest_model(m.path, beside) + "; " +
+                            looked_in(beside));
+  }
+}
+
+row_selector points_of(const std::string& toml) {
+  const std::size_t begin = toml.find_first_not_of(" \t"), end = toml.find_last_not_of(" \t");
+  if (begin == std::string::npos || toml[begin] != '{' || toml[end] != '}') {
+    throw usage_error("--points takes settings in braces, --points '{label = \"FOCUS\"}', not '" +
+                      toml + "'");
+  }
+  return selector_of(toml, "--points");
+}
+
 int run_one(const fs::path& file, const command_line& line) {
   if (line.given("only")) {
     throw usage_error(
@@ -170,7 +192,7 @@ int run_one(const fs::path& file, const command_line& line) {
   run.output = line.text("output", ("runs" / output_name(spec)).string());
   if (line.given("shard")) run.part = parse_shard(line.text("shard"));
   for (const std::string& one : line.list("points")) {
-    run.only.push_back(selector_of(one, "--points"));
+    run.only.push_back(points_of(one));
   }
   run.varying = line.given("varying");
   run.resume = !line.given("fresh");
@@ -193,6 +215,7 @@ int run_one(const fs::path& file, const command_line& line) {
     if (!obstacle.empty()) print("{}\n", obstacle);
     return 0;
   }
+  check_models(spec);
   prepare_prompts(spec);
   run.manifest = [&](const std::vector<experiment_point>& plan) {
     return requested_manifest(request, spec, with->source_hash(), plan);
@@ -365,10 +388,13 @@ int run_several(const texts& paths, const command_line& line) {
     if (item.varying) words.emplace_back("--varying");
     return run_artifact(item, output, words);
   };
+  // One owner: two at once would spoil each other's times, and write over each other's log.txt.
+  const point_claim owned(directory, folder_log,
+                          [] { return texts{"every artifact of this folder"}; });
   const std::vector<folder_outcome> outcomes =
       run_folder(items, directory, runner, error_stream(), lanes);
   const std::string summary = render(folder_table(outcomes), table_format::md);
-  write_file(directory / "campaign.md", summary);
+  replace_file(directory / "campaign.md", summary);
   print_tables(summary + "\n");
   const int judged = judge_claims(items, directory, experiments);
   const bool failed = std::ranges::any_of(
@@ -399,7 +425,12 @@ int command_run(const texts& arguments) {
              "run needs an experiment file or a folder; see unmask list experiments");
   const texts paths = line.list("experiments");
   const bool one = paths.size() == 1 && !fs::is_directory(paths.front());
-  return one ? run_one(paths.front(), line) : run_several(paths, line);
+  if (!one) return run_several(paths, line);
+  fs::path file = paths.front();
+  if (line.given("experiments-dir") && !is_there(file) && file.is_relative()) {
+    file = experiments_folder(line) / file;
+  }
+  return run_one(file, line);
 }
 
 }  // namespace unmask

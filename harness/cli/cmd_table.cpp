@@ -84,7 +84,7 @@ int command_table(const texts& arguments) {
   if (in_package || (view == "rows" && arranged)) {
     texts words = {"table"};
     words.insert(words.end(), arguments.begin(), arguments.end());
-    return run_package(words);
+    become_package(words);
   }
   if (line.given("artifact")) throw usage_error("--artifact needs --view paper");
   const row_table rows = rows_of(line, missing);

@@ -162,7 +162,7 @@ int run_command(const command& c, const texts& arguments) {
   if (c.run != package) return c.run(arguments);
   texts words = {c.name};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  return run_package(words, c.summary + ("\n" + joined(c.examples, "\n")));
+  become_package(words, c.summary + ("\n" + joined(c.examples, "\n")));
 }
 
 }  // namespace unmask

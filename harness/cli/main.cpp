@@ -5,6 +5,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/output.h"
+#include "harness/base/process.h"
 #include "harness/cli/command.h"
 #include "harness/cli/help.h"
 #include "harness/cli/options.h"
@@ -58,6 +59,7 @@ int guarded(const Work& work) {
 }  // namespace unmask
 
 int unmask_main(int argc, char** argv) {
+  unmask::end_with_caller();
   const int code = unmask::guarded([&] { return unmask::dispatch({argv + 1, argv + argc}); });
   // What did not reach its file was not done, whatever else came of it.
   const int written = unmask::guarded([] {

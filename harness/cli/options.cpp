@@ -349,7 +349,7 @@ texts command_line::settings() const {
 
 void command_line::write(const std::string& text) const {
   if (given("output")) {
-    write_file(this->text("output"), shown(text));
+    replace_file(this->text("output"), shown(text));
   } else {
     print_tables(text);
   }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <sstream>
@@ -347,7 +346,7 @@ trajectory trajectory_recorder::of(std::int64_t id) const {
 }
 
 void trajectory_recorder::save(const std::string& path) const {
-  std::ofstream out(path);
+  std::ostringstream out;
   for (const auto& [id, r] : seen_) {
     out << id << ' ' << r.what.length;
     for (const trajectory_event& e : r.what.events) {
@@ -355,7 +354,7 @@ void trajectory_recorder::save(const std::string& path) const {
     }
     out << '\n';
   }
-  if (!out.flush()) throw environment_error("cannot write the trajectories to " + path);
+  replace_file(path, out.str());
 }
 
 namespace {

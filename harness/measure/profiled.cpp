@@ -3,14 +3,15 @@
 #include "harness/measure/profiled.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <tuple>
 
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/devices/nvml.h"
 #include "harness/profile/cupti_counters.h"
 #include "harness/profile/cupti_trace.h"
@@ -134,11 +135,9 @@ class profiler {
                    const std::vector<device_slice>& slices,
                    const std::vector<trace_samples>& samples) {
     const std::filesystem::path file = trace_of_point(settings_.trace, traces_++);
-    if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
-    std::ofstream out(file);
+    std::ostringstream out;
     write_chrome_trace(out, title_of(point), clock.events(), slices, clock.steps(), samples);
-    out.close();
-    if (!out) throw environment_error("cannot write the trace " + file.string());
+    replace_file(file, out.str());
   }
 
   profile_settings settings_;

@@ -157,7 +157,7 @@ class serve_point final : public loaded_point {
       pass.answers.push_back(std::move(answer));
     }
     if (const std::string& log = serve_.text("log"); !log.empty()) {
-      write_file(log, iteration_csv(done.iterations));
+      replace_file(log, iteration_csv(done.iterations));
     }
     return pass;
   }

@@ -35,7 +35,7 @@ std::string digest_of(const fs::path& file) {
 fs::path cache_folder() {
   const fs::path memory = user_hash_memory().file;
   if (!memory.empty()) return memory.parent_path() / "tasks";
-  return fs::temp_directory_path() / ("unmask-tasks-" + std::to_string(getuid()));
+  return temporary_folder() / ("unmask-tasks-" + std::to_string(getuid()));
 }
 
 // $UNMASK_TASKS, whose folders are separated by colons.

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "harness/base/files.h"
+#include "harness/base/nearest.h"
 #include "harness/base/package.h"
 #include "harness/base/process.h"
 
@@ -59,7 +60,9 @@ std::string looked_in(const fs::path& beside) {
   for (const fs::path& place : embedded_places(beside)) {
     text += (text.empty() ? "looked in " : " and ") + place.string();
   }
-  return text.empty() ? "this program has no folder `experiments` with it" : text;
+  return text.empty() ? "this program has no folder `experiments` with it; UNMASK_ROOT names the "
+                        "source tree"
+                      : text;
 }
 
 std::optional<fs::path> find_embedded(const fs::path& path, const fs::path& beside) {
@@ -120,6 +123,24 @@ std::optional<fs::path> find_weights(const std::string& name) {
     }
   }
   return std::nullopt;
+}
+
+std::string nearest_model(const fs::path& given, const fs::path& beside) {
+  std::vector<fs::path> places = model_folders();
+  for (const fs::path& place : embedded_places(beside)) {
+    places.push_back(place / "models");
+    if (place != shipped_experiments()) places.push_back(place);
+  }
+  std::vector<std::string> known;
+  for (const fs::path& place : places) {
+    for (const fs::path& entry : entries_of(place)) {
+      if (is_file(entry / "config.json")) known.push_back(entry.filename().string());
+    }
+  }
+  const fs::path bare = given.has_filename() ? given : given.parent_path();  // "folder/"
+  const std::string sentence = unknown_name("model", bare.filename().string(), known);
+  const std::size_t question = sentence.find("; did you mean ");
+  return question == std::string::npos ? "" : sentence.substr(question);
 }
 
 std::vector<fs::path> model_folders() {

@@ -31,6 +31,11 @@ std::optional<std::filesystem::path> find_embedded(const std::filesystem::path& 
 // folders, by ".." or "/", is none.
 std::optional<std::filesystem::path> find_weights(const std::string& name);
 
+// "; did you mean 'tiny-llada'?" where a model of a near name comes with the program, lies beside the
+// experiment's file or in $UNMASK_MODELS; "" elsewhere.
+std::string nearest_model(const std::filesystem::path& given,
+                          const std::filesystem::path& beside = {});
+
 // The newest snapshot with a config.json below models--ORG--NAME of a Hugging Face cache.
 std::optional<std::filesystem::path> newest_snapshot(const std::filesystem::path& repository);
 

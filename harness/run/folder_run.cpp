@@ -204,14 +204,23 @@ std::vector<folder_outcome> read_folder_log(const fs::path& log) {
   for (std::string line; std::getline(in, line);) {
     const auto json = tree_of<nlohmann::json>(line);
     if (!json.is_object()) continue;  // a torn last line
+    const auto text = [&](const char* key) {
+      const auto at = json.find(key);
+      return at != json.end() && at->is_string() ? at->get<std::string>() : std::string();
+    };
+    const auto number = [&](const char* key) {
+      const auto at = json.find(key);
+      const double value = at != json.end() && at->is_number() ? at->get<double>() : 0;
+      return value >= 0 && value < 1e15 ? value : 0;
+    };
     folder_outcome o;
-    o.paper = json.value("paper", "");
-    o.id = json.value("id", "");
-    o.scale = json.value("scale", "");
-    o.detail = json.value("detail", "");
-    o.rows = json.value("rows", std::size_t{0});
-    o.seconds = json.value("seconds", 0.0);
-    const std::string status = json.value("status", "");
+    o.paper = text("paper");
+    o.id = text("id");
+    o.scale = text("scale");
+    o.detail = text("detail");
+    o.rows = static_cast<std::size_t>(number("rows"));
+    o.seconds = number("seconds");
+    const std::string status = text("status");
     for (const auto known : {folder_status::measured, folder_status::not_run}) {
       if (status == name_of(known)) o.status = known;
     }

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cerrno>
 
+#include "harness/base/files.h"
+
 namespace unmask {
 namespace {
 
@@ -43,6 +45,7 @@ stop_signal::stop_signal(std::function<void()> last_words) : last_words_(std::mo
     } while (n < 0 && errno == EINTR);
     if (n != 1) return;
     last_words_();
+    remove_scratch_folders();
     ::_exit(128 + number);
   });
   for (std::size_t i = 0; i < signals.size(); ++i) {

@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import sys
 
-from unmask.rows.ending import ended, tell
+from unmask.rows.ending import ended, stop_by_exception, tell
 from unmask.rows.options import summary_of
 
 COMMANDS = {
@@ -75,6 +75,7 @@ def main(arguments):
 def run():
     # Also with $PYTHONUNBUFFERED: argparse lets an error of writing pass, flush() does not.
     sys.stdout.reconfigure(write_through=False)
+    stop_by_exception()
     sys.exit(main(sys.argv[1:]))
 
 

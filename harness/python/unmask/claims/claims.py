@@ -11,7 +11,7 @@ from unmask.claims.judge import SCORES, VERDICTS, needs_text, run_line
 from unmask.rows import experiments, glossary, options as command_options
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.estimates import estimate_text, short_number
-from unmask.rows.files import read_json
+from unmask.rows.files import read_json, replace_file
 from unmask.rows.names import find_known, keep_named
 from unmask.rows.shapes import TEXT, fit
 from unmask.rows.verdicts import tone
@@ -56,8 +56,7 @@ def write_since(folder, register):
                         "role": "control" if c.is_control else "claim", "artifacts": stems}
         changed += not kept
         reworded += kept and not as_worded
-    with open(os.path.join(folder, SINCE), "w", encoding="utf-8") as file:
-        file.write(tables.json_text(after))
+    replace_file(os.path.join(folder, SINCE), tables.json_text(after))
     return (f"{changed} of {len(after)} claims and controls dated {now}; {reworded} others say the same test in "
             "other words and keep their date\n")
 

@@ -9,12 +9,14 @@ import os
 
 from unmask.claims.judge import SCORES, Evidence, judge_all, name_controls, result_of
 from unmask.claims.words import shown as shown_word
+from unmask.rows.errors import UserError
 from unmask.rows.estimates import interval_text
 from unmask.rows.files import read_json
 from unmask.rows.rows import ARCHIVE, latest
 from unmask.rows.shapes import TEXT, fit
 
 RECORD = "campaign.json"  # what a campaign is of, in its folder
+MENDED = " (unmask campaign makes it anew)"
 ONCE = "deterministic: another seed changes nothing"
 
 
@@ -34,7 +36,12 @@ def read_record(place):
     """What a campaign is of; None where it has not begun."""
     path = os.path.join(place, RECORD)
     shape = {"program?": TEXT, "register?": TEXT, "ended?": TEXT}
-    return fit(read_json(path), shape, path) if os.path.lexists(path) else None
+    if not os.path.lexists(path):
+        return None
+    try:
+        return fit(read_json(path), shape, path)
+    except UserError as problem:
+        raise UserError(f"{problem}{MENDED}") from None
 
 
 def evidence_of(results, since=None):

@@ -5,8 +5,10 @@ Of the artifacts those that this machine can measure; and the archive of such ca
 all of them."""
 
 from datetime import datetime, timezone
+import io
 import json
 import os
+import re
 import tarfile
 
 from unmask.claims import claims
@@ -14,8 +16,11 @@ from unmask.claims import repeats
 from unmask.claims.declare import read_register
 from unmask.claims.judge import SCORES
 from unmask.claims.repeats import RECORD, read_record
+from unmask.jobs import owner
 from unmask.rows import experiments, later, options as command_options, program
+from unmask.rows.ending import tell
 from unmask.rows.errors import EnvironmentFault, UserError
+from unmask.rows.files import replace_file
 from unmask.rows.rows import read_rows
 from unmask.rows.runs import CAMPAIGN, read_log
 from unmask.tables import tables
@@ -31,8 +36,18 @@ def build():
     return program.answer_of(["--version"]).strip()
 
 
+def commit_of(version):
+    """The commit that --version names; "" where it is unknown."""
+    found = re.search(r"commit ([0-9a-f]+)\b", version)
+    return found.group(1) if found else ""
+
+
 def refuse_modified(version, allowed):
     """UserError for a program whose sources are of no commit: nobody could build it again."""
+    if not commit_of(version) and not allowed:
+        raise UserError(f"{version}: this program does not know its commit, so nobody could build it again; build it "
+                        "in a git checkout of your own, or --allow-modified to try something out, whose rows no "
+                        "archive takes")
     if "(modified)" in version and not allowed:
         raise UserError(f"{version}: this program was built from uncommitted changes; commit and build again, or "
                         "--allow-modified to try something out, whose rows no archive takes")
@@ -65,13 +80,38 @@ def begin(directory, number, version, register):
     return place, record
 
 
+def mend_records(directory, version, register):
+    """Makes anew what no longer says what a campaign is of (the power went, a disk was full). Its rows say of which
+    commit they are: UserError where that is not this program's."""
+    for number, place in repeats.numbered(directory):
+        try:
+            read_record(place)
+        except UserError as unreadable:
+            problem = str(unreadable).removesuffix(repeats.MENDED)
+            found = sorted({row["source_hash"] for row in _rows_below(place)})
+            ours = commit_of(version) + ("-dirty" if "(modified)" in version else "")
+            if found not in ([], [ours]):
+                raise UserError(f"{problem}; its rows are of {' and '.join(found)}, not of this program "
+                                f"({version}): go on with that one, or measure into another folder") from None
+            tell(f"{problem}; it is made anew from the rows there")
+            finished = sorted(row["finished_at"] for row in _rows_below(place))
+            _write_record(place, {"number": number, "program": version, "register": register.hash,
+                                  "seed": number - 1, "began": finished[0] if finished else _now()})
+
+
+def _rows_below(place):
+    for folder, folders, files in os.walk(place):
+        folders.sort()
+        if "rows.jsonl" in files:
+            yield from read_rows(os.path.join(folder, "rows.jsonl"))
+
+
 def _now():
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _write_record(place, record):
-    with open(os.path.join(place, RECORD), "w", encoding="utf-8") as file:
-        file.write(tables.json_text(record))
+    replace_file(os.path.join(place, RECORD), tables.json_text(record))
 
 
 def measure(options, number, folder, version, register):
@@ -112,6 +152,9 @@ def _check_rows(place):
             if row["environment"].get("build", {}).get("git_dirty"):
                 raise UserError(f"{path}: `environment.build.git_dirty` of {row['label']} is true; an archive "
                                 "takes rows of committed sources alone")
+            if row["source_hash"] in ("", "unknown"):
+                raise UserError(f"{path}: `source_hash` of {row['label']} names no commit; an archive takes rows of "
+                                "committed sources alone")
             sources.add(row["source_hash"])
     if not sources:
         raise UserError(f"{place}: holds no rows")
@@ -121,20 +164,22 @@ def _check_rows(place):
     return sources.pop()
 
 
-def pack(place, archive):
+def packed(place):
     """rows.jsonl of every artifact and scale, and campaign.json; bytes are the same for the same rows."""
     names = [RECORD]
     for folder, folders, files in os.walk(place):
         folders.sort()
         if "rows.jsonl" in files:
             names.append(os.path.relpath(os.path.join(folder, "rows.jsonl"), place))
-    with tarfile.open(archive, "w:xz", preset=9) as tar:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:xz", preset=9) as tar:
         for name in names:
             member = tar.gettarinfo(os.path.join(place, name), name)
             member.mtime = member.uid = member.gid = 0
             member.uname = member.gname = ""
             with open(os.path.join(place, name), "rb") as file:
                 tar.addfile(member, file)
+    return out.getvalue()
 
 
 def keep_log(place, into):
@@ -144,8 +189,7 @@ def keep_log(place, into):
     measured = {key[:2] for key, entry in last.items() if entry.get("status") == "measured"}
     kept = [entry | {"seconds": round(entry["seconds"], 1)} for key, entry in sorted(last.items())
             if entry.get("status") == "measured" or key[2] == "tiny" and key[:2] not in measured]
-    with open(os.path.join(into, CAMPAIGN), "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(entry) + "\n" for entry in kept)
+    replace_file(os.path.join(into, CAMPAIGN), "".join(json.dumps(entry) + "\n" for entry in kept))
 
 
 def archive(directory, into):
@@ -160,14 +204,12 @@ def archive(directory, into):
     sources = {_check_rows(place) for _, place in found}
     if len(sources) > 1:
         raise UserError(f"{directory}: its campaigns are of the commits {' and '.join(sorted(sources))}")
-    os.makedirs(into, exist_ok=True)
-    size = 0
-    for number, place in found:
-        path = os.path.join(into, repeats.archive_name(number))
-        pack(place, path)
-        size += os.path.getsize(path)
+    archives = {repeats.archive_name(number): packed(place) for number, place in found}
+    size = sum(map(len, archives.values()))
     if size > LARGEST:
         raise UserError(f"{into}: the archives have {size / 2**20:.1f} MB, more than {LARGEST >> 20} MB")
+    for name, content in archives.items():
+        replace_file(os.path.join(into, name), content)
     if os.path.isfile(os.path.join(found[0][1], CAMPAIGN)):
         keep_log(found[0][1], into)
     return size
@@ -203,11 +245,13 @@ def main(arguments):
     version = build()
     if options.campaigns > 0:
         refuse_modified(version, options.allow_modified)
-    for number in range(1, options.campaigns + 1):
-        measure(options, number, folder, version, register)
-    into, saved = options.directory, ["--save", "-o", os.devnull]
-    if options.archive:
-        size = archive(options.directory, options.archive)
-        into, saved = options.archive, ["-o", os.path.join(options.archive, "claims.md")]
-        print(f"{into}: {size / 2**20:.1f} MB")
-    return claims.main([into, *saved, "--experiments-dir", folder])
+    with owner.of(options.directory, "campaign"):
+        mend_records(options.directory, version, register)
+        for number in range(1, options.campaigns + 1):
+            measure(options, number, folder, version, register)
+        into, saved = options.directory, ["--save", "-o", os.devnull]
+        if options.archive:
+            size = archive(options.directory, options.archive)
+            into, saved = options.archive, ["-o", os.path.join(options.archive, "claims.md")]
+            print(f"{into}: {size / 2**20:.1f} MB")
+        return claims.main([into, *saved, "--experiments-dir", folder])

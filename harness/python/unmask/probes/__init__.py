@@ -13,6 +13,7 @@ from unmask.probes import decisions, layers
 from unmask.probes.trace import Trace, plain
 from unmask.rows import options
 from unmask.rows.errors import UserError
+from unmask.rows.files import replace_file
 from unmask.rows.rows import rows_with_lines
 from unmask.rows.text import shown, whole
 
@@ -80,8 +81,7 @@ def main(arguments):
         return 0
     text = whole(json.dumps(compute(given.place), ensure_ascii=False))
     if given.output:
-        with open(given.output, "w", encoding="utf-8") as file:
-            file.write(text)
+        replace_file(given.output, text)
     else:
         print(shown(text))
     return 0

@@ -2,6 +2,7 @@
 """How a command ends: errors become a sentence and an exit code, and so does output that is lost."""
 
 import os
+import signal
 import sys
 
 from unmask.rows.errors import UserError
@@ -13,9 +14,21 @@ def tell(sentence):
     print(f"unmask: {shown(sentence)}", file=sys.stderr)
 
 
+def stop_by_exception():
+    """Makes SIGTERM and SIGHUP end this process by way of its `finally` clauses, with 128 + the signal. One that
+    the caller ignores (nohup) stays ignored."""
+    def stop(number, frame):
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, stop)
+
+
 def ended(work):
     """Runs work() and writes out what it printed: its exit code. Of a UserError its own code; 1 where
-    the reader has gone; 3 where a file or standard output does not take what is written."""
+    the reader has gone; 3 where a file or standard output does not take what is written; 130 where the
+    user interrupts it."""
     try:
         code = work()
         sys.stdout.flush()
@@ -23,6 +36,9 @@ def ended(work):
     except UserError as problem:
         tell(problem)
         return problem.code
+    except KeyboardInterrupt:
+        drop_output()
+        return 128 + signal.SIGINT
     except BrokenPipeError:  # the reader has seen enough
         drop_output()
         return 1

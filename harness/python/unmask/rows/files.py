@@ -56,19 +56,28 @@ def read_json(path, limit=64 << 20):
 
 
 def replace_file(path, content):
-    """Writes bytes to a file and makes its folder: beside it first, on the disk before the name
-    changes, so that it is there whole or as it was."""
-    path = pathlib.Path(path)
-    beside = path.with_name(f"{path.name}.part{os.getpid()}")
+    """Writes bytes, or a text as UTF-8, to a file and makes its folder: beside it first, on the disk before
+    the name changes, so that it is there whole or as it was. A link keeps its target and a file its mode;
+    what is no regular file (/dev/null, a pipe) is written to."""
+    content = content.encode() if isinstance(content, str) else content
+    place = pathlib.Path(os.path.realpath(path))
+    beside = place.with_name(f"{place.name}.part{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        before = place.stat() if place.exists() else None
+        if before is not None and not stat.S_ISREG(before.st_mode):
+            with open(place, "wb") as out:
+                out.write(content)
+            return
         try:
             with open(beside, "wb") as out:
                 out.write(content)
                 out.flush()
+                if before is not None:
+                    os.fchmod(out.fileno(), stat.S_IMODE(before.st_mode))
                 os.fsync(out.fileno())
-            os.replace(beside, path)
-        except OSError:
+            os.replace(beside, place)
+        except BaseException:
             beside.unlink(missing_ok=True)
             raise
     except OSError as problem:

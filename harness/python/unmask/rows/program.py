@@ -18,12 +18,23 @@ def program():
 
 
 def call(arguments, **how):
-    """Runs the program and waits; `how` as in subprocess.run."""
+    """Runs the program and waits; `how` as in subprocess.run. It ends with this process: by itself where
+    this one is killed ($UNMASK_CALLED_BY), and before this one where that is stopped."""
     sys.stdout.flush()
+    how["env"] = {**how.get("env", os.environ), "UNMASK_CALLED_BY": str(os.getpid())}
+    command = [program(), *arguments]
     try:
-        return subprocess.run([program(), *arguments], check=False, **how)
+        running = subprocess.Popen(command, **how)
     except OSError as problem:
         raise EnvironmentFault(f"cannot start {program()} ({problem.strerror})") from None
+    with running:
+        try:
+            out, errors = running.communicate()
+        except BaseException:
+            running.terminate()
+            running.wait()
+            raise
+    return subprocess.CompletedProcess(command, running.returncode, out, errors)
 
 
 def answer_of(arguments):

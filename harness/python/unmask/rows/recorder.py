@@ -28,6 +28,7 @@ import time
 from unmask.rows import intervals
 from unmask.rows.errors import UserError
 from unmask.rows.estimates import NOISY_HALF_WIDTH
+from unmask.rows.files import replace_file
 from unmask.rows.rows import RUN_KEYS, SCHEMA as ROW_SCHEMA, read_latest
 
 SCHEMA = ROW_SCHEMA["title"].rsplit(" ", 1)[1]
@@ -212,10 +213,8 @@ class Recorder:
     def write(self, scores=None):
         """Appends the row to rows.jsonl, writes the trajectories and returns the row."""
         row = self.row(scores)
-        os.makedirs(os.path.join(self.folder, "trajectories"), exist_ok=True)
         path = os.path.join(self.folder, "trajectories", row["point_id"] + ".txt")
-        with open(path, "w", encoding="utf-8") as out:
-            out.writelines(f"{i} {a.line()}\n" for i, a in enumerate(self.passes[0]))
+        replace_file(path, "".join(f"{i} {a.line()}\n" for i, a in enumerate(self.passes[0])))
         with open(os.path.join(self.folder, "rows.jsonl"), "a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
             out.flush()

@@ -7,6 +7,7 @@ import json
 import math
 
 from unmask.rows.errors import UserError
+from unmask.rows.files import replace_file
 from unmask.rows.names import unknown_name
 from unmask.rows.text import shown, whole
 
@@ -192,7 +193,4 @@ def write(text, output):
     if not output:
         print(shown(text), end="")
         return
-    import os
-    os.makedirs(os.path.dirname(os.path.abspath(output)), exist_ok=True)
-    with open(output, "w", encoding="utf-8") as file:
-        file.write(text)
+    replace_file(output, text)

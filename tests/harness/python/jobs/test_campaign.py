@@ -184,6 +184,10 @@ class Campaigns(Made):
         self.refused("uncommitted changes", campaign.refuse_modified, "unmask 1, commit a (modified)", False)
         campaign.refuse_modified("unmask 1, commit a (modified)", True)
         campaign.refuse_modified("unmask 1, commit a", False)
+        self.refused("does not know its commit", campaign.refuse_modified,
+                     "unmask 1, commit unknown (git refuses a checkout of another owner), Release", False)
+        nowhere = {**row_of("fast", [1.0]), "source_hash": "unknown"}
+        self.refused("names no commit", campaign.archive, self.put_campaigns([nowhere]), f"{self.folder}/into")
         dirty = row_of("fast", [1.0])
         dirty["environment"]["build"] = {"git_dirty": True}
         with tempfile.TemporaryDirectory() as into:
@@ -198,6 +202,36 @@ class Campaigns(Made):
                          self.put_campaigns([row_of("slow", [1.0])], ended=False), into)
             with unittest.mock.patch.object(campaign, "LARGEST", 100):
                 self.refused("more than 0 MB", campaign.archive, self.put_campaigns(rows(True), rows(True)), into)
+
+    def test_an_archive_that_cannot_be_written_leaves_the_one_that_was_there(self):
+        results = self.put_campaigns(rows(True), rows(True))
+        with tempfile.TemporaryDirectory() as into:
+            campaign.archive(results, into)
+            before = {file.name: file.read_bytes() for file in pathlib.Path(into).iterdir()}
+
+            def full(descriptor):
+                raise OSError(28, "No space left on device")
+            with unittest.mock.patch.object(os, "fsync", full):
+                self.refused("rows.tar.xz (No space left on device)", campaign.archive, results, into)
+            with unittest.mock.patch.object(campaign, "LARGEST", 100):
+                self.refused("more than 0 MB", campaign.archive, results, into)
+            self.assertEqual(before, {file.name: file.read_bytes() for file in pathlib.Path(into).iterdir()})
+
+    def test_a_record_that_cannot_be_read_is_made_anew_from_the_rows(self):
+        """Rows of made campaigns are of the commit that row_of gives them."""
+        commit = row_of("fast", [1.0])["source_hash"]
+        register, version = unittest.mock.Mock(hash="r"), f"unmask 1, commit {commit}, Release"
+        for broken in ("", '{"program": "unm', "[1]", "null"):
+            results = self.put_campaigns(rows(True))
+            write(f"{results}/1/campaign.json", broken)
+            self.refused("(unmask campaign makes it anew)", repeats.read_record, f"{results}/1")
+            campaign.mend_records(results, version, register)
+            record = repeats.read_record(f"{results}/1")
+            self.assertEqual((record["program"], record["register"], record["seed"]), (version, "r", 0))
+            self.assertNotIn("ended", record)  # it goes on, and finds that all is measured
+            write(f"{results}/1/campaign.json", broken)
+            self.refused(f"its rows are of {commit}, not of this program", campaign.mend_records, results,
+                         "unmask 1, commit 0123, Release", register)
 
     def test_campaigns_of_a_folder_are_of_one_program(self):
         results = self.put_campaigns(rows(True))

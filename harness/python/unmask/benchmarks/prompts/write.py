@@ -4,7 +4,6 @@
 import dataclasses
 import importlib.metadata
 import json
-import os
 import platform
 
 from unmask.benchmarks.prompts import lm_tasks, opencompass, sources
@@ -12,6 +11,7 @@ from unmask.benchmarks.prompts.data import Files
 from unmask.benchmarks.prompts.records import OPTION_LETTERS, load, read, read_pool
 from unmask.benchmarks.prompts.registry import dataset_of, find, register, tasks_of
 from unmask.rows.errors import UserError
+from unmask.rows.files import replace_file
 from unmask.rows.text import whole
 
 TASKS_FORMAT = 1
@@ -246,14 +246,5 @@ def tasks(request):
 def write(request, path):
     """Writes the tasks file; nothing is left where it cannot be made."""
     head, items = tasks(request)
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    partial = f"{path}.{os.getpid()}.partial"
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            for line in (head, *items):
-                file.write(whole(json.dumps(line, ensure_ascii=False)) + "\n")
-        os.replace(partial, path)
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
+    replace_file(path, "".join(whole(json.dumps(line, ensure_ascii=False)) + "\n" for line in (head, *items)))
     return head

@@ -14,7 +14,7 @@ from unmask.benchmarks.score import joined, official, scorers, workers
 from unmask.rows import later, options as option_names
 from unmask.rows.ending import tell
 from unmask.rows.errors import UserError
-from unmask.rows.files import opened_text
+from unmask.rows.files import opened_text, replace_file
 from unmask.rows.intervals import wilson
 from unmask.rows.shapes import MAYBE, fit
 from unmask.rows.text import shown, whole
@@ -211,9 +211,8 @@ def main(arguments):
     items = [item for path in sample_files(options.files) for item in read_samples(path)]
     results = score_items(items, options)
     if options.output:
-        with open(options.output, "w", encoding="utf-8") as out:
-            for result in results:
-                out.write(whole(json.dumps(result, ensure_ascii=False)) + "\n")
+        replace_file(options.output, "".join(whole(json.dumps(result, ensure_ascii=False)) + "\n"
+                                             for result in results))
     if not options.quiet:
         summarize(results, sys.stdout)
     if not (options.keep_rows or options.benchmark or options.harness):
