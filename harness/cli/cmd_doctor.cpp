@@ -39,6 +39,7 @@ bool check_model(const std::filesystem::path& given) {
     print("        chat template: {}\n", chat_template::load(directory, config).summary());
     print("        {}{}: {}\n", decoding_of(config).model,
           config.release.empty() ? "" : " (" + config.told_by + ")", describe(decoding_of(config)));
+    print("        hash: {}\n", hash_of_checkpoint(directory));
     if (!config.caution.empty()) print("  NOTE  {}\n", config.caution);
     return true;
   } catch (const error& failure) {

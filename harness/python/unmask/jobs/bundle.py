@@ -15,13 +15,16 @@ import json
 import lzma
 import os
 import pathlib
+import shlex
 import shutil
 import re
 import tarfile
+import tomllib
 import zlib
 
 from unmask.jobs.merge import is_rows_file, read_lines
-from unmask.rows import manifest, options
+from unmask.rows import experiments, manifest, options
+from unmask.rows.ending import tell
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import opened, read_bytes, replace_file, shown
 
@@ -64,12 +67,45 @@ def rows_in(folder):
             for found in read_lines(os.path.join(folder, name))[0]]
 
 
-def readme(run, name, points):
-    """Writes what a reader of the bundle sees first."""
+def own_models(run):
+    """The paths of [[model]] that nobody else's program has: neither "weights:NAME" nor a model of this program."""
+    root = experiments.program_root()
+
+    def comes_with_the_program(path):
+        parts = [part for part in pathlib.PurePath(path).parts if part not in ("..", "experiments")]
+        return root and os.path.exists(os.path.join(root, "experiments", *parts))
+
+    return [path for path in paths_of_models(run)
+            if not path.startswith("weights:") and not comes_with_the_program(path)]
+
+
+def paths_of_models(run):
+    """The paths of [[model]] in the text of an experiment, each once, at any scale."""
+    try:
+        tables = [tomllib.loads(run["text"])]
+    except tomllib.TOMLDecodeError:
+        return []
+    found = []
+    while tables:
+        table = tables.pop(0)
+        for key, value in table.items():
+            inner = value if isinstance(value, list) else [value]
+            inner = [one for one in inner if isinstance(one, dict)]
+            tables += inner
+            if key == "model":
+                found += [one["path"] for one in inner if isinstance(one.get("path"), str)]
+    return list(dict.fromkeys(found))
+
+
+def readme(run, name, points, file, models):
+    """Writes what a reader of the bundle sees first. `file`: what the bundle is called."""
+    more = "".join(" --model " + shlex.quote(f"{path}=FOLDER") for path in models)
+    hold = ("" if not models else "It needs a checkpoint that is not part of it, the one that its rows name by "
+            f"`model.hash`: {', '.join(f'`{path}`' for path in models)}.\n\n")
     scale = f" at scale {run['scale']}" if run["scale"] else ""
     return (f"# {name}\n\nA run of `{run['file']}`{scale}, {points} points, by the program of commit "
             f"{run['source_hash'] or 'unknown'}.\n\nRepeat it and compare:\n\n"
-            f"    unmask rerun {name}.tar\n\n"
+            f"    unmask rerun {shlex.quote(file)}{more}\n\n{hold}"
             "- `run.json`: the experiment's text, its scale, settings over it, every resolved point\n"
             "- `*.jsonl`: the measured rows (results/README.md of the source tree describes them)\n"
             "- `environment.json`: machine and build; `SHA256SUMS`: of every file (`sha256sum -c`)\n"
@@ -102,7 +138,7 @@ def write(run_folder, file):
                for name in files_below(run_folder) if belongs(name)}
     name = manifest.name_of(run)
     content["environment.json"] = (json.dumps(rows[-1]["environment"], indent=1) + "\n").encode()
-    content["README.md"] = readme(run, name, len(rows)).encode()
+    content["README.md"] = readme(run, name, len(rows), os.path.basename(file), own_models(run)).encode()
     names = sorted(content)
     if any("\n" in n for n in names):
         raise EnvironmentFault(f"{run_folder}: a file's name holds the end of a line")
@@ -260,4 +296,7 @@ def main(arguments):
     for name in write(given.directory, given.output):
         print(shown(f"  {name}"))
     print(given.output)
+    for path in own_models(manifest.read_manifest(os.path.join(given.directory, manifest.NAME))):
+        tell(f"the checkpoint {path} is not part of the bundle; whoever has it says where: unmask rerun "
+             f"{given.output} --model {path}=FOLDER")
     return 0

@@ -4,8 +4,11 @@
 Runs what a bundle holds once more, with the program that was called. Each call unpacks and measures in a folder
 of its own, so nothing of an earlier one is taken for this one's."""
 
+import hashlib
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -13,7 +16,8 @@ from unmask.jobs import bundle
 from unmask.rows import manifest, options
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import replace_file, shown
-from unmask.rows.program import call
+from unmask.rows.names import find_known
+from unmask.rows.program import answer_of, call
 
 MOST_CALLS = 10000
 NOT_RUN = 3
@@ -35,7 +39,66 @@ def fresh_folder(wanted):
                            "with -o")
 
 
-def measure(folder, place, given):
+def check_models(folder, given, rows):
+    """{path in the experiment: folder} of --model; UserError where one is not what the rows were measured with. Of
+    checkpoints that are given nowhere: one sentence."""
+    run = manifest.read_manifest(folder / manifest.NAME)
+    paths = bundle.paths_of_models(run)
+    known = {os.path.basename(path.rstrip("/")): path for path in paths} | {path: path for path in paths}
+    found = {}
+    for word in given.model:
+        name, equals, place = word.rpartition("=")
+        if not equals or not name or not place:
+            raise UserError(f"--model is NAME=FOLDER, not '{word}'")
+        find_known("model of this bundle", name, known)
+        path = known[name]
+        if not os.path.isfile(os.path.join(place, "config.json")):
+            raise EnvironmentFault(f"{place}: no model there (no config.json)")
+        wanted = {row["model"]["hash"] for row in rows
+                  if row["model"]["name"] == os.path.basename(path.rstrip("/"))
+                  and row["model"].get("weights", "checkpoint") == "checkpoint"}
+        hashed = hash_of(place)
+        if wanted and hashed not in wanted:
+            raise UserError(f"{place}: is another checkpoint than the rows of {name} were measured with: its hash is "
+                            f"{hashed[:12]}, theirs {' and '.join(sorted(h[:12] for h in wanted))}")
+        found[path] = os.path.abspath(place)
+    missing = [path for path in bundle.own_models(run)
+               if path not in found and not os.path.exists(folder / path)]
+    if missing and not given.allow_outside:
+        raise EnvironmentFault(f"NOT RUN: needs the checkpoint {missing[0]}, which is not part of the bundle; --model "
+                               f"{missing[0]}=FOLDER says where it lies here")
+    return found
+
+
+def hash_of(place):
+    """The hash of a checkpoint, as rows have it."""
+    said = answer_of(["doctor", "--model", os.path.abspath(place)])
+    hashes = re.findall(r"^ +hash: ([0-9a-f]{64})$", said, re.MULTILINE)
+    if not hashes:
+        raise EnvironmentFault(f"{place}: `unmask doctor --model {place}` gives it no hash")
+    return hashes[-1]  # the models that come with the program are read before
+
+
+def place_models(folder, models):
+    """Lets the experiment of the unpacked bundle find these checkpoints under the names that it gives them."""
+    for path, place in models.items():
+        pure = pathlib.PurePath(path)
+        if not pure.is_absolute() and ".." not in pure.parts:
+            link = folder / pure
+        else:  # the experiment's text names a place of another machine
+            link = folder / "models-given" / pure.name
+            asked = json.loads((folder / manifest.NAME).read_text(encoding="utf-8"))
+            text = asked["experiment"]["text"]
+            for quote in "\"'":
+                text = text.replace(f"{quote}{path}{quote}", json.dumps(f"models-given/{pure.name}"))
+            asked["experiment"] |= {"text": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+            replace_file(folder / manifest.NAME, json.dumps(asked, indent=1))
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not os.path.lexists(link):
+            link.symlink_to(place, target_is_directory=True)
+
+
+def measure(folder, place, given, models):
     """Runs the experiment of the unpacked bundle. Returns the exit code; the table that `run`
     prints is left out, what it says when it cannot run is not."""
     files = place / "files"  # what the experiment writes besides its rows lands here
@@ -46,7 +109,7 @@ def measure(folder, place, given):
                                                                   str(folder.absolute())]
     command += ["--no-progress"] if given.no_progress else []
     done = call(command, stdout=subprocess.PIPE, text=True, errors="replace", cwd=files,
-                env=environment())
+                env=environment(models))
     if not any(files.iterdir()):
         files.rmdir()
     if done.returncode == NOT_RUN:
@@ -54,9 +117,13 @@ def measure(folder, place, given):
     return done.returncode
 
 
-def environment():
-    """The environment of the run: what names folders names them from anywhere."""
+def environment(models=()):
+    """The environment of the run: what names folders names them from anywhere, and models that were given may be
+    read."""
     changed = dict(os.environ)
+    given = [os.path.realpath(place) for place in models.values()] if models else []
+    if given:
+        changed["UNMASK_MODELS"] = ":".join([changed["UNMASK_MODELS"], *given] if changed.get("UNMASK_MODELS") else given)
     for name in ("UNMASK_MODELS", "UNMASK_DATASETS", "HF_HUB_CACHE", "HF_HOME"):
         if changed.get(name):
             changed[name] = ":".join(os.path.abspath(p) for p in changed[name].split(":") if p)
@@ -92,6 +159,9 @@ def main(arguments):
                         "runs/rerun/BUNDLE, with a number where it is taken")
     parser.add_argument("--allow-outside", action="store_true",
                         help="let the bundle's experiment read and write anywhere, as it says")
+    parser.add_argument("--model", action="append", default=[], metavar="NAME=FOLDER",
+                        help="the checkpoint that the experiment calls NAME lies in FOLDER here; it has to have the "
+                        "hash that the rows name (repeatable)")
     parser.add_argument("--no-progress", action="store_true", help="no progress on standard error")
     parser.add_argument("--ignore-speed", action="store_true",
                         help="compare answers, scores and counts alone: for another machine, or one "
@@ -103,9 +173,12 @@ def main(arguments):
     place = fresh_folder(given.output or pathlib.Path("runs", "rerun", archive.stem))
     folder = bundle.unpack(archive, place / "bundle")
     manifest.read_manifest(folder / manifest.NAME)
-    if not bundle.rows_in(folder):
+    before = bundle.rows_in(folder)
+    if not before:
         raise EnvironmentFault(f"{archive} is no bundle: it has no rows")
-    code = measure(folder, place, given)
+    models = check_models(folder, given, before)
+    place_models(folder, models)
+    code = measure(folder, place, given, models)
     rows = place / "rows"
     if not rows.is_dir() or not (measured := bundle.rows_in(rows)):
         return code or NOT_RUN

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import tarfile
 import unittest
@@ -76,8 +77,8 @@ class Bundle(support.Case):
         os.chmod("run/table.md", 0o777)
         os.rename("run/table.md", "run/x")
         os.rename("run/x", "run/table.md")
-        bundle.write("run", "b.tar")
-        self.assertEqual(pathlib.Path("a.tar").read_bytes(), pathlib.Path("b.tar").read_bytes())
+        bundle.write("run", "again/a.tar")  # the README inside says what the bundle is called
+        self.assertEqual(pathlib.Path("a.tar").read_bytes(), pathlib.Path("again/a.tar").read_bytes())
 
     def test_a_colon_in_the_name_is_a_name(self):
         bundle.write("run", "run:2026.tar")
@@ -241,14 +242,58 @@ class Rerun(support.Case):
     def test_points_that_all_fail_say_why_once(self):
         file = self.bundled(support.EXPERIMENT)
         folder = bundle.unpack(file, "x")
-        text = support.EXPERIMENT.replace("tiny-sdar", "no-such-model")
         files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "SHA256SUMS"}
-        files["run.json"] = manifest(text).encode()
+        config = support.SOURCE / "experiments/models/tiny-sdar/config.json"
+        files["broken/config.json"] = config.read_bytes()  # a checkpoint without its weights
+        files["run.json"] = manifest(support.EXPERIMENT.replace("models/tiny-sdar", "broken")).encode()
         self.write("c.tar", honest(files))
         done = program("rerun", "c.tar", "--no-progress")
         self.assertEqual(done.returncode, 1, done.stderr + done.stdout)
-        self.assertEqual(done.stdout.count("no model in"), 1, done.stdout)
+        self.assertEqual(done.stdout.count("all 2 points FAILED"), 1, done.stdout)
         self.assertNotIn("absent", done.stdout)
+        files["run.json"] = manifest(support.EXPERIMENT.replace("tiny-sdar", "tiny-sdr")).encode()
+        self.write("d.tar", honest(files))
+        done = program("rerun", "d.tar", "--no-progress", "--allow-outside")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (3, 1), done.stderr)
+        self.assertIn("no model in", done.stderr)
+        self.assertIn("did you mean 'tiny-sdar'?", done.stderr)
+
+    def test_a_checkpoint_of_ones_own_is_named_where_the_bundle_is_repeated(self):
+        """The author's checkpoint lies beside the experiment and has a name of its own; elsewhere it lies in another
+        folder. It is taken if it has the hash that the rows name, and no other is."""
+        shutil.copytree(support.SOURCE / "experiments/models/tiny-sdar", "my-own")
+        self.write("e.toml", support.EXPERIMENT.replace("models/tiny-sdar", "my-own"))
+        done = program("run", "e.toml", "-o", "rows", "--no-progress")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = program("bundle", "rows", "-o", "sent.tar")
+        self.assertIn("the checkpoint my-own is not part of the bundle", done.stderr)
+        self.assertIn("--model my-own=FOLDER", done.stderr)
+        folder = bundle.unpack("sent.tar", "x")
+        readme = (folder / "README.md").read_text()
+        self.assertIn("    unmask rerun sent.tar --model my-own=FOLDER\n", readme)
+        os.rename("my-own", "elsewhere")
+        done = program("rerun", "sent.tar", "--no-progress")
+        self.assertEqual(done.returncode, 3, done.stderr + done.stdout)
+        self.assertIn("needs the checkpoint my-own, which is not part of the bundle; --model my-own=FOLDER", done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        done = program("rerun", "sent.tar", "--no-progress", "--ignore-speed", "--model", "my-own=elsewhere")
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        self.assertIn("2 points compared: tokens identical in 2", done.stdout)
+        other = support.SOURCE / "experiments/models/tiny-llada"
+        done = program("rerun", "sent.tar", "--no-progress", "--model", f"my-own={other}")
+        self.assertEqual(done.returncode, 2, done.stderr + done.stdout)
+        self.assertIn("another checkpoint than the rows of my-own", done.stderr)
+        done = program("rerun", "sent.tar", "--no-progress", "--model", "my-wn=elsewhere")
+        self.assertIn("did you mean 'my-own'?", done.stderr)
+        # An author who wrote an absolute path.
+        self.write("a.toml", support.EXPERIMENT.replace("models/tiny-sdar", f"{self.folder}/my-own"))
+        os.rename("elsewhere", "my-own")
+        self.assertEqual(program("run", "a.toml", "-o", "absolute", "--no-progress").returncode, 0)
+        self.assertEqual(program("bundle", "absolute", "-o", "a.tar").returncode, 0)
+        os.rename("my-own", "elsewhere")
+        done = program("rerun", "a.tar", "--no-progress", "--ignore-speed", "--model", "my-own=elsewhere")
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        self.assertIn("2 points compared: tokens identical in 2", done.stdout)
 
     def test_a_strangers_paths_stay_inside(self):
         victim = self.write("victim.txt", "mine\n")
