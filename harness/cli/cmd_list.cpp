@@ -18,6 +18,7 @@
 #include "harness/model/config.h"
 #include "harness/plan/catalogue.h"
 #include "harness/plan/format.h"
+#include "harness/plan/locate.h"
 #include "harness/rows/glossary.h"
 #include "harness/rows/row_schema.h"
 #include "harness/workload/benchmark_list.h"
@@ -179,11 +180,16 @@ int command_list(const texts& arguments) {
     return 0;
   }
   if (what == "methods") list_methods();
+  const bool of_a_folder = what == "models" || what == "tasks" || what == "experiments";
+  if (of_a_folder && !std::filesystem::is_directory(root)) {
+    throw environment_error("there are no " + what + " to list: " +
+                            (root.empty() ? looked_in({}) : root.string() + " is no folder"));
+  }
   if (what == "models") list_models(root / "models");
   if (what == "tasks") list_folder("tasks", root / "data", ".jsonl");
   if (what == "benchmarks") list_benchmarks();
   if (what == "claims") {
-    return run_package({"claims", "--list", "--experiments-dir", root.string()});
+    become_package({"claims", "--list", "--experiments-dir", root.string()});
   }
   if (what == "experiments") {
     list_folder("experiments", root, ".toml");

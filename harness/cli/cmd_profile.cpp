@@ -238,7 +238,8 @@ int command_profile(const std::vector<std::string>& arguments) {
     if (!is_file(trace)) continue;
     tell("trace: {} (open it in ui.perfetto.dev or chrome://tracing)\n", trace.string());
   }
-  return summary.exit_status();
+  return summary.not_supported > 0 ? static_cast<int>(exit_code::run_failed)
+                                   : summary.exit_status();
 }
 
 }  // namespace unmask

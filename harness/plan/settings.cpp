@@ -75,7 +75,8 @@ void check_setting_key(const std::string& key, const std::string& where) {
   }
   for (const char* form : {"params.NAME", "method.LABEL.NAME", "serve.NAME"})
     known.emplace_back(form);
-  throw usage_error(where + ": " + unknown_name("setting", key, known));
+  // A known prefix in front says nothing of what was meant.
+  throw usage_error(where + ": " + unknown_name("setting", without_prefix(key), known));
 }
 
 const std::vector<evidence_key>& evidence_key_list() {

@@ -4,6 +4,7 @@ it says of its commands."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -145,6 +146,46 @@ class Package(unittest.TestCase):
                   "    raise UserError('\\x1b[31mred: no such key')\n")
         done = self.run_package(os.devnull, "talk", module=module)
         self.assertEqual((done.returncode, done.stderr), (2, "unmask: \\u001b[31mred: no such key\n"))
+
+
+class Surroundings(unittest.TestCase):
+    """What the user has set for other programs changes nothing."""
+
+    def test_variables_of_another_python_do_not_reach_this_one(self):
+        plain = said(PROGRAM, "list", "claims")
+        self.assertIn("focus", plain)
+        for settings in ({"PYTHONOPTIMIZE": "2"}, {"PYTHONHOME": "/nowhere"}, {"PYTHONHASHSEED": "no number"},
+                         {"PYTHONIOENCODING": "latin-1"}, {"PYTHONINSPECT": "1"}, {"PYTHONMALLOC": "none such"},
+                         {"PYTHONPATH": "/nowhere"}, {"PYTHONSAFEPATH": ""}, {"PYTHONPLATLIBDIR": "nowhere"}):
+            self.assertEqual(said(PROGRAM, "list", "claims", **settings), plain, settings)
+
+    def test_text_is_utf_8_in_every_locale(self):
+        """Python's own reading of a locale of eight bits is left out only where its UTF-8 mode is on; the locale C
+        would turn that on by itself, so a locale is made for the test."""
+        with tempfile.TemporaryDirectory() as folder:
+            made = subprocess.run(["localedef", "-i", "de_DE", "-f", "ISO-8859-1", f"{folder}/de_DE.ISO-8859-1"],
+                                  capture_output=True, check=False) if shutil.which("localedef") else None
+            if made is None or not os.path.isdir(f"{folder}/de_DE.ISO-8859-1"):
+                self.skipTest("NOT RUN: needs the package locales")
+            rows = os.path.join(ROOT, "results/tiny")
+            for settings in ({"LC_ALL": "C"}, {"LC_ALL": "de_DE.ISO-8859-1", "LOCPATH": folder}):
+                done = subprocess.run([PROGRAM, "claims", "--only", "optimus", rows], capture_output=True, timeout=100,
+                                      check=False, env={**os.environ, **settings})
+                self.assertEqual((done.returncode, done.stderr), (4, b""))
+                self.assertIn("\u2013".encode(), done.stdout)
+
+    def test_a_folder_for_temporary_files_that_is_not_there_is_named(self):
+        done = subprocess.run([PROGRAM, "completion", "bash"], capture_output=True, text=True, timeout=60, check=False,
+                              env={**os.environ, "TMPDIR": "/nowhere/job"})
+        self.assertEqual((done.returncode, done.stderr), (
+            3, "unmask: TMPDIR names /nowhere/job, which is no folder of this machine; set it to one, or unset it\n"))
+
+    def test_a_usage_error_is_one_sentence(self):
+        for words in (["campaign", "--lanes", "x\x1b[31m"], ["compare", "--nosuch"], ["report", "a", "--nosuch"],
+                      ["claims", "run", "--only=--"], ["plan", "--", "--help", "x"], ["merge", "-o=--", "a"]):
+            done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 2, (words, done.stderr))
+            self.assertRegex(done.stderr, r"\Aunmask: [^\n\x1b]+\n\Z", words)
 
 
 if __name__ == "__main__":

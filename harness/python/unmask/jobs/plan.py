@@ -22,16 +22,21 @@ MOST_TASKS = 1001  # Slurm's default MaxArraySize: the largest index of an array
 
 def planned(experiment, given):
     """Asks the program what one experiment would measure."""
-    command = ["run", experiment, "--dry-run", "--format", "json", "--gpu", given.gpu]
-    return json.loads(answer_of(command + settings_of(given)))
+    if experiment.startswith("-"):
+        raise UserError(f"{experiment} is an option that plan does not know; a file of this name is ./{experiment}")
+    command = ["run", experiment, "--dry-run", "--format", "json", f"--gpu={given.gpu}"]
+    said = answer_of(command + settings_of(given))
+    try:
+        return json.loads(said)
+    except ValueError:
+        raise EnvironmentFault(f"{experiment}: the program answered with something that is no plan") from None
 
 
 def settings_of(given):
     """Gives the options that every task of the array is called with too."""
-    more = ["--scale", given.scale] if given.scale else []
-    for assignment in given.set + ([f"run.device={given.device}"] if given.device else []):
-        more += ["--set", assignment]
-    return more
+    more = [f"--scale={given.scale}"] if given.scale else []
+    return more + [f"--set={assignment}" for assignment
+                   in given.set + ([f"run.device={given.device}"] if given.device else [])]
 
 
 def array_limit(given):

@@ -4,8 +4,26 @@
 import argparse
 import os
 
+from unmask.rows.errors import UserError
+
 # What the program says of the command that it calls: its summary, then its examples, a line each.
 SAID = "UNMASK_HELP"
+
+
+class Parser(argparse.ArgumentParser):
+    """Whose errors are one sentence, as the program's are, and which takes no `--` for a value."""
+
+    def error(self, message):
+        raise UserError(f"{message}; see unmask help {self.prog.removeprefix('unmask ')}")
+
+    def parse_args(self, args=None, namespace=None):
+        given = super().parse_args(args, namespace)
+        for action in self._actions:
+            value = getattr(given, action.dest, None)
+            values = value if isinstance(action.default, list) and isinstance(value, list) else [value]
+            if action.nargs is None and any(isinstance(one, list) for one in values):
+                self.error(f"option '{action.option_strings[0]}' takes no '--'")
+        return given
 
 
 def summary_of(doc):
@@ -20,7 +38,7 @@ def parser(doc, details="", ending=""):
     name, summary = summary_of(doc)
     summary, *examples = os.environ.get(SAID, "").splitlines() or [summary]
     shown = "\n".join(["examples:" if len(examples) > 1 else "example:"] + [f"  unmask {e}" for e in examples])
-    return argparse.ArgumentParser(
+    return Parser(
         prog=name, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
         description="\n\n".join(filter(None, (summary, details))),
         epilog="\n\n".join(filter(None, (ending, shown if examples else ""))))
