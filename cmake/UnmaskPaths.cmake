@@ -3,7 +3,7 @@
 
 # unmask_glob(variable [RECURSE] patterns...): file(GLOB) below the current folder, or below a path that a
 # pattern begins with. Brackets of a folder's name are no pattern. The files are relative and begin with
-# "./", so that a filter sees names of the repository alone.
+# "./", so that a filter sees names of the repository alone; set_source_files_properties() needs that name too.
 function(unmask_glob variable)
   cmake_parse_arguments(arg "RECURSE" "" "" ${ARGN})
   set(kind GLOB)
