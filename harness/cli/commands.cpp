@@ -55,7 +55,7 @@ list looking_up() {
        command_list,
        {"list methods", "list experiments"}},
       {"show",
-       "one method: its five slots, parameters and sources",
+       "one method: its five components, parameters and sources",
        command_show,
        {"show focus", "show format"}},
       {"doctor",

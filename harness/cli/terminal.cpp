@@ -9,6 +9,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <sstream>
+#include <tuple>
+#include <utility>
 
 #include "harness/base/display.h"
 #include "harness/base/nearest.h"
@@ -80,6 +82,40 @@ void fit(shape& s, int columns) {
   }
 }
 
+// A heading as two lines, broken after a slash or at a blank so that the wider one is as narrow as it
+// can be.
+std::pair<std::string, std::string> halves(const std::string& heading) {
+  std::pair<std::string, std::string> best = {heading, ""};
+  int narrow = display_width(heading);
+  for (std::size_t i = 0; i < heading.size(); ++i) {
+    if (heading[i] != '/' && heading[i] != ' ') continue;
+    const std::string first = heading.substr(0, i + (heading[i] == '/' ? 1 : 0));
+    const std::string second = heading.substr(i + 1);
+    const int width = std::max(display_width(first), display_width(second));
+    if (width < narrow) {
+      narrow = width;
+      best = {first, second};
+    }
+  }
+  return best;
+}
+
+// Breaks the headings of columns of numbers that are wider than their cells into two lines.
+void break_headings(std::vector<cells>& rows, shape& s) {
+  cells second(rows.front().size());
+  for (std::size_t i = 0; i < second.size(); ++i) {
+    if (!s.right[i]) continue;
+    int body = 0;
+    for (std::size_t r = 1; r < rows.size(); ++r) {
+      if (i < rows[r].size()) body = std::max(body, display_width(rows[r][i]));
+    }
+    std::string& first = rows.front()[i];
+    if (display_width(first) > body) std::tie(first, second[i]) = halves(first);
+    s.widths[i] = std::max({body, display_width(first), display_width(second[i])});
+  }
+  rows.insert(rows.begin() + 1, second);
+}
+
 std::string padded(const std::string& text, int width, bool right) {
   const std::string cut = cut_to_width(text, width);
   const std::string blanks(static_cast<std::size_t>(std::max(0, width - display_width(cut))), ' ');
@@ -102,15 +138,21 @@ std::string fitted_table(const std::vector<std::string>& lines, int columns) {
   }
   s.right.resize(s.widths.size(), false);
   s.shown = s.widths.size();
+  std::size_t heads = 1;  // lines of headings
+  if (total(s) > columns && !rows.empty()) {
+    break_headings(rows, s);
+    heads = 2;
+  }
   fit(s, columns);
   std::string text;
-  for (const cells& row : rows) {
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const cells& row = rows[r];
     std::string line;
     for (std::size_t i = 0; i < std::min(s.shown, row.size()); ++i) {
       line += (i > 0 ? "  " : "") + padded(row[i], s.widths[i], s.right[i]);
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-    if (&row != &rows.front()) continue;
+    if (r + 1 != heads) continue;
     for (std::size_t i = 0; i < s.shown; ++i) {
       text += (i > 0 ? "  " : "") + std::string(static_cast<std::size_t>(s.widths[i]), '-');
     }

@@ -130,7 +130,7 @@ class Page(Case):
             self.assertIn(link[1:], ids, tag)
 
     def test_the_published_number_has_its_ratio(self):
-        self.assertIn("here 0.29 times that · Table 5", self.page)  # 0.892 / 3.12
+        self.assertIn("here 0.29 times that · outside the interval measured here · Table 5", self.page)  # 0.892 / 3.12
         for kind, value in (("score", 3.12), ("speed", 0), ("speed", "3"), ("speed", None)):
             self.assertEqual(report.ratio_text({"kind": kind, "measured": 1.5, "published": {"value": value}}), "")
         self.assertEqual(report.ratio_text({"measured": None, "published": {"value": 3.0}}), "")

@@ -215,6 +215,14 @@ TEST(terminal, tables_are_padded_and_fit) {
             "a | b   20.25  NOT_VERIFIED: a reason that is long\n\n(1) note\n");
   std::istringstream narrow(fitted(table, 30));
   for (std::string line; std::getline(narrow, line);) EXPECT_LE(display_width(line), 30) << line;
+  // Headings of numbers take two lines before a column is cut: 13 + 2 + 9 + 2 + 12 = 38 columns.
+  EXPECT_EQ(fitted("| method | computed/unmasked | forward passes (NFE) |\n|---|---:|---:|\n"
+                   "| 13 characters | 4.00 | 192 |\n",
+                   38),
+            "method         computed/       forward\n"
+            "                unmasked  passes (NFE)\n"
+            "-------------  ---------  ------------\n"
+            "13 characters       4.00           192\n");
   const std::string tiny = fitted(table, 12);
   EXPECT_NE(tiny.find("more columns"), std::string::npos) << tiny;
   EXPECT_EQ(fitted("| no table |\n", 10), "| no table |\n");

@@ -46,8 +46,8 @@ TEST(program, bench_measures_methods_times_shapes) {
       "bench experiments/models/tiny-llada -m vanilla,fast_dllm -p 16,24 -n 32 -b 1,2 "
       "--repetitions 2 --warmup 0 --no-progress --set params.steps=4 ";
   ends(line + "-o '" + name + "/rows'", 0,
-       {"| 16 random tokens |", "| 24 random tokens |", "batch_size=2", "fast_dllm",
-        "| UNSCORED |\n\nnot scored: random prompts have no right answer\n"});
+       {"| 16 random tokens |", "| 24 random tokens |", "batch_size=2", "fast_dllm", "| UNSCORED |",
+        "\n\nnot scored: random prompts have no right answer\n"});
   const outcome table = run("table '" + name + "/rows' --format csv");
   EXPECT_EQ(std::count(table.text.begin(), table.text.end(), '\n'), 9) << table.text;
   EXPECT_EQ(run("bench experiments/models/tiny-llada -b x").code, 2);
