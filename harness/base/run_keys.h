@@ -39,7 +39,7 @@ namespace unmask {
     "whether a GPU repeats recorded layers as CUDA graphs; auto: on")                           \
   X(std::string, device_check, "", "auto", 0, 0, "auto off", false,                             \
     "of kernels against the reference, the first time that the program meets a GPU; off: rows " \
-    "are NOT VERIFIED")                                                                         \
+    "are UNCHECKED")                                                                            \
   X(std::string, impose, "", "none", 0, 0, "", false,                                           \
     "commits that are imposed while every layer is computed: replay:FILE, steady:N, published " \
     "statistics such as sdar-8b/sharegpt, or lengths, those of the workload's lengths")         \

@@ -151,7 +151,8 @@ std::string fitted_table(const std::vector<std::string>& lines, int columns) {
     for (std::size_t i = 0; i < std::min(s.shown, row.size()); ++i) {
       line += (i > 0 ? "  " : "") + padded(row[i], s.widths[i], s.right[i]);
     }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    line.erase(line.find_last_not_of(' ') + 1);
+    if (r == 0 || r + 1 != heads || !line.empty()) text += line + "\n";
     if (r + 1 != heads) continue;
     for (std::size_t i = 0; i < s.shown; ++i) {
       text += (i > 0 ? "  " : "") + std::string(static_cast<std::size_t>(s.widths[i]), '-');
