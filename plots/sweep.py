@@ -30,7 +30,7 @@ def score_spread(p):
 METRICS = [(SCORE, lambda p: 100 * p["score"] if p["score"] is not None else None, score_spread),
            (common.heading_of("tokens_per_second"), lambda p: p["tokens_per_second"],
             lambda p: (p["half_width"] or 0, p["half_width"] or 0)),
-           (common.heading_of("peak_kv_bytes"), lambda p: 1.048576 * p["kv_mib"], lambda p: (0, 0))]
+           (common.heading_of("peak_kv_bytes"), lambda p: p["kv_mib"] * 2**20 / 1e6, lambda p: (0, 0))]
 
 
 def fewest(sweeps):

@@ -274,7 +274,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(panels[0], [[1, 0], [3, 50], [5, 75]])
         self.assertEqual(panels[1], [[0.1, 50], [0.5, 50], [0.9, 100]])
         self.assertEqual(panels[3], [[0.1, 5], [0.5, 5], [0.9, 2.5]])
-        self.assertEqual(panels[5], [[0.1, 1], [0.5, 2], [0.9, 3]])
+        self.assertEqual(panels[5], [[0.1, 1.048576], [0.5, 2.097152], [0.9, 3.145728]])
 
     def test_sweep_over_lengths_of_prompts(self):
         rows = [r for k, family in ((512, "0.5K"), (1024, "1K"), (4096, "4K"))
@@ -284,7 +284,7 @@ class Figures(unittest.TestCase):
         (drawing,) = sweep.draw(support.computed(rows))
         speed, memory = drawing.figure.axes  # the score is the same everywhere: not drawn
         self.assertEqual(speed.lines[0].get_xydata().tolist(), [[512, 10], [1024, 5], [4096, 1.25]])
-        self.assertEqual(memory.lines[0].get_ydata().tolist(), [1, 2, 8])
+        self.assertEqual(memory.lines[0].get_ydata().tolist(), [1.048576, 2.097152, 8.388608])
         self.assertEqual([t.get_text() for t in memory.get_xticklabels()], ["0.5K", "1K", "4K"])
         with self.assertRaises(common.NotDrawn):
             sweep.draw(support.computed(rows[:2]))

@@ -13,7 +13,7 @@ from unmask.claims import above, at_least, judge, words
 from unmask.page import page
 from unmask.rows import glossary, rows, verdicts
 from unmask.rows.intervals import Estimate
-from unmask.tables import ablation, compare
+from unmask.tables import ablation, compare, layout
 
 
 def stored(of):
@@ -78,6 +78,14 @@ class Shown(unittest.TestCase):
         self.assertEqual(words.points_text(Estimate(-0.154, -0.173, -0.134, 200, "items")),
                          "-15.4 [-17.3, -13.4], n = 200 items")
         self.assertEqual(words.points_text(None), "–")
+
+    def test_a_heading_with_a_unit_is_of_numbers_in_that_unit(self):
+        for name, heading, factor in (("ttfb_p90_seconds", "TTFB P90, ms", 1e3), ("wall_seconds", "time, s", 1),
+                                      ("peak_kv_bytes", "peak KV, MB", 1e-6), ("selection_flops", "selection GFLOP", 1e-9),
+                                      ("slo_attainment", "objectives kept, %", 100), ("tpf", "tokens/forward (TPF)", 1),
+                                      ("probes.x", "probes.x", 1)):
+            column = layout._column_of(name)
+            self.assertEqual((column.header, column.factor), (heading, factor))
 
     def test_a_row_shows_its_word_once(self):
         unscored = row_of("a", [1.0], score=None)
