@@ -8,7 +8,7 @@ import os
 
 import page_text
 import rows as rowlib
-from unmask.rows.glossary import shown as shown_word
+from unmask.rows.glossary import heading, shown as shown_word
 
 OPEN_UP_TO = 12  # claims that need no closed papers
 
@@ -124,6 +124,8 @@ def why(claim):
 COLUMNS = (("claim", False), ("verdict", False), ("measured", True), ("score beside it", True),
            ("over the simplest method", True), ("published", False), ("n", True), ("scale", False))
 
+HEADINGS = {"claim": "statement", "score beside it": "score_beside", "over the simplest method": "over_simplest"}
+
 
 def columns_of(claims):
     """The columns that some claim fills; scores and simpler methods are newer than other rows."""
@@ -151,7 +153,7 @@ def claim_row(c, columns, sections):
 
 
 def claims_table(claims, columns, caption, rows):
-    head = "".join(f'<th scope="col"{" class=n" if right else ""}><button type="button">{name}</button></th>'
+    head = "".join(f'<th scope="col"{" class=n" if right else ""}><button type="button">{heading(HEADINGS.get(name, name))}</button></th>'
                    for name, right in columns)
     return (f'<div class="scroll" tabindex="0" role="region" aria-label="{text(caption)}">'
             f'<table class="sortable"><caption>{text(caption)}</caption><thead><tr>{head}</tr></thead>'

@@ -97,7 +97,7 @@ def rate_curves(rows):
             rates = sorted({r["serve"]["rate"] for r in chosen})
             cell.set_xticks(rates, [f"{x:g}" for x in rates])
             cell.minorticks_off()
-        cell.set(xlabel="requests per second", ylabel=f"TPOT ({group[3]}), ms",
+        cell.set(xlabel=common.heading_of("request_rate"), ylabel=f"TPOT ({group[3]}), ms",
                  title=title_of(group))
     handles = common.series_handles(names, look, hollow)
     handles += common.provenance_handles(bool(hollow), False)

@@ -3,6 +3,7 @@
 
 import ast
 import inspect
+import os
 import unittest
 
 import made  # noqa: F401  (puts the package on the path)
@@ -49,6 +50,17 @@ class Lists(unittest.TestCase):
 
     def test_a_tone_knows_every_verdict(self):
         self.assertLessEqual(verdicts.GOOD | verdicts.BAD, set().union(*map(stored, glossary.VERDICTS)))
+
+
+class Columns(unittest.TestCase):
+    def test_every_metric_of_the_measured_rows_has_a_heading(self):
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../../results")
+        found = {name for place in rows.places_below(os.path.join(folder, "tiny")).values() for row in place
+                 for name in row["metrics"]}
+        found |= {name for row in rows.read_rows(os.path.join(folder, "epyc-2core", "quickstart.jsonl"))
+                  for name in row["metrics"]}
+        self.assertGreater(len(found), 100)
+        self.assertEqual([name for name in sorted(found) if glossary.find_heading(name) is None], [])
 
 
 class Shown(unittest.TestCase):
