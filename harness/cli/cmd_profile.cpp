@@ -49,6 +49,8 @@ option_table profile_options() {
               "harness/profile/README.md)"},
              {"launch-count", 20, "ncu: profile at most N kernels"},
              {"trace", no_default, "write the profiled pass as a Chrome trace (Perfetto reads it)"},
+             {"order", std::string("time"),
+              "order the phases by this: time, the longest first; step, as they follow each other"},
              {"no-counters", flag(),
               "cupti: times of kernels alone; counters wait for the device at every phase"},
              {"no-roofs", flag(),
@@ -179,6 +181,9 @@ int command_profile(const std::vector<std::string>& arguments) {
       line.place("target", "profile needs a model folder or an experiment file");
   const std::string tool = line.text("tool");
   find_known("tool", tool, tools);
+  const std::string order = line.text("order");
+  find_known("order", order, {"time", "step"});
+  const bool in_order = order == "step";
   const bool outside = tool == "nsys" || tool == "ncu";
   if (line.given("print-command") && !outside) {
     throw usage_error("--print-command is for --tool nsys and ncu");
@@ -227,7 +232,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   run.continues = false;
   const run_summary summary = run_experiment(spec, run);
   const row_table rows(summary.rows);
-  print_tables(render(phase_tables(rows.all()), table_format::md));
+  print_tables(render(phase_tables(rows.all(), in_order), table_format::md));
   for (const result_row& row : summary.rows) {
     if (row.probes.contains("phases") || tool == "nvtx") continue;
     tell("{} {}: {} {}\n", row.model.name, row.label, shown_verdict(row), row.reason);

@@ -29,7 +29,7 @@ class profiler {
                        const measured_point& timed) {
     look here{ready, timed.passes.front().answers};
     phase_report report;
-    report.roofs = roofs_of(point.run, ready.model().used.format);
+    const device_roofs before = roofs_of(point.run, ready.model().used.format);
     std::vector<double> seconds;
     for (const pass_record& pass : timed.passes) seconds.push_back(pass.seconds);
     report.untraced_seconds = mean_of(seconds);
@@ -47,6 +47,7 @@ class profiler {
       here.checked_pass(&clock);
       if (counts) report.traffic = cuda::emulator::end_counting();
     }
+    take_larger(before, measured_again(point.run, ready.model().used.format), report);
     report.phases = clock.totals();
     report.seconds = clock.seconds();
     if (wants_trace) {
@@ -85,6 +86,23 @@ class profiler {
     const auto found = roofs_.find(key);
     if (found != roofs_.end()) return found->second;
     return roofs_[key] = settings_.roofs ? settings_.roofs(run, format) : device_roofs{};
+  }
+
+  // Those after a point are those before the next one.
+  device_roofs measured_again(const run_keys& run, const std::string& format) {
+    roofs_.erase(std::tuple(run.device, run.isa, format));
+    return roofs_of(run, format);
+  }
+
+  // Other work makes a roof lower, never higher.
+  static void take_larger(const device_roofs& before, const device_roofs& after,
+                          phase_report& report) {
+    report.roofs = before;
+    for (const auto roof : {&device_roofs::flops_per_second, &device_roofs::bytes_per_second}) {
+      const auto [low, high] = std::minmax(before.*roof, after.*roof);
+      report.roofs.*roof = high;
+      report.roofs_uncertain = report.roofs_uncertain || high > 1.1 * low;
+    }
   }
 
   std::vector<device_slice> observe_kernels(const look& here, phase_clock& clock,

@@ -49,7 +49,8 @@ struct phase_report {
   double seconds = 0;               // of the traced pass
   double untraced_seconds = 0;      // mean of the timed passes
   std::int64_t events_left_out = 0;
-  device_roofs roofs;
+  device_roofs roofs;            // the larger of before and after the pass that was watched
+  bool roofs_uncertain = false;  // the two differ by more than a tenth
   std::string kernels_problem, counters_problem;
   std::vector<kernel_row> kernels;  // cupti
   double device_busy = 0, device_span = 0, device_unattributed = 0;

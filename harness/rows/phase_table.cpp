@@ -24,8 +24,24 @@ double seconds_of(ordered_json& phase, bool device) {
   return phase[device ? "device_seconds" : "own_seconds"].get<double>();
 }
 
+// Why the roofs are not those of a quiet machine; "" if they may be.
+std::string doubt_of(ordered_json& report) {
+  constexpr double most = 1.05;
+  if (report["roofs"]["uncertain"] == true) {
+    return " Roof uncertain: before and after the pass it differed by more than 10 %.";
+  }
+  for (ordered_json& p : report["phases"]) {
+    if (p["container"] == true || !p["roof_share"].is_number()) continue;
+    if (p["roof_share"].get<double>() > most) {
+      return " Roof uncertain: a phase is above it, so other work ran while it was measured, or "
+             "caches served what the phase reads.";
+    }
+  }
+  return "";
+}
+
 // A report may be anybody's: a key that it lacks is null, and what then has the wrong type throws.
-text_table table_of(const result_row& row, ordered_json report) {
+text_table table_of(const result_row& row, ordered_json report, bool in_order) {
   text_table t =
       table_with({"phase | >calls | >ms | >share | >positions | >flops | >MB | >GFLOP/s | >GB/s",
                   ">roof_share"});
@@ -55,8 +71,10 @@ text_table table_of(const result_row& row, ordered_json report) {
     const auto [ms, share] = times(between);
     lines.push_back({between, {"between phases", "", ms, share, "", "", "", "", "", ""}});
   }
-  std::ranges::stable_sort(lines, std::ranges::greater{},
-                           &std::pair<double, std::vector<table_cell>>::first);
+  if (!in_order) {
+    std::ranges::stable_sort(lines, std::ranges::greater{},
+                             &std::pair<double, std::vector<table_cell>>::first);
+  }
   for (auto& line : lines) t.add(std::move(line.second));
   t.add({"all", "", number_cell(total, 3, 1e3), "100 %", "", "", "", "", "", ""});
   for (table_cell& cell : t.rows.back()) cell.bold = true;
@@ -69,6 +87,7 @@ text_table table_of(const result_row& row, ordered_json report) {
     note += fmt::format(
         " Roofs: {} GFLOP/s, {} GB/s ({}).", amount(roofs["flops_per_second"], 1e9, 1).text,
         amount(roofs["bytes_per_second"], 1e9, 1).text, roofs["source"].get<std::string>());
+    note += doubt_of(report);
   }
   if (report["device_unattributed"].is_number() &&
       report["device_unattributed"].get<double>() > 0) {
@@ -122,14 +141,14 @@ text_table traffic_table(const result_row& row, ordered_json traffic) {
 
 }  // namespace
 
-std::vector<text_table> phase_tables(const row_list& rows) {
+std::vector<text_table> phase_tables(const row_list& rows, bool in_order) {
   std::vector<text_table> tables;
   for (const result_row* row : rows) {
     const auto found = row->probes.find("phases");
     if (found == row->probes.end()) continue;
     try {
       const ordered_json report = ordered_json::parse(found->second);
-      tables.push_back(table_of(*row, report));
+      tables.push_back(table_of(*row, report, in_order));
       if (report.contains("traffic") && report["traffic"].is_object()) {
         tables.push_back(traffic_table(*row, report["traffic"]));
       }

@@ -29,6 +29,6 @@ text_table flat_table(const row_table& rows);
 std::string render_rows(const row_table& rows, table_format format);
 
 // What `unmask profile` saw of each row: time, work and share of the roof by phase.
-std::vector<text_table> phase_tables(const row_list& rows);
+std::vector<text_table> phase_tables(const row_list& rows, bool in_order = false);
 
 }  // namespace unmask

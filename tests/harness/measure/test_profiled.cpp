@@ -138,6 +138,26 @@ TEST(profiled, only_the_last_pass_is_watched_and_its_phases_become_the_probe) {
   EXPECT_NE(table.find("made up"), std::string::npos) << table;
 }
 
+// Other work makes a roof lower: the larger of before and after counts, and a difference is said.
+TEST(profiled, roofs_are_measured_before_and_after_and_the_larger_is_taken) {
+  const auto told = [](double before, double after) {
+    const scratch_directory where;
+    profile_settings settings = with(profile_tool::phases);
+    int calls = 0;
+    settings.roofs = [&](const run_keys&, const std::string&) {
+      return device_roofs{calls++ == 0 ? before : after, 2e9, "made up"};
+    };
+    profiled_run run(std::move(settings));
+    const run_summary summary = run.run(where, method("vanilla"));
+    EXPECT_EQ(calls, 2);
+    return json::parse(read_rows(summary.file).rows.at(0).probes.at("phases"))["roofs"];
+  };
+  EXPECT_EQ(told(1e9, 1.5e9)["flops_per_second"], 1.5e9);
+  EXPECT_EQ(told(1e9, 1.5e9)["uncertain"], true);
+  EXPECT_EQ(told(1.05e9, 1e9)["flops_per_second"], 1.05e9);
+  EXPECT_EQ(told(1.05e9, 1e9)["uncertain"], false);
+}
+
 TEST(profiled, the_tool_nvtx_watches_nothing) {
   const scratch_directory where;
   profiled_run run(with(profile_tool::nvtx));
