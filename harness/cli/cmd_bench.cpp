@@ -107,6 +107,7 @@ int command_bench(const texts& arguments) {
   }
   const run_summary summary = run_experiment(spec, run);
   const row_table rows = summary.of_plan();
+  tell_unfit(rows);
   print_tables(render_rows(rows, format));
   tell_other_settings(rows);
   tell("rows: {}\n", run.output.string());

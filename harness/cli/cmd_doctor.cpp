@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <filesystem>
 
@@ -73,6 +73,26 @@ void check_kernels(const std::string& wanted) {
   print("check    {}\n", found.checked(run, true));
 }
 
+// The machine without its GPUs, and whether it is fit to measure on now.
+void print_host(const environment& machine) {
+  print("build    unmask {} {}, {}\n", machine.build.version, commit_text(machine.build),
+        machine.build.compiler);
+  print("system   {}, {}\n", machine.os, machine.kernel);
+  print("cpu      {}, {} usable, backend {}, {} threads\n", machine.cpu_model, machine.cpus_usable,
+        machine.cpu_backend, machine.omp_threads);
+  print("memory   {:.1f} GiB, {:.1f} available\n",
+        static_cast<double>(machine.memory_bytes) / (1 << 30),
+        static_cast<double>(machine.memory_available_bytes) / (1 << 30));
+  if (machine.memory_limit_bytes > 0) {
+    print("         control groups allow {:.1f} GiB\n",
+          static_cast<double>(machine.memory_limit_bytes) / (1 << 30));
+  }
+  print("measure  {}\n",
+        machine.unfit.empty()
+            ? std::string("nothing is known against measuring now")
+            : fmt::format("not fit to measure on: {}", fmt::join(machine.unfit, "; ")));
+}
+
 }  // namespace
 
 int command_doctor(const texts& arguments) {
@@ -89,19 +109,13 @@ int command_doctor(const texts& arguments) {
        {"model", repeated(), "also read this checkpoint to the last byte (repeatable)"},
        experiments_option()},
       {}, arguments);
-  const environment machine = capture_environment(cpu_backend().name());
+  environment machine = capture_environment(cpu_backend().name());
+  look_at_load(machine);
   if (line.given("json")) {
     print("{}\n", environment_json(machine));
     return 0;
   }
-  print("build    unmask {} {}, {}\n", machine.build.version, commit_text(machine.build),
-        machine.build.compiler);
-  print("system   {}, {}\n", machine.os, machine.kernel);
-  print("cpu      {}, {} usable, backend {}, {} threads\n", machine.cpu_model, machine.cpus_usable,
-        machine.cpu_backend, machine.omp_threads);
-  print("memory   {:.1f} GiB, {:.1f} available\n",
-        static_cast<double>(machine.memory_bytes) / (1 << 30),
-        static_cast<double>(machine.memory_available_bytes) / (1 << 30));
+  print_host(machine);
   print("nvtx     {}\n", nvtx_built() ? "ranges compiled in" : "headers absent: no ranges");
   print("nsys     {}\n", machine.nsys.empty() ? "not on PATH" : machine.nsys);
   print("ncu      {}\n", machine.ncu.empty() ? "not on PATH" : machine.ncu);

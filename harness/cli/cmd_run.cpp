@@ -221,6 +221,7 @@ int run_one(const fs::path& file, const command_line& line) {
     return requested_manifest(request, spec, with->source_hash(), plan);
   };
   const run_summary summary = run_experiment(spec, run, *with);
+  tell_unfit(summary.of_plan());
   if (line.given("paired")) {
     print_paired(summary.file, line);
   } else {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "harness/cli/options.h"
+#include "harness/rows/row_table.h"
 
 namespace unmask {
 
@@ -31,6 +32,9 @@ std::string fitted(const std::string& markdown, int columns);
 
 // Standard output: fitted() on a terminal, as it is otherwise.
 void print_tables(const std::string& markdown);
+
+// Tells, on standard error, that the machine was not fit to measure these rows on, if it was not.
+void tell_unfit(const row_table& rows);
 
 // The other screen of a terminal for as long as this lives, left also when a signal ends the program.
 class alternate_screen {

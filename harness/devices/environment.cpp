@@ -7,14 +7,22 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
+#include <thread>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "harness/base/process.h"
+#include "harness/devices/cgroup.h"
+#include "harness/devices/machine_use.h"
 
 namespace unmask {
 namespace {
@@ -46,14 +54,6 @@ std::uint64_t meminfo_bytes(const std::string& key) {
   return std::strtoull(value_of("/proc/meminfo", key, ':').c_str(), nullptr, 10) * 1024;
 }
 
-// cgroup v2: "max 100000" or "200000 100000" (microseconds of time per period).
-double cgroup_quota() {
-  std::istringstream text(first_line("/sys/fs/cgroup/cpu.max"));
-  double quota = 0;
-  double period = 0;
-  return text >> quota >> period && period > 0 ? quota / period : 0;
-}
-
 std::string on_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
@@ -78,7 +78,9 @@ void look_at_host(environment& machine) {
   machine.cpus_online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   cpu_set_t usable;
   if (sched_getaffinity(0, sizeof usable, &usable) == 0) machine.cpus_usable = CPU_COUNT(&usable);
-  machine.cpu_quota = cgroup_quota();
+  const cgroup_limits limits = read_cgroup_limits();
+  machine.cpu_quota = limits.cpus;
+  machine.memory_limit_bytes = limits.memory_bytes;
   machine.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (getloadavg(machine.load_average.data(), 3) != 3) machine.load_average = {};
   if (std::getenv(shares_machine) != nullptr) machine.notes.emplace_back(shared_machine_note);
@@ -105,6 +107,48 @@ void look_at_gpus(environment& machine) {
     machine.notes.push_back(
         "GPU counters are for administrators only: run as root, give the container SYS_ADMIN, or "
         "load the driver with NVreg_RestrictProfilingToAdminUsers=0");
+  }
+}
+
+// Variables that change which kernels run or how a device runs them.
+constexpr const char* telling_variables[] = {"UNMASK_CPU_ISA",
+                                             "UNMASK_GEMM",
+                                             "UNMASK_CUDA_GEMM",
+                                             "UNMASK_CUDA_GRAPHS",
+                                             "UNMASK_CUDA_WGMMA",
+                                             "CUDA_LAUNCH_BLOCKING",
+                                             "CUDA_FORCE_PTX_JIT",
+                                             "CUDA_VISIBLE_DEVICES",
+                                             "CUDA_DEVICE_MAX_CONNECTIONS",
+                                             "NVIDIA_TF32_OVERRIDE",
+                                             "CUBLAS_WORKSPACE_CONFIG",
+                                             "OMP_WAIT_POLICY",
+                                             "GOMP_CPU_AFFINITY",
+                                             "OMP_PROC_BIND"};
+// Of these, those that make a GPU slower, or its products less exact, than without.
+constexpr const char* slowing_variables[] = {"CUDA_LAUNCH_BLOCKING", "CUDA_FORCE_PTX_JIT",
+                                             "NVIDIA_TF32_OVERRIDE"};
+
+// What is known without a look at the load.
+void find_unfit(environment& machine) {
+  const double processors = machine.cpus_usable;
+  if (machine.cpu_quota > 0 && machine.cpu_quota < processors) {
+    machine.unfit.push_back(fmt::format("a CPU quota allows {:.4g} of {} processors",
+                                        machine.cpu_quota, machine.cpus_usable));
+  }
+  if (machine.cpus_usable > 0 && machine.omp_threads > machine.cpus_usable) {
+    machine.unfit.push_back(
+        fmt::format("{} threads share {} processors", machine.omp_threads, machine.cpus_usable));
+  }
+  if (!machine.governor.empty() && machine.governor != "performance") {
+    machine.unfit.push_back("the frequency governor is " + machine.governor);
+  }
+  if (machine.cuda.devices.empty()) return;
+  for (const auto& [name, value] : machine.choices) {
+    const bool slows = std::ranges::find(slowing_variables, name) != std::end(slowing_variables);
+    if (slows && value != "0" && !value.empty()) {
+      machine.unfit.push_back(name + "=" + value + " is set");
+    }
   }
 }
 
@@ -182,13 +226,35 @@ environment capture_environment(const std::string& cpu_backend) {
   machine.cpu_backend = cpu_backend;
   look_at_host(machine);
   look_at_gpus(machine);
-  for (const char* name : {"UNMASK_CPU_ISA", "UNMASK_GEMM", "UNMASK_CUDA_GEMM",
-                           "UNMASK_CUDA_GRAPHS", "UNMASK_CUDA_WGMMA"}) {
+  for (const char* name : telling_variables) {
     if (const char* value = std::getenv(name)) machine.choices.emplace_back(name, value);
   }
   machine.nsys = on_path("nsys");
   machine.ncu = on_path("ncu");
+  find_unfit(machine);
   return machine;
+}
+
+void look_at_load(environment& machine) {
+  const machine_watch watch;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const double share = watch.stop().other_share();
+  if (std::isfinite(share)) machine.other_work = share;
+  const double load = machine.load_average[0];
+  if (machine.other_work > most_other_share) {
+    machine.unfit.push_back(fmt::format("other work has {} % of the processors (load {:.1f})",
+                                        std::lround(100 * machine.other_work), load));
+  } else if (machine.cpus_usable > 0 && load > machine.cpus_usable + 0.5) {
+    machine.unfit.push_back(
+        fmt::format("the load is {:.1f} on {} processors", load, machine.cpus_usable));
+  }
+}
+
+void match_threads_to_quota() {
+  const double quota = read_cgroup_limits().cpus;
+  if (quota <= 0 || std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  const int most = std::max(1, static_cast<int>(std::ceil(quota)));
+  if (most < omp_get_max_threads()) omp_set_num_threads(most);
 }
 
 std::string environment_json(const environment& machine) {
@@ -215,6 +281,8 @@ std::string environment_json(const environment& machine) {
       {"omp_threads", known(machine.omp_threads)},
       {"memory_bytes", known(machine.memory_bytes)},
       {"memory_available_bytes", known(machine.memory_available_bytes)},
+      {"memory_limit_bytes", known(machine.memory_limit_bytes)},
+      {"other_work", machine.other_work},
       {"cuda_runtime", cuda_version(machine.cuda.runtime_version)},
       {"cuda_driver", cuda_version(machine.cuda.driver_version)},
       {"gpu_driver", known(machine.gpu_driver)},
@@ -223,6 +291,7 @@ std::string environment_json(const environment& machine) {
       {"nsys", known(machine.nsys)},
       {"ncu", known(machine.ncu)},
       {"choices", std::move(choices)},
+      {"unfit", machine.unfit},
       {"notes", machine.notes},
   };
   // Replacement, not an exception: a strange byte in a device name must not lose a measured row.

@@ -28,13 +28,15 @@ struct environment {
   std::string cpu_model;
   int cpus_online = 0;
   int cpus_usable = 0;      // of this process (affinity)
-  double cpu_quota = 0;     // processors' worth of time the container may use; 0: no limit
+  double cpu_quota = 0;     // processors' worth of time that control groups allow; 0: no limit
   std::string cpu_backend;  // which kernels were chosen: "cpu-avx512", ...
   std::string governor;     // "performance", "powersave", ...
   std::array<double, 3> load_average{};  // 1, 5 and 15 minutes
   int omp_threads = 0;
   std::uint64_t memory_bytes = 0;
   std::uint64_t memory_available_bytes = 0;
+  std::uint64_t memory_limit_bytes = 0;  // of control groups; 0: no limit
+  double other_work = 0;  // share of the usable processors that others had; look_at_load() measures
 
   cuda::report cuda;
   std::string gpu_driver;                // "580.95.05"
@@ -48,12 +50,20 @@ struct environment {
   // Environment variables that change which kernels run, where they are set: name and value.
   std::vector<std::pair<std::string, std::string>> choices;
 
+  std::vector<std::string> unfit;  // why times measured now would mislead, a few words each
   std::vector<std::string> notes;  // one sentence for each thing that was asked for and is missing
 };
 
 // Looks at everything above; takes a few milliseconds, a second where a GPU must wake. cpu_backend
 // is backend::name() of the kernels in use. Never throws for something the machine lacks.
 environment capture_environment(const std::string& cpu_backend);
+
+// Watches the machine for a tenth of a second, in which this process sleeps: fills in other_work and
+// what it adds to unfit.
+void look_at_load(environment& machine);
+
+// Threads of OpenMP: no more than a CPU quota lets run at a time, unless OMP_NUM_THREADS says how many.
+void match_threads_to_quota();
 
 // What multiplies bfloat16 on tensor cores in the own kernels, on a device of this compute capability:
 // "wgmma" where machine code for sm_90a runs, on 9.0 alone, else "mma.sync". architectures as in

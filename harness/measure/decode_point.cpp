@@ -49,6 +49,7 @@ class decode_point final : public loaded_point {
     const served_run done = run(order);
     pass_record pass;
     pass.seconds = done.totals.seconds;
+    pass.use = done.use;
     static_cast<pass_totals&>(pass) = done.loop;
     decode_rate(done.iterations, pass);
     count_repetitions(done, pass);

@@ -129,7 +129,9 @@ class real_executor final : public executor {
   }
 
   std::string environment() const override {
-    return environment_json(capture_environment(cpu_backend().name()));
+    unmask::environment machine = capture_environment(cpu_backend().name());
+    look_at_load(machine);
+    return environment_json(machine);
   }
   std::string source_hash() const override {
     const build_info& build = this_build();

@@ -44,6 +44,7 @@ class likelihood_point final : public sized_point {
   pass_record pass() override {
     using clock = std::chrono::steady_clock;
     pass_record pass;
+    const machine_watch watch;
     const auto begin = clock::now();
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       const auto asked = clock::now();
@@ -57,6 +58,7 @@ class likelihood_point final : public sized_point {
       pass.answers.push_back(std::move(answer));
     }
     pass.seconds = std::chrono::duration<double>(clock::now() - begin).count();
+    pass.use = watch.stop();
     return pass;
   }
 

@@ -163,7 +163,9 @@ served_run loaded_point::run(const engine_order& order) {
   engine_clock clock = order.cost
                            ? engine_clock(order.cost, order.overhead)
                            : engine_clock(order.overhead, [&] { return loop.graphs().seconds; });
+  const machine_watch watch;
   run.totals = run_engine(runner, order.arrivals, settings, clock, sink);
+  run.use = watch.stop();
   std::ranges::sort(run.requests, {}, &request_record::request);
   calibration_.keep(loop.pace().learnt());
   run.loop = loop.totals();

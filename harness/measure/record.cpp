@@ -125,15 +125,36 @@ void total_metrics(result_row& row, const std::vector<pass_record>& passes) {
   }
 }
 
-// Each request's mean over the repetitions, so that n is the number of requests.
+double median_of(const std::vector<double>& samples) {
+  const double low = percentile_of(samples, 0.5);
+  std::vector<double> negative;
+  for (const double s : samples) negative.push_back(-s);
+  return (low - percentile_of(negative, 0.5)) / 2;
+}
+
+// One repetition that was stopped for a while would move the mean of ten to three times its value.
+// From this many times the median on, a row's times are those of its median repetition.
+constexpr double outlier_from = 1.5;
+bool has_outlier(const std::vector<double>& samples) {
+  return samples.size() > 2 && std::ranges::max(samples) > outlier_from * median_of(samples);
+}
+
+// Of the repetitions of one quantity, in a row with or without an outlier.
+double middle_of(const std::vector<double>& samples, const result_row& row) {
+  return row.samples.median ? median_of(samples) : mean_of(samples);
+}
+
+// The middle of each request over the repetitions, so that n is the number of requests.
 void latency_metrics(result_row& row, const std::vector<pass_record>& passes) {
   const std::size_t n = passes.front().answers.size();
-  std::vector<double> whole(n), first(n);
-  for (const pass_record& pass : passes) {
-    for (std::size_t i = 0; i < n; ++i) {
-      whole[i] += pass.answers[i].seconds / static_cast<double>(passes.size());
-      first[i] += pass.answers[i].first_block_seconds / static_cast<double>(passes.size());
+  std::vector<double> whole(n), first(n), of_request(passes.size()), of_block(passes.size());
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t p = 0; p < passes.size(); ++p) {
+      of_request[p] = passes[p].answers[i].seconds;
+      of_block[p] = passes[p].answers[i].first_block_seconds;
     }
+    whole[i] = middle_of(of_request, row);
+    first[i] = middle_of(of_block, row);
   }
   const auto put = [&](const char* name, const std::vector<double>& samples, double q) {
     if (percentile_earned(q, n)) {
@@ -305,6 +326,56 @@ void check_activity(result_row& row, const std::vector<active_knob>& knobs) {
   row.reason = row.reason.empty() ? idle : idle + "; " + row.reason;
 }
 
+void add_reason(result_row& row, const std::string& more) {
+  row.reason += (row.reason.empty() ? "" : "; ") + more;
+}
+
+// A batch that was never full has another speed than a full one.
+void check_batch(result_row& row, const pass_record& pass) {
+  const std::size_t items = pass.answers.size();
+  if (pass.served || static_cast<std::size_t>(row.run.batch_size) <= items) return;
+  add_reason(row, fmt::format(
+                      "batch_size is {}, but no batch held more than the {} item{} there {}",
+                      row.run.batch_size, items, items == 1 ? "" : "s", items == 1 ? "is" : "are"));
+}
+
+// What the spread between repetitions shows of the machine, and what it cannot show: work that makes
+// all of them equally slow. A row without a score keeps its verdict and has the reason.
+void judge_times(result_row& row, const measured_point& point) {
+  const bool scored = row.verdict == row_verdict::pass;
+  if (is_noisy(row)) {
+    if (scored) row.verdict = row_verdict::noisy;
+    add_reason(row, fmt::format("the speed is known to ±{:.0f} % only, from {} repetitions",
+                                100 * row.samples.half_width, row.samples.seconds.size()));
+  }
+  if (point.passes.front().time != origin::measured) return;
+  machine_use all;
+  for (const pass_record& pass : point.passes) all += pass.use;
+  const bool waits = point.passes.front().served || (row.device && row.device->is_card);
+  row.samples.disturbance = disturbance(all, waits || threads_sleep());
+  if (!row.samples.disturbance.empty()) {
+    if (scored) row.verdict = row_verdict::noisy;
+    add_reason(row, row.samples.disturbance);
+  }
+}
+
+// The times of the repetitions, and who used the processors meanwhile.
+void sample_times(result_row& row, const measured_point& point) {
+  sample_record& s = row.samples;
+  s.warmup_seconds = point.warmup_seconds;
+  s.stop = point.stop;
+  s.taken_up = static_cast<std::int64_t>(std::min(point.taken_up, point.passes.size()));
+  for (const pass_record& pass : point.passes) {
+    s.seconds.push_back(pass.seconds);
+    if (pass.time != origin::measured) continue;
+    s.own_share.push_back(pass.use.own_share());
+    s.other_share.push_back(pass.use.other_share());
+    s.throttled_seconds.push_back(pass.use.throttled_seconds);
+  }
+  s.half_width = relative_half_width(s.seconds);
+  s.median = has_outlier(s.seconds);
+}
+
 // Kernels that were not checked on the GPU that ran them prove nothing; ways to multiply that were
 // wrong there and not used are said beside the verdict.
 void check_kernels(result_row& row) {
@@ -355,11 +426,17 @@ std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& ru
 }
 
 std::string broken_law(const pass_record& pass, const token_rules& rules) {
+  if (pass.answers.empty()) {
+    if (!pass.served) return "there were no requests";
+    const auto rejected = pass.metrics.find("requests_rejected");
+    const bool some = rejected != pass.metrics.end() && rejected->second.value > 0;
+    return "no request was answered to its end" +
+           (some ? fmt::format(": {} were rejected, because they need more pages than there are",
+                               rejected->second.value)
+                 : "");
+  }
   if (!(pass.seconds > 0) || !std::isfinite(pass.seconds)) {
     return fmt::format("the pass took {} s", pass.seconds);
-  }
-  if (pass.answers.empty()) {
-    return pass.served ? "no request was answered to its end" : "there were no requests";
   }
   for (std::size_t i = 0; i < pass.answers.size(); ++i) {
     const std::string problem = broken_answer_law(pass.answers[i], rules);
@@ -380,11 +457,7 @@ void describe_device(result_row& row) {
 void measure_row(result_row& row, const measured_point& point) {
   describe_device(row);
   row.verdict = row_verdict::invalid;
-  row.samples.warmup_seconds = point.warmup_seconds;
-  row.samples.stop = point.stop;
-  row.samples.taken_up = static_cast<std::int64_t>(std::min(point.taken_up, point.passes.size()));
-  for (const pass_record& pass : point.passes) row.samples.seconds.push_back(pass.seconds);
-  row.samples.half_width = relative_half_width(row.samples.seconds);
+  sample_times(row, point);
   if (point.passes.empty()) {
     row.reason = "nothing was measured";
     return;
@@ -392,7 +465,7 @@ void measure_row(result_row& row, const measured_point& point) {
   const totals t = sum_of(point.passes.front(), point.rules);
   count_metrics(row, point.passes.front(), t, point);
   total_metrics(row, point.passes);
-  const double seconds = mean_of(row.samples.seconds);
+  const double seconds = middle_of(row.samples.seconds, row);
   const origin time = point.passes.front().time;
   row.metrics["wall_seconds"] = {seconds, time};
   if (seconds > 0) {
@@ -447,13 +520,9 @@ void measure_row(result_row& row, const measured_point& point) {
     if (const std::string undecided = undecided_items(point.scores); !undecided.empty()) {
       row.reason += (row.reason.empty() ? "" : "; ") + undecided;
     }
-    if (is_noisy(row)) {
-      row.verdict = row_verdict::noisy;
-      row.reason += row.reason.empty() ? "" : "; ";
-      row.reason += fmt::format("the speed is known to ±{:.0f} % only, from {} repetitions",
-                                100 * row.samples.half_width, row.samples.seconds.size());
-    }
   }
+  judge_times(row, point);
+  check_batch(row, point.passes.front());
   check_activity(row, point.knobs);
   check_kernels(row);
 }

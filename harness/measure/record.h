@@ -13,6 +13,7 @@
 #include "harness/decode/counters.h"
 #include "harness/decode/pass_totals.h"
 #include "harness/decode/policies.h"
+#include "harness/devices/machine_use.h"
 #include "harness/model/config.h"
 #include "harness/rows/row.h"
 #include "harness/workload/scorer.h"
@@ -38,6 +39,7 @@ struct pass_record : pass_totals {
   bool served = false;             // requests arrived; closed-loop latency is not defined
   // On a real clock clients left: which requests are answered depends on the machine.
   bool clients_left = false;
+  machine_use use;                        // who used the processors meanwhile
   std::map<std::string, metric> metrics;  // of this pass alone; the row has their means
   std::vector<answer_record> answers;
 };

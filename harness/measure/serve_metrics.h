@@ -10,6 +10,7 @@
 
 #include "harness/decode/parameters.h"
 #include "harness/decode/pass_totals.h"
+#include "harness/devices/machine_use.h"
 #include "harness/engine/serving.h"
 #include "harness/rows/row.h"
 
@@ -20,6 +21,7 @@ struct served_run {
   std::vector<iteration_record> iterations;
   engine_totals totals;
   pass_totals loop;  // of the loop that served it
+  machine_use use;   // who used the processors meanwhile
 };
 
 struct serving_objective {

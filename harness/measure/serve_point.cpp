@@ -140,6 +140,7 @@ class serve_point final : public loaded_point {
     pass.clients_left = !clock_.is_virtual() && serve_.real("cancel_share") > 0;
     const served_run done = serve(rate_of_pass(pass), seed_, 1);
     pass.seconds = done.totals.seconds;
+    pass.use = done.use;
     static_cast<pass_totals&>(pass) = counted_part(done.loop);
     pass.metrics.merge(
         serving_values(done, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));

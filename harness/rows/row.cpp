@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/rows/row.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 
@@ -117,6 +118,12 @@ bool says_something(const std::string& value) {
 }
 bool says_something(std::int64_t value) {
   return value > 0;
+}
+bool says_something(bool value) {
+  return value;
+}
+bool says_something(const std::vector<double>& values) {
+  return std::ranges::any_of(values, [](double v) { return std::isfinite(v) && v != 0; });
 }
 bool says_something(double value) {
   return std::isfinite(value);

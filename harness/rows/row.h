@@ -112,6 +112,12 @@ struct sample_record {
   double half_width = 0;               // relative, 95 %, of the mean
   std::string stop;                    // half_width, max_repetitions
   std::int64_t taken_up = 0;  // of the repetitions, those that an earlier, stopped run had made
+  // One per repetition, of what was watched (devices/machine_use.h); empty: nothing was.
+  std::vector<double> own_share, other_share, throttled_seconds;
+  // Why these are not the times of a quiet machine, as a sentence; empty: they may be.
+  std::string disturbance;
+  // Whether the speed is that of the median repetition, not of the mean of all.
+  bool median = false;
 };
 
 // The experiment that a row is of.

@@ -136,6 +136,18 @@ void each_field(sample_record& s, Visit& visit) {
   visit.rounded(needed("half_width"), s.half_width);
   visit(needed("stop"), s.stop);
   visit(some("taken_up", "repetitions that an interrupted run had made (since 1.5)"), s.taken_up);
+  visit(some("own_share",
+             "by repetition: processor time of the process / (seconds x threads that can run)"),
+        s.own_share);
+  visit(some("other_share", "by repetition: share of the usable processors that other work had"),
+        s.other_share);
+  visit(some("throttled_seconds",
+             "by repetition: length of the periods in which a CPU quota stopped the process"),
+        s.throttled_seconds);
+  visit(some("disturbance", "why the times are not those of a quiet machine, as a sentence"),
+        s.disturbance);
+  visit(some("median", "true if the speed is of the median repetition, because one is an outlier"),
+        s.median);
 }
 
 template <class Visit>

@@ -31,6 +31,17 @@ void each_number(pass_record& p, const Visit& visit) {
 }
 
 template <class Visit>
+void each_number(machine_use& u, const Visit& visit) {
+  visit("seconds", u.seconds);
+  visit("own_seconds", u.own_seconds);
+  visit("other_seconds", u.other_seconds);
+  visit("processors", u.processors);
+  visit("threads", u.threads);
+  visit("throttled_seconds", u.throttled_seconds);
+  visit("moved", u.moved);
+}
+
+template <class Visit>
 void each_column(const Visit& visit) {
   visit(
       "prompt_tokens", [](auto& a) -> auto& { return a.prompt_tokens; });
@@ -137,6 +148,10 @@ std::string pass_line(const pass_record& pass, const pass_record* first) {
               {"answers", pass.answers.size()}};
   each_number(const_cast<pass_record&>(pass),
               [&](const char* name, const auto& value) { put(out, name, value); });
+  if (pass.use.seconds > 0) {  // else nobody watched
+    each_number(const_cast<machine_use&>(pass.use),
+                [&](const char* name, const auto& value) { put(out["use"], name, value); });
+  }
   for (const auto& [name, m] : pass.metrics) out["metrics"][name] = json_of_metric(m);
   each_column([&](const char* name, const auto& of) {
     json column = json::array(), before = json::array();
@@ -156,6 +171,9 @@ pass_record pass_of_line(const std::string& line, const pass_record* first) {
   pass.served = in.at("served");
   pass.clients_left = in.at("clients_left");
   each_number(pass, [&](const char* name, auto& value) { take(in, name, value); });
+  if (in.contains("use")) {
+    each_number(pass.use, [&](const char* name, auto& value) { take(in.at("use"), name, value); });
+  }
   if (in.contains("metrics")) {
     for (const auto& [name, value] : in.at("metrics").items()) {
       pass.metrics[name] = metric_of(value);

@@ -85,6 +85,31 @@ TEST(environment, says_what_was_chosen_by_variables) {
   EXPECT_FALSE(json::parse(environment_json(plain))["choices"].contains("UNMASK_CUDA_GRAPHS"));
 }
 
+// A forgotten variable of a debugging session makes a GPU slower: it is kept, and said if there is a GPU.
+TEST(environment, keeps_variables_that_change_what_a_gpu_does) {
+  const char* const names[] = {"CUDA_LAUNCH_BLOCKING", "CUDA_FORCE_PTX_JIT", "NVIDIA_TF32_OVERRIDE",
+                               "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG"};
+  for (const char* name : names) ::setenv(name, "1", 1);
+  const json parsed = json::parse(environment_json(capture_environment("")));
+  for (const char* name : names) {
+    ::unsetenv(name);
+    EXPECT_EQ(parsed["choices"][name], "1") << name;
+  }
+  const std::string unfit = parsed["unfit"].dump();
+  EXPECT_EQ(unfit.find("CUDA_LAUNCH_BLOCKING=1 is set") == std::string::npos,
+            parsed["gpus"].empty());
+}
+
+TEST(environment, a_busy_machine_is_unfit) {
+  environment machine = capture_environment("");
+  machine.load_average = {13, 1, 1};
+  machine.cpus_usable = 2;
+  const std::size_t before = machine.unfit.size();
+  look_at_load(machine);
+  ASSERT_EQ(machine.unfit.size(), before + 1);
+  EXPECT_NE(machine.unfit.back().find("13.0"), std::string::npos) << machine.unfit.back();
+}
+
 TEST(environment, json_keeps_values_and_says_null_for_unknown) {
   environment machine;
   machine.build = this_build();

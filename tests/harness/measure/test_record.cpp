@@ -232,6 +232,102 @@ TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
   }
 }
 
+measured_point point_of(const std::vector<machine_use>& uses) {
+  measured_point point = good_point();
+  point.passes.clear();
+  for (const machine_use& use : uses) {
+    point.passes.push_back(good_pass(use.seconds));
+    point.passes.back().use = use;
+  }
+  return point;
+}
+
+machine_use use_of(double seconds, double own_share, double other_share) {
+  return {.seconds = seconds,
+          .own_seconds = seconds * 2 * own_share,
+          .other_seconds = seconds * 2 * other_share,
+          .processors = 2,
+          .threads = 2};
+}
+
+result_row judged(const measured_point& point) {
+  result_row row;
+  measure_row(row, point);
+  return row;
+}
+
+// Three passes that are equally slow have no spread: who used the processors says it.
+TEST(record, a_steady_disturbance_makes_a_row_noisy) {
+  const machine_use quiet = use_of(1, 0.89, 0.01), busy = use_of(1, 0.5, 0.48);
+  EXPECT_EQ(judged(point_of({quiet, quiet, quiet})).verdict, row_verdict::pass);
+  const result_row row = judged(point_of({busy, busy, busy}));
+  EXPECT_EQ(row.verdict, row_verdict::noisy);
+  EXPECT_EQ(row.reason, "other work on the machine took about 50 % of the processors");
+  EXPECT_EQ(row.samples.disturbance, row.reason);
+  EXPECT_EQ(row.samples.own_share, (std::vector<double>{0.5, 0.5, 0.5}));
+  EXPECT_EQ(row.samples.other_share, (std::vector<double>{0.48, 0.48, 0.48}));
+  const result_row read = parse_row(to_json_line(row), "x");
+  EXPECT_EQ(read.samples.own_share, row.samples.own_share);
+  EXPECT_EQ(read.samples.disturbance, row.samples.disturbance);
+}
+
+TEST(record, a_process_that_was_stopped_in_its_only_pass_is_seen) {
+  const result_row row = judged(point_of({use_of(8, 0.22, 0.01)}));
+  EXPECT_EQ(row.verdict, row_verdict::noisy);
+  EXPECT_NE(row.reason.find("about 20 % of its threads' time"), std::string::npos) << row.reason;
+}
+
+TEST(record, a_row_without_a_score_keeps_its_verdict_and_tells_of_the_disturbance) {
+  measured_point point = point_of({use_of(1, 0.5, 0.48)});
+  for (scored_answer& s : point.scores) s.scored = false;
+  const result_row row = judged(point);
+  EXPECT_EQ(row.verdict, row_verdict::not_verified);
+  EXPECT_NE(row.reason.find("; other work on the machine took about 50 %"), std::string::npos);
+}
+
+// Requests that arrive are waited for, and a virtual clock does not see the machine.
+TEST(record, waiting_for_requests_is_no_disturbance) {
+  measured_point served = point_of({use_of(1, 0.1, 0.01)});
+  served.passes[0].served = true;
+  EXPECT_EQ(judged(served).samples.disturbance, "");
+  measured_point modelled = point_of({use_of(1, 0.1, 0.9)});
+  modelled.passes[0].time = origin::analytic;
+  EXPECT_EQ(judged(modelled).samples.disturbance, "");
+  EXPECT_TRUE(judged(modelled).samples.own_share.empty());
+}
+
+// Ten passes, one of which was stopped for 25 s. By hand: 6 tokens in the median pass of 1 s; the mean of
+// 3.51 s would say 1.7 tokens a second.
+TEST(record, one_outlier_does_not_decide_the_speed) {
+  std::vector<machine_use> uses(9, use_of(1, 0.89, 0.01));
+  uses.push_back(use_of(26.1, 0.034, 0.01));
+  const result_row row = judged(point_of(uses));
+  EXPECT_EQ(row.verdict, row_verdict::noisy);
+  EXPECT_TRUE(row.samples.median);
+  EXPECT_DOUBLE_EQ(row.value_of("wall_seconds").value(), 1);
+  EXPECT_DOUBLE_EQ(row.value_of("tokens_per_second").value(), 6);
+  EXPECT_FALSE(judged(point_of({use_of(1, 0.89, 0), use_of(1.4, 0.89, 0), use_of(1, 0.89, 0)}))
+                   .samples.median);
+}
+
+TEST(record, a_batch_that_was_never_full_is_told) {
+  result_row row;
+  row.run.batch_size = 64;
+  measure_row(row, point_of({use_of(1, 0.89, 0)}));
+  EXPECT_EQ(row.verdict, row_verdict::pass);
+  EXPECT_EQ(row.reason, "batch_size is 64, but no batch held more than the 2 items there are");
+}
+
+TEST(record, requests_that_never_fit_are_told) {
+  pass_record pass = good_pass(0, 0);
+  pass.served = true;
+  pass.metrics["requests_rejected"] = {3, origin::counted};
+  EXPECT_EQ(
+      broken_law(pass, rules),
+      "no request was answered to its end: 3 were rejected, because they need more pages than "
+      "there are");
+}
+
 // A setting that never acted makes a row of something else, and the row says so.
 TEST(record, a_knob_that_changed_nothing_is_inactive) {
   const auto judged = [](std::int64_t dropped, bool scored) {
@@ -398,7 +494,9 @@ TEST(record, missing_evidence_is_never_a_pass) {
   for (scored_answer& s : point.scores) s.note = "NOT RUN: /usr/bin/bwrap is not installed";
   result_row unsafe;
   measure_row(unsafe, point);
-  EXPECT_EQ(unsafe.reason, "NOT RUN: /usr/bin/bwrap is not installed");
+  EXPECT_EQ(unsafe.reason,
+            "NOT RUN: /usr/bin/bwrap is not installed; the speed is known to ±50 % "
+            "only, from 3 repetitions");
   result_row nothing;
   measure_row(nothing, {});
   EXPECT_EQ(nothing.verdict, row_verdict::invalid);
