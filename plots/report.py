@@ -21,6 +21,7 @@ import rows as rowlib
 from claims_part import badge, claims_part, headlines_part, ratio_text, text  # noqa: F401
 from common import guarded, letters_missed
 from rows import BadInput, NotDrawn
+from unmask.rows.comparable import machine_of
 from unmask.rows.errors import UserError
 from unmask.rows.files import opened_text, replace_file
 from unmask.rows.glossary import shown_row
@@ -397,11 +398,9 @@ def environment_part(rows, closed):
                           f'<span class="hash">{text(work["hash"])}</span>'))
     for source in rowlib.ordered(str(r.get("source_hash", "")) for r in rows):
         lines.append(line("source", f'<span class="hash">{text(source)}</span>'))
-    stable = lambda e: json.dumps({k: v for k, v in e.items() if k not in (  # noqa: E731
-        "load_average", "memory_available_bytes")}, sort_keys=True)
     seen = {}
     for r in rows:
-        seen.setdefault(stable(r["environment"]), r["environment"])
+        seen.setdefault(json.dumps(machine_of(r["environment"]), sort_keys=True), r["environment"])
     for place, environment in enumerate(seen.values(), 1):
         build = environment.get("build", {})
         lines.append(line(f"machine {place}" if len(seen) > 1 else "machine", text(

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/rows/comparable.h"
 #include "harness/rows/estimates.h"
 #include "harness/rows/glossary.h"
 #include "harness/rows/json_of.h"
@@ -40,8 +41,16 @@ bool badly_known(const result_row& row) {
   return std::isfinite(row.samples.half_width) && row.samples.half_width > noisy_from;
 }
 
+// A speed that was timed once has no spread: nothing says how well it is known.
+bool is_of_one_pass(const result_row& row) {
+  const auto speed = row.metrics.find("tokens_per_second");
+  return row.samples.seconds.size() == 1 && speed != row.metrics.end() &&
+         speed->second.from == origin::measured;
+}
+
 table_cell throughput(const result_row& row) {
   table_cell cell = metric_cell(row, "tokens_per_second", 1);
+  if (is_of_one_pass(row)) cell.text += " (one pass)";
   const double spread = row.samples.half_width;
   if (std::isfinite(cell.value) && std::isfinite(spread)) {
     cell.text += fmt::format(" ± {:.1f} %{}", spread * 100, badly_known(row) ? " !" : "");
@@ -94,11 +103,25 @@ class speed_bases {
       if (is_reportable(*row)) first_.try_emplace(place_of(*row), row);
     }
   }
-  table_cell speedup(const result_row& row) const {
+  table_cell speedup(const result_row& row) {
     const result_row* base = first_.at(place_of(row));
     if (base == &row) return "base";
     const auto ratio = speed_over(row, *base);
-    return ratio ? number_cell(ratio->value, 2, 1, ratio->range) : "–";
+    if (!ratio) return "–";
+    const std::string apart = difference_of(row, *base);
+    if (apart.empty()) return number_cell(ratio->value, 2, 1, ratio->range);
+    apart_.insert(apart);
+    table_cell cell = number_cell(ratio->value, 2);
+    cell.text += " ≠";
+    return cell;
+  }
+  void add_notes(text_table& t) const {
+    for (const std::string& apart : apart_) {
+      t.notes.push_back(
+          "≠: the rows are not of one program and machine, so the ratio has no "
+          "interval; they differ in " +
+          apart);
+    }
   }
 
  private:
@@ -106,6 +129,7 @@ class speed_bases {
     return circumstance_of(row, {}) + row.model.hash + "\n" + row.workload.hash;
   }
   std::map<std::string, const result_row*> first_;
+  std::set<std::string> apart_;
 };
 
 // Verdicts with their reasons; long ones as footnotes, each once. That there was nothing to score is
@@ -181,7 +205,7 @@ text_table decode_table(const row_list& rows) {
       table_with({"model | label | family | >items | >score | >tokens_per_second | >speedup | >tpf",
                   ">committed_per_step | >redundancy | >nfe | verdict"});
   const run_key_names shown = varying(rows);
-  const speed_bases bases(rows);
+  speed_bases bases(rows);
   verdict_cells verdicts;
   for (const result_row* row : rows) {
     std::vector<table_cell> line = {model_name(*row), method_cell(*row, shown),
@@ -205,9 +229,13 @@ text_table decode_table(const row_list& rows) {
     if (group.size() > 1) t.add(mean_line(method(*group.front()), group));
   }
   verdicts.add_notes(t);
+  bases.add_notes(t);
   const auto shown_noisy = [](const result_row* r) { return is_reportable(*r) && badly_known(*r); };
   if (std::ranges::any_of(rows, shown_noisy)) {
     t.notes.push_back(fmt::format("!: speed known to worse than {:.0f} %", noisy_from * 100));
+  }
+  if (std::ranges::any_of(good, [](const result_row* r) { return is_of_one_pass(*r); })) {
+    t.notes.emplace_back("one pass: timed once, so the verdict says nothing of the speed");
   }
   return t;
 }

@@ -28,6 +28,7 @@
 #include "harness/plan/needs.h"
 #include "harness/plan/request.h"
 #include "harness/profile/phases.h"
+#include "harness/rows/comparable.h"
 #include "harness/rows/glossary.h"
 #include "harness/rows/statistics.h"
 #include "harness/rows/store.h"
@@ -76,20 +77,6 @@ result_row planned_row(const experiment_point& p) {
 std::int64_t items_of(const experiment_point& p) {
   return std::max<std::int64_t>(p.workload.count > 0 ? p.workload.count : p.workload.items.limit,
                                 1);
-}
-
-// An environment without what changes while it stays the same machine: how busy and warm it is.
-std::string machine_of(const std::string& environment) {
-  nlohmann::json machine = nlohmann::json::parse(environment, nullptr, false);
-  if (!machine.is_object()) return environment;
-  for (const char* key : {"load_average", "memory_available_bytes", "notes"}) machine.erase(key);
-  for (nlohmann::json& gpu : machine["gpus"]) {
-    for (const char* key :
-         {"sm_clock_mhz", "memory_clock_mhz", "temperature_c", "throttle_reasons"}) {
-      if (gpu.is_object()) gpu.erase(key);
-    }
-  }
-  return machine.dump();
 }
 
 // What a point of the group has gathered so far.
@@ -176,6 +163,24 @@ class experiment_run {
   // Passes of points with a row: their run was killed before it could remove them.
   void forget(const std::set<std::string>& points) {
     for (const std::string& id : points) passes_.drop(id);
+  }
+  // Rows of other programs and machines stay where they are: no speed of theirs stands next to a new one
+  // without a word.
+  void say_of_others(const std::vector<result_row>& rows, const std::set<std::string>& done) {
+    std::map<std::string, std::string> apart;  // by point: its last row counts
+    result_row here;
+    here.environment = environment_;
+    here.source_hash = source_hash_;
+    for (const result_row& row : rows) {
+      if (done.contains(row.point_id)) apart[row.point_id] = difference_of(row, here);
+    }
+    std::erase_if(apart, [](const auto& of) { return of.second.empty(); });
+    if (apart.empty()) return;
+    say(
+        fmt::format("note: {} of these rows {} of another program or machine ({} differ{}): their "
+                    "speeds are not compared with new ones; --fresh measures them again",
+                    apart.size(), apart.size() == 1 ? "is" : "are", apart.begin()->second,
+                    apart.begin()->second.find(',') == std::string::npos ? "s" : ""));
   }
   // What must be heard with and without progress.
   void say(const std::string& line) {
@@ -633,6 +638,7 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
   if (skipped > 0) {
     run.note(fmt::format("{} of {} points already have a row in {}", skipped, planned.size(),
                          options.output.string()));
+    run.say_of_others(before, done);
   }
   const bool paired = spec.evidence.paired;
   for (const auto& group : interleaved_groups(points, paired)) run.measure(group);

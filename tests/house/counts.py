@@ -207,6 +207,10 @@ def counts():
         "files a field of a row is declared in (taken_up)":
             sum(bool(re.search(r"\btaken_up\b", text_of(f)))
                 for f in under("harness/rows/", CPP) + under("harness/python/", ".py")),
+        # The environment itself, and what asks of two whether they are one machine: in C++ and in Python.
+        "files that list what changes on one machine":
+            sum('"memory_available_bytes"' in text_of(f)
+                for f in under("harness/", CPP + (".py",)) + under("plots/", ".py")),
         "files a number of a pass is in (planning_seconds)":
             sum(bool(re.search(r"\bplanning_seconds\b", text_of(f))) for f in under("harness/", CPP)),
         # A method reports it, so that the view it reports by is the third.

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/rows/comparable.h"
 #include "harness/rows/table.h"
 #include "tests/harness/measure/fixtures.h"
 
@@ -42,6 +43,34 @@ TEST(table, speed_ups_are_over_the_first_method_of_the_same_circumstances) {
   EXPECT_TRUE(has(text, "± 49.7 % ! | base |")) << text;
   fast.workload.hash = "other items";
   EXPECT_FALSE(has(render_rows(std::vector{sample_row(), fast}, table_format::md), "| 2.00 ["));
+}
+
+// A resumed run of another build, or on other hardware, is no pair: no interval, and what differs is named.
+TEST(table, a_speed_up_over_a_row_of_another_program_or_machine_has_no_interval) {
+  result_row fast = sample_row("fast"), base = sample_row();
+  base.environment = R"({"cpu_model":"A","load_average":[1,1,1],"omp_threads":2})";
+  fast.environment = R"({"cpu_model":"A","load_average":[9,9,9],"omp_threads":2,"other_work":0.5})";
+  fast.label = "fast";
+  for (double& seconds : fast.samples.seconds) seconds /= 2;
+  EXPECT_EQ(difference_of(base, fast), "");
+  EXPECT_TRUE(has(render_rows(std::vector{base, fast}, table_format::md), "| 2.00 [2.00, 2.00] |"));
+  fast.environment = R"({"cpu_model":"B","omp_threads":1})";
+  fast.source_hash = "another";
+  EXPECT_EQ(difference_of(base, fast), "cpu_model, omp_threads, source_hash");
+  const std::string text = render_rows(std::vector{base, fast}, table_format::md);
+  EXPECT_TRUE(has(text, "| 2.00 ≠ |")) << text;
+  EXPECT_TRUE(has(text, "they differ in cpu_model, omp_threads, source_hash\n")) << text;
+}
+
+TEST(table, what_is_known_against_a_machine_is_one_sentence) {
+  result_row row = sample_row(), other = sample_row("other");
+  const auto said = [&] { return unfit_sentence(row_table(std::vector{row, other}).all()); };
+  EXPECT_EQ(said(), "");
+  row.environment = other.environment = R"({"unfit":["the frequency governor is powersave"]})";
+  other.samples.disturbance = "other work on the machine took 48 % of the processors";
+  EXPECT_EQ(said(),
+            "the machine was not fit to measure on: the frequency governor is powersave; 1 of 2 "
+            "points were disturbed while they were measured");
 }
 
 // A verdict that says something else does not hide it, and a reason stands once.
@@ -176,6 +205,30 @@ TEST(table, json_holds_the_rows) {
 TEST(table, formats_by_name) {
   EXPECT_EQ(parse_table_format("csv"), table_format::csv);
   EXPECT_THROW(parse_table_format("sql"), error);
+}
+
+// A share above the roof, or roofs that differ, are the mark of a machine that was busy meanwhile.
+TEST(table, a_roof_that_cannot_be_right_is_told_and_phases_may_follow_the_step) {
+  const auto report_of = [](const std::string& share, const std::string& uncertain) {
+    const std::string of_phase = R"(,"container":false,"calls":2,"rows":3,"flops":4,"bytes":5,)";
+    return R"({"kernels":[],"phases":[{"phase":"embedding","own_seconds":1)" + of_phase +
+           R"("roof_share":0.5},{"phase":"attention","own_seconds":2)" + of_phase +
+           R"("roof_share":)" + share + R"(}],"seconds":1,"untraced_seconds":1,)" +
+           R"("roofs":{"source":"s","uncertain":)" + uncertain +
+           R"(},"device_unattributed":0,"provenance":{"work":"analytic"}})";
+  };
+  result_row row = sample_row();
+  const auto text = [&](bool in_order) {
+    return render(phase_tables({&row}, in_order), table_format::md);
+  };
+  row.probes["phases"] = report_of("1.04", "false");
+  EXPECT_FALSE(has(text(false), "Roof uncertain"));
+  EXPECT_LT(text(false).find("| attention |"), text(false).find("| embedding |"));
+  EXPECT_LT(text(true).find("| embedding |"), text(true).find("| attention |"));
+  row.probes["phases"] = report_of("1.273", "false");
+  EXPECT_TRUE(has(text(false), "Roof uncertain: a phase is above it")) << text(false);
+  row.probes["phases"] = report_of("0.9", "true");
+  EXPECT_TRUE(has(text(false), "Roof uncertain: before and after")) << text(false);
 }
 
 // Reports come with rows, and rows from anybody.

@@ -35,6 +35,7 @@ class counting_executor final : public executor {
   std::filesystem::path log;
   std::chrono::milliseconds pace{0};
   std::string build = "build";
+  std::string source = "source", machine = "fake";
   std::string unscorable;  // label whose answers cannot be judged
 
   class point final : public prepared_point {
@@ -75,9 +76,9 @@ class counting_executor final : public executor {
     return all;
   }
   std::string environment() const override {
-    return R"({"cpu":"fake","load_average":)" + std::to_string(load_) + "}";
+    return R"({"cpu":")" + machine + R"(","load_average":)" + std::to_string(load_) + "}";
   }
-  std::string source_hash() const override { return "source"; }
+  std::string source_hash() const override { return source; }
   std::string program_hash() const override { return build; }
 
  private:
@@ -215,6 +216,27 @@ TEST(resume, takes_up_no_pass_of_another_program) {
   expect_measured_again(dir, spec, "passes of another program or machine");
 }
 
+// Rows stay where they are, and the run says that their speeds are of something else.
+TEST(resume, tells_of_rows_of_another_program_or_machine) {
+  const scratch_directory dir;
+  const auto run = [&](const std::string& source, const std::string& cpu) {
+    counting_executor with;
+    with.log = dir / "log";
+    with.machine = cpu;
+    with.source = source;
+    testing::internal::CaptureStderr();
+    run_experiment(spec_of(false), quiet(dir / "out"), with);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(run("first", "A").find("of another program or machine"), std::string::npos);
+  EXPECT_EQ(run("first", "A").find("of another program or machine"), std::string::npos);
+  const std::string said = run("second", "B");
+  EXPECT_NE(said.find("12 of these rows are of another program or machine (cpu, source_hash "
+                      "differ): their speeds are not compared with new ones; --fresh measures"),
+            std::string::npos)
+      << said;
+}
+
 TEST(resume, passes_whose_memory_is_damaged_are_measured_again) {
   const scratch_directory dir;
   const experiment_spec spec = spec_of(false);
@@ -245,6 +267,7 @@ TEST(resume, a_pass_comes_back_as_it_was) {
   first.answers[0].loglikelihoods = {-1.5, -2.25};
   first.answers[0].work.keys_seen = 1.0 / 3;
   first.planning_seconds = 1e-9;
+  first.use = {.seconds = 2, .own_seconds = 1.25, .processors = 3, .threads = 2, .moved = true};
   pass_record second = first;
   second.seconds = 7;
   second.answers[1].seconds = 3.25;
@@ -256,6 +279,8 @@ TEST(resume, a_pass_comes_back_as_it_was) {
   EXPECT_EQ(back.answers[2].request, 41u);
   EXPECT_EQ(back.answers[0].work.keys_seen, 1.0 / 3);
   EXPECT_EQ(back.metrics.at("a").samples[2], INFINITY);
+  EXPECT_EQ(back.use.own_seconds, 1.25);
+  EXPECT_TRUE(std::isnan(back.use.other_seconds) && back.use.moved);
 }
 
 // Lines of a program whose numbers of a pass had no list yet: they are read, and written as they were.

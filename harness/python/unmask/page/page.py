@@ -43,7 +43,10 @@ def _score_cell(row):
 
 def _speed_cell(row):
     cell, half = _metric_cell(row, "tokens_per_second", 1), row["samples"].get("half_width")
-    if cell.value is not None and half is not None:
+    once = len(row["samples"]["seconds"]) == 1 and row["provenance"].get("tokens_per_second") == "measured"
+    if cell.value is not None and once:
+        cell.text += " (one pass)"
+    elif cell.value is not None and half is not None:
         cell.text += f" ± {half * 100:.1f} %"
         cell.low, cell.high = cell.value * (1 - half), cell.value * (1 + half)
     return cell

@@ -23,6 +23,11 @@ def _lasting(value):
     return value
 
 
+def machine_of(environment):
+    """An environment without what changes while it stays the same machine."""
+    return {key: _lasting(value) for key, value in environment.items() if key not in CHANGING}
+
+
 def difference(a, b):
     """Says what differs between two environments, key by key; "" if nothing does."""
     if a is b or a == b:

@@ -74,6 +74,7 @@ class LaidCell:
     bold: bool = False
     harnesses: tuple = ()        # of a benchmark's score
     other_harness: bool = False  # the paper has a score here, of another harness
+    once: bool = False           # a time of one repetition, or a ratio of such
     apart: str = ""              # how the two sides of a ratio of times differ in program or machine
     published: object = None
 
@@ -245,6 +246,7 @@ def _cell_of(chosen, column, layout, rows):
         return cell
     e = found[0]
     cell.measured, cell.n, cell.unit = e.value * column.factor, e.n, e.unit
+    cell.once = e.unit == "repetitions" and e.n < 2 and e.low is None
     if e.low is not None and e.low != e.high:
         cell.range = (e.low * column.factor, e.high * column.factor)
     return cell
@@ -295,7 +297,8 @@ def _mark_best(table, layout):
             top = (max if best == "max" else min)([c.measured for c in cells], default=None)
             for cell in cells:
                 # Means of the same numbers in another order differ in their last bits.
-                cell.bold = math.isclose(cell.measured, top, rel_tol=1e-12)
+                # Nothing says how well a time of one repetition is known: it is not the best of any.
+                cell.bold = math.isclose(cell.measured, top, rel_tol=1e-12) and not cell.once
 
 
 def _distinct(rows, key):
@@ -324,6 +327,8 @@ def _add_footnotes(table, layout, rows):
     if any(cell.dagger and cell.measured is not None for cell in cells):
         table.footnotes.append("† synthetic or analytic: from weights without meaning, or computed "
                                "from shapes.")
+    if any(cell.once and not cell.apart for cell in cells):
+        table.footnotes.append("One pass: a speed without interval was timed once; no verdict rests on it.")
     table.footnotes += notes_of(cell.apart for cell in cells)
     others = [", ".join(cell.harnesses) for cell in cells if cell.other_harness]
     if others:

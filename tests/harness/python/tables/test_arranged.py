@@ -424,6 +424,18 @@ class Command(Files):
             table.main([path, "--columns", "scor"])
 
 
+class OnePass(unittest.TestCase):
+    def test_a_speed_that_was_timed_once_is_never_bold_and_said_to_be_of_one_pass(self):
+        rows = [row_of("slow", [2.0, 2.02]), row_of("once", [1.0], position=1)]
+        laid = layout.lay_out_columns(rows, ["tokens_per_second", "speedup"])
+        self.assertEqual([[cell.bold for cell in row.cells] for row in laid.rows], [[False, False], [False, False]])
+        self.assertTrue(any(note.startswith("One pass: ") for note in laid.footnotes), laid.footnotes)
+        twice = [rows[0], row_of("twice", [1.0, 1.01], position=1)]
+        laid = layout.lay_out_columns(twice, ["tokens_per_second", "speedup"])
+        self.assertEqual([[cell.bold for cell in row.cells] for row in laid.rows], [[False, False], [True, True]])
+        self.assertFalse(any(note.startswith("One pass: ") for note in laid.footnotes), laid.footnotes)
+
+
 class Settings(unittest.TestCase):
     def rows(self, factor=0.5):
         kept = {"id": ["a", "b"], "score": [1, 1], "exact": [True, True], "output_tokens": [3, 3],
