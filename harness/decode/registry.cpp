@@ -26,17 +26,17 @@ void method_registry::add(method_info info) {
   for (const method_info& m : methods_) {
     if (m.name == info.name) throw std::logic_error("method '" + info.name + "' registered twice");
   }
+  if (!info.make) throw std::logic_error("method '" + info.name + "' has no make");
+  if (!info.check) throw std::logic_error("method '" + info.name + "' has no check");
   for (const auto& [runs, settings] : info.official) {
     if (replaying(runs)) throw std::logic_error("official runs '" + runs + "' registered twice");
   }
-  if (info.make) {
-    info.make = [name = info.name, make = std::move(info.make)](const model_config& model,
-                                                                const parameters& settings) {
-      recipe r = make(model, settings);
-      r.method = name;
-      return r;
-    };
-  }
+  info.make = [name = info.name, make = std::move(info.make)](const model_config& model,
+                                                              const parameters& settings) {
+    recipe r = make(model, settings);
+    r.method = name;
+    return r;
+  };
   methods_.push_back(std::move(info));
 }
 

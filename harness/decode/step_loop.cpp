@@ -76,6 +76,7 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
   found = make_candidate_lists(backend, l.sequences, n);
   if (method.unmask->traits().holds) state.keep_held_tokens();
   tokens_had.resize(static_cast<std::size_t>(s));
+  idle.resize(static_cast<std::size_t>(s));
   if (method.features) {
     features = std::make_unique<feature_layers>(m, *method.features, l.sequences, l.max_length);
   }
@@ -107,6 +108,7 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
     }
     m.state.admit(s, request, length);
     m.tokens_had[static_cast<std::size_t>(s)].clear();
+    m.idle[static_cast<std::size_t>(s)] = {};
     if (m.carried) m.carried->forget(s);
     m.method.pace->start(m.state, s);
     return s;
@@ -379,8 +381,34 @@ void step_loop::impl::decide() {
     if (parts && parts[s] == schedule_action::recompute) continue;
     state.advance_step(s);
     method.pace->observe(state, s, step, outcome);
+    refuse_idling(s, begin[s + 1] - begin[s], outcome);
   }
   if (step_listener* who = current_step_listener()) who->step(numbers());
+}
+
+// A rule that unmasks nothing would go on for ever, or end with an empty answer: neither is a result.
+// No published method waits for as many forwards as there are positions. A model that predicts the mask
+// token ends as its method's own code does.
+void step_loop::impl::refuse_idling(std::int32_t s, std::int32_t candidates,
+                                    const step_outcome& outcome) {
+  constexpr std::int64_t fewest = 64;  // of very short responses
+  if (candidates == 0) return;
+  const sequence& q = state.at(s);
+  idle_forwards& none = idle[static_cast<std::size_t>(s)];
+  if (!outcome.quiet()) {
+    none = {};
+    return;
+  }
+  ++none.forwards;
+  none.candidates += candidates;
+  const bool masks = q.counters.mask_decided > 0;
+  const bool never = q.finished && q.counters.committed == 0 && !masks;
+  if (!never && none.forwards <= std::max<std::int64_t>(q.length, fewest)) return;
+  throw error(exit_code::run_failed,
+              method.method + " unmasked none of " + std::to_string(none.candidates) +
+                  " candidates in " + std::to_string(none.forwards) + " forward passes: " +
+                  (masks ? "the model predicts the mask token"
+                         : "its rule accepts nothing with these settings and this model"));
 }
 
 // Lists what the rule decided, so that nothing above the loop reads accept bytes.

@@ -76,6 +76,11 @@ struct step_loop::impl {
   candidate_lists found;
   // The tokens that each generated position of a place has had; kept for rules that replace.
   std::vector<std::map<std::int32_t, std::vector<std::int32_t>>> tokens_had;
+  // Of each place: forwards in a row that had candidates and decided nothing, and those candidates.
+  struct idle_forwards {
+    std::int64_t forwards = 0, candidates = 0;
+  };
+  std::vector<idle_forwards> idle;
   std::optional<carried_outputs> carried;  // of a block-causal model with shifted logits
   step_choice plan;
   std::int32_t most_pages = 0;             // paged_kv::most_pages of this step: short_pages or 0
@@ -166,6 +171,7 @@ struct step_loop::impl {
   void list_decisions();
   void commit();
   step_outcome outcome_of(std::int32_t s) const;
+  void refuse_idling(std::int32_t s, std::int32_t candidates, const step_outcome& outcome);
   // Throws a logic_error that names the method when it made decisions that it did not announce or
   // that do not fit the canvas.
   void refuse_broken_decisions(std::int32_t s) const;

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 
+#include "methods/parts/long_block.h"
+
 namespace unmask::freedave {
 
-std::int32_t draft_pace::canvas_length(const model_config&, const sequence_request& request) const {
+std::int32_t draft_pace::canvas_length(const model_config& model,
+                                       const sequence_request& request) const {
   const settings& set = shared_->set;
+  refuse_long_block("freedave", model, request, set.block_length);
   if (set.causal) return request_positions("freedave", request, set.block_length);
   if (request.gen_length > 0 && request.gen_length % set.block_length != 0) {
     throw usage_error("freedave: gen_length " + std::to_string(request.gen_length) +

@@ -147,7 +147,7 @@ method_info info() {
       integer_spec("max_blocks", 0, 0, 4096, "blocks not cached at once; 0: any number", dfx),
       real_spec("add_block_threshold", 0.1, 0, 2,
                 "a block opens when this share of the last one is decided", d2f),
-      real_spec("activation_threshold", 0.95, 0, 2,
+      real_spec("activation_threshold", 0.95, 0, 1,
                 "from this share of its predecessor on a block decides a token in every forward",
                 d2f),
       real_spec("threshold", 0.9, 0, 2, "decide masks of more than this probability", d2f),

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "methods/parts/long_block.h"
+
 namespace unmask::multi_block {
 
 void flight::make_room(const batch& b) {
@@ -13,9 +15,10 @@ void flight::make_room(const batch& b) {
   origin.resize(static_cast<std::size_t>(b.capacity()));
 }
 
-std::int32_t open_blocks::canvas_length(const model_config&,
+std::int32_t open_blocks::canvas_length(const model_config& model,
                                         const sequence_request& request) const {
   const settings& set = shared_->set;
+  refuse_long_block("multi_block", model, request, set.block_length);
   if (set.diffulex) return request_positions("multi_block", request, set.block_length);
   if (request.gen_length > 0 && request.gen_length < set.block_length) {
     throw usage_error("multi_block: gen_length " + std::to_string(request.gen_length) +

@@ -84,7 +84,9 @@ void block_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
   if (step.candidate_last == step.candidate_first) return;
   ++p.step;
   p.idle = outcome.taken > 0 ? 0 : p.idle + 1;
-  if (p.idle > settings_.block_length) refuse_stuck(p);
+  // A rule that accepts nothing is the loop's to tell.
+  const bool masks = b.at(s).counters.mask_decided > 0;
+  if (masks && p.idle > settings_.block_length) refuse_stuck(p);
   const bool complete =
       b.count(s, p.history, p.history + settings_.block_length, state_masked) == 0;
   if (!settings_.engine || !complete) return;

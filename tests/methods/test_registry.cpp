@@ -62,6 +62,24 @@ TEST(registry, refuses_a_duplicate_name) {
   EXPECT_THROW(method_registry::instance().add(copy), std::logic_error);
 }
 
+TEST(registry, refuses_a_method_that_cannot_be_made_or_checked) {
+  const auto refused = [](method_info info) -> std::string {
+    try {
+      method_registry::instance().add(std::move(info));
+    } catch (const std::logic_error& problem) {
+      return problem.what();
+    }
+    return "";
+  };
+  method_info info = method_registry::instance().find("vanilla");
+  info.name = "half_a_method";
+  info.official.clear();
+  info.check = nullptr;
+  EXPECT_EQ(refused(info), "method 'half_a_method' has no check");
+  info.make = nullptr;
+  EXPECT_EQ(refused(info), "method 'half_a_method' has no make");
+}
+
 TEST(registry, answers_an_unknown_name_with_the_nearest) {
   test::expect_error(exit_code::usage, "'vanilla'",
                      [] { method_registry::instance().find("vanila"); });
