@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -184,7 +185,8 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
         place_of(m), [&] { return names_in(methods(m.name).parameters, &parameter_spec::name); });
   }
   std::vector<experiment_point> points;
-  std::set<std::string> seen, used;
+  std::map<std::string, std::string> seen;  // the label of each id
+  std::set<std::string> used;
   const std::vector<combination> sweep = combinations(spec);
   for (const model_entry& model : spec.models) {
     for (const workload_entry& workload : spec.workloads) {
@@ -217,7 +219,14 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           located(where, [&] { check_run(p.run); });
           with_more_evidence(p, spec.evidence);
           p.id = point_id(p);
-          if (seen.insert(p.id).second) points.push_back(std::move(p));
+          if (const auto [same, fresh] = seen.emplace(p.id, p.label);
+              !fresh && same->second != p.label) {
+            p.twin = p.label;
+            p.id = point_id(p);
+          } else if (!fresh) {
+            continue;
+          }
+          if (p.twin.empty() || seen.emplace(p.id, p.label).second) points.push_back(std::move(p));
         }
       }
     }
@@ -255,6 +264,7 @@ std::string canonical_settings(const experiment_point& p) {
   if (p.model.layers > 0) model["layers"] = p.model.layers;
   if (p.workload.prompt_tokens > 0) workload["prompt_tokens"] = p.workload.prompt_tokens;
   if (!p.files.empty()) all["files"] = p.files;
+  if (!p.twin.empty()) all["label"] = p.twin;
   if (p.run.kind == "serve") all["serve"] = json_of<nlohmann::json>(serve_identity(p.run.serve));
   return all.dump();
 }

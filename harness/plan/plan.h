@@ -25,6 +25,8 @@ struct experiment_point {
   model_entry model;
   workload_entry workload;
   std::string method, label, preset;
+  // The label, if an earlier point has equal settings under another: a control, measured on its own.
+  std::string twin;
   parameter_map params;   // resolved
   std::string variation;  // the swept settings, "threshold=0.9 batch_size=4"; for people to read
   run_settings run;
@@ -34,7 +36,8 @@ struct experiment_point {
 std::string title_of(const experiment_point& point);  // of progress and traces
 
 // In the order of the file: models, then workloads, then swept run settings, then methods, so that
-// what is compared lies together. Points with equal settings are kept once. Usage errors: unknown
+// what is compared lies together. Points with equal settings
+// are kept once under each label. Usage errors: unknown
 // method, parameter, label or model; a sweep of parameters that no method has.
 std::vector<experiment_point> make_plan(const experiment_spec& spec,
                                         const method_catalogue& methods);

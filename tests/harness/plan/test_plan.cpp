@@ -144,7 +144,34 @@ TEST(plan, an_axis_leaves_other_methods_alone_and_duplicates_go) {
   EXPECT_EQ(variations(points), (names{"vanilla:steps=1", "autoregressive:", "vanilla:steps=2"}));
   EXPECT_EQ(variations(plan_of("[sweep]\n\"method.block_diffusion.steps\" = [1, 2]"), "b"),
             (names{"vanilla:", "block_diffusion:steps=1", "block_diffusion:steps=2"}));
-  EXPECT_EQ(plan_of("[[method]]\nname=\"vanilla\"\nlabel=\"again\"").size(), 3u);
+  // On both models; and once however often a sweep of another method comes back to it.
+  EXPECT_EQ(plan_of("[[method]]\nname=\"vanilla\"\nlabel=\"again\"").size(), 5u);
+  EXPECT_EQ(variations(plan_of("[[method]]\nname=\"vanilla\"\nlabel=\"again\"\n[sweep]\n"
+                               "\"method.block_diffusion.steps\" = [1, 2]")),
+            (names{"vanilla:", "again:"}));
+}
+
+// A control: the same settings under two labels are measured twice, and the first keeps its id.
+TEST(plan, equal_settings_under_two_labels_are_two_points) {
+  const auto of = [](const std::string& more) {
+    experiment_spec spec = parse_spec(
+        "[[model]]\npath = \"a\"\n[[workload]]\nfile = \"t.jsonl\"\n"
+        "[[method]]\nname = \"vanilla\"\nlabel = \"A\"\n" +
+            more,
+        "x.toml");
+    return make_plan(spec, catalogue());
+  };
+  const auto one = of("");
+  auto two = of("[[method]]\nname = \"vanilla\"\nlabel = \"B\"\n");
+  ASSERT_EQ(one.size(), 1u);
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[0].label + two[1].label, "AB");
+  EXPECT_EQ(two[0].id, one[0].id);
+  EXPECT_NE(two[1].id, two[0].id);
+  const std::string control = two[1].id;
+  renumber(two);
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[1].id, control);
 }
 
 TEST(plan, run_settings_can_be_swept) {
