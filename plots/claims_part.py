@@ -92,8 +92,9 @@ def published_text(c):
             source = f"{shown_word('published number', c['size'])} measured here · {source}"
         return (f"{number(published.get('value'))} {text(published.get('unit', ''))}",
                 ratio_text(c) + source or c.get("source", ""))
-    shown = "–" if published is None else number(published) if isinstance(published, (int, float)) else text(published)
-    return shown, c.get("source", "")
+    if isinstance(published, (int, float)):
+        return number(published), c.get("source", "")
+    return "–" if published is None else text(published), c.get("source", "")
 
 
 def claim_links(claim, sections):
@@ -186,8 +187,8 @@ def headlines_part(claims):
         rows.append("<tr>" + "".join(f'<td{" class=n" if right else ""}>{cells[name]}</td>' for name, right in columns)
                     + "</tr>")
     return ('<section id="headlines" class="block"><h2>Headlines</h2>'
-            f'<p class="quiet">What the abstracts claim, measured here: {text(counts_text(claims))}. A speed says nothing '
-            'without the score beside it.</p>'
+            f'<p class="quiet">What the abstracts claim, measured here: {text(counts_text(claims))}. A speed says '
+            'nothing without the score beside it.</p>'
             f"{claims_table(claims, columns, 'The headlines of the papers against these rows', rows)}</section>")
 
 

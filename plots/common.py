@@ -74,7 +74,11 @@ def footnote(figure, rows, more=""):
 
 def drawn(draw, rows, options=None):
     """The drawings of a family, each with the number of rows below it that it does not show."""
-    drawings = draw(rows, options)
+    before, SETUP.named = SETUP.named, getattr(options, "named", None) or SETUP.named
+    try:
+        drawings = draw(rows, options)
+    finally:
+        SETUP.named = before
     if not drawings:
         raise NotDrawn("there is nothing to draw in these rows")
     for drawing in drawings:
@@ -103,6 +107,8 @@ def paper_arguments(parser):
                        help="draw this method alone (repeatable: these, in this order)")
     group.add_argument("--rename", action="append", default=[], metavar="LABEL=NAME",
                        help="write NAME for a label (repeatable)")
+    group.add_argument("--named", action="append", default=[], metavar="LABEL",
+                       help="give this method a name and a colour where there are too many for all (repeatable)")
     group.add_argument("--direct", action="store_true",
                        help="write names beside marks and lines instead of a legend, where the figure "
                        "has marks or lines")
@@ -117,6 +123,7 @@ def set_up(options):
         raise BadInput(f"--width {options.width:g}: say 1 to 40 inches")
     SETUP.width = options.width or (COLUMN if options.column else None)
     SETUP.note, SETUP.direct, SETUP.font = not options.no_note, options.direct, options.font
+    SETUP.named = tuple(options.named)
 
 
 @contextlib.contextmanager
@@ -135,8 +142,8 @@ def letters_missed():
     if missed:
         letters = {re.sub(r"Glyph (\d+).*", r"\1", str(w.message).split("\n")[0]) for w in missed}
         shown = "".join(chr(n) for n in sorted(int(n) for n in letters if n.isdigit())[:8])
-        print(f"note: the font {SETUP.font} lacks {len(letters)} letters of these names ({shown}): boxes stand for them. "
-              "--font NAME takes another that is installed, such as \"Noto Sans CJK JP\"", file=sys.stderr)
+        print(f"note: the font {SETUP.font} lacks {len(letters)} letters of these names ({shown}): boxes stand for "
+              "them. --font NAME takes another that is installed, such as \"Noto Sans CJK JP\"", file=sys.stderr)
 
 
 def guarded(work):

@@ -81,7 +81,7 @@ def draw(rows, options=None):
     common.footnote(figure, shown, "colour: fastest method whose score is at most ten points below the "
                     "best; ×: its speed over the second best; sel.: its share of time spent on "
                     "selection")
-    return [Drawing("", "Which method is fastest by batch size, context and generation length",
+    return [Drawing("", "Which method is fastest, by batch size, context and generation length?",
                     figure, shown)]
 
 

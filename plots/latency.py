@@ -93,7 +93,8 @@ def profiles_of(rows):
         fit = row.get("calibration")
         if fit and fit.get("samples"):
             key = json.dumps([fit["samples"], fit["fit"], fit.get("knots"), fit.get("slopes")])
-            found.setdefault((row["model"]["name"], row["device"], key), []).append(row)
+            found.setdefault((row["model"]["name"], row["device"], row["machine"], row.get("source_hash"), key),
+                             []).append(row)
     return list(found.values())
 
 

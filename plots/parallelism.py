@@ -55,8 +55,8 @@ def draw(rows, options=None):
         cell.set(xlabel=common.heading_of("tpf"),
                  ylabel="likelihood of the text, %" if curves[0]["likelihood"] else common.heading_of("score"))
         if common.SETUP.direct:
-            common.name_directly(figure, cell, [
-                (*c["points"][-1], look[c["method"]].text, look[c["method"]].colour) for c in curves if look[c["method"]].named])
+            named = [(c["points"][-1], look[c["method"]]) for c in curves if look[c["method"]].named]
+            common.name_directly(figure, cell, [(*point, mine.text, mine.colour) for point, mine in named])
     common.legend_above(figure, common.series_handles(names, look))
     shown = common.of_points(rows, (point for curve in rows.parallelism for point in curve["rows"]))
     common.footnote(figure, shown, "tokens up to and including the first end of sequence; pale: everywhere another "

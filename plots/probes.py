@@ -273,17 +273,22 @@ def draw_active(cell, groups):
 
 
 def draw_confidences(cell, groups):
+    drawn = []
     for s, (_, results) in enumerate(groups):
         counts = summed(results, lambda p: p["decided_confidence"])
         shares = counts / max(counts.sum(), 1)
+        drawn += list(shares[shares > 0])
         cell.plot(np.arange(10)[shares > 0] / 10 + 0.05, shares[shares > 0], **common.Look(s).line())
-    cell.set(yscale="log", xlabel="confidence when unmasked", ylabel="share of tokens")
+    if drawn:
+        common.log_axis(cell, "y", min(drawn) / 1.5, max(drawn) * 1.5)
+    cell.set(xlabel="confidence when unmasked", ylabel="share of tokens")
 
 
 def stagnation(rows, groups, parts):
     """Stagnation, missed stable tokens, decline after the peak (Ada-DLM Figs. 1, 2, 4)."""
     draws = {"shares": draw_shares, "active": draw_active, "confidences": draw_confidences}
-    figure, cells = common.grid(len(parts), common.columns_in(3), common.PAGE if len(parts) > 1 else 4.6, 1.9)
+    figure, cells = common.grid(len(parts), common.columns_in(min(3, len(parts))),
+                                common.PAGE if len(parts) > 1 else 4.6, 1.9)
     for cell, part in zip(cells, parts):
         draws[part](cell, groups)
     names = [name for name, _ in groups]

@@ -73,7 +73,7 @@ def draw(rows, options=None):
     look = common.bar_looks([*names, *extra])
     panels = [(family.replace("_", " "), names, found[family]) for family in families]
     panels += [("published", list(extra), extra)] if extra else []
-    columns = common.columns_in(min(len(families), 4 if len(names) < 8 else 3))
+    columns = common.columns_in(2 if extra else min(len(families), 4 if len(names) < 8 else 3))
     figure, cells = common.grid(len(panels), columns, common.PAGE if columns > 1 else 5.0,
                                 0.6 + 0.16 * max(len(names), len(extra)))
     everything = [v for f in found.values() for v, _ in f.values()] + [v for v, _ in extra.values()]
@@ -84,7 +84,7 @@ def draw(rows, options=None):
         panel(cell, every, of_panel, look, start, max(v for v, _ in of_panel.values()))
         labelled = place % columns == 0 or every is not names
         cell.set_yticks(range(len(every)), [look[n].text for n in every] if labelled else [""] * len(every))
-        cell.set_title(title)
+        cell.set_title(common.fitted_title(title, cell))
     common.label_below(figure, common.heading_of("redundancy"))
     hollow = any(h for f in found.values() for _, h in f.values())
     common.legend_above(figure, common.provenance_handles(hollow, bool(extra), log))

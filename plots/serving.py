@@ -97,14 +97,14 @@ def rate_curves(rows):
             rates = sorted({r["serve"]["rate"] for r in chosen})
             cell.set_xticks(rates, [f"{x:g}" for x in rates])
             cell.minorticks_off()
-        cell.set(xlabel=common.heading_of("request_rate"), ylabel=f"TPOT ({group[3]}), ms",
-                 title=title_of(group))
+        cell.set(xlabel=common.heading_of("request_rate"), ylabel=f"TPOT ({group[3]}), ms")
+        cell.set_title(common.fitted_title(title_of(group), cell))
     handles = common.series_handles(names, look, hollow)
     handles += common.provenance_handles(bool(hollow), False)
     common.legend_above(figure, handles)
     common.footnote(figure, earned, "solid: P90, dotted: P50 over requests; ringed: the backlog grows"
                     + ("; a missing P90 was not earned (too few requests)" if missing else ""))
-    return Drawing("tpot", "Time per output token against the request rate", figure, earned)
+    return Drawing("tpot", "How long does a token take as requests come faster? TPOT against the request rate", figure, earned)
 
 
 def capacity_bars(cell, names, look, found):
@@ -144,13 +144,13 @@ def capacity(rows):
         cell.set_yticks(range(len(names)), ticks if at % columns == 0 else [""] * len(names),
                         fontsize=common.TINY if lines > 1 else common.SMALL)
         if len(groups) > 1:
-            cell.set_title(title_of(group))
+            cell.set_title(common.fitted_title(title_of(group), cell))
     objective = ", ".join(f"{s:g}" for s in sorted({r["serve"]["slo_tpot_ms"] for r in rows}))
     common.label_below(figure, f"requests per second with P90 TPOT within {objective} ms")
     hollow = any(common.not_measured(r, CAPACITY) for r in rows)
     common.legend_above(figure, common.provenance_handles(hollow, False))
     common.footnote(figure, rows, "whiskers: 95 % interval over arrival seeds")
-    return Drawing("capacity", "Largest request rate that keeps the objective", figure, rows)
+    return Drawing("capacity", "How many requests per second keep the objective?", figure, rows)
 
 
 def draw(rows, options=None):

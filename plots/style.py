@@ -41,8 +41,9 @@ LEGEND, NAMED, OTHERS = 8, 6, "#B9C0C8"
 
 
 # What the options of a figure for a paper change (common.paper_arguments). width: inches; None: what
-# suits the figure. note: the lines below it. direct: names beside marks and lines, not in a legend.
-SETUP = types.SimpleNamespace(width=None, note=True, direct=False, font="DejaVu Sans")
+# suits the figure. note: the lines below it. direct: names beside marks and lines, not in a legend. named: labels
+# that have a name and a colour if there are more series than those.
+SETUP = types.SimpleNamespace(width=None, note=True, direct=False, font="DejaVu Sans", named=())
 NOTE_LINE = 0.085  # inches
 
 
@@ -104,6 +105,9 @@ def looks(names, others=0):
     other entries."""
     most = len(names) if len(names) <= LEGEND - others else NAMED - max(0, others - 1)
     texts = shortened(names)
+    if len(names) > most:
+        asked = [n for label in SETUP.named for n in names if n == label or n.startswith(f"{label} ")]
+        names = list(dict.fromkeys([*asked, *names]))
     return {name: Look(place, place < most, texts[name]) for place, name in enumerate(names)}
 
 
@@ -258,7 +262,7 @@ def finish(figure, above=0.0):
     if text:
         boxes = [cell.get_position() for cell in figure.axes]
         middle = (min(b.x0 for b in boxes) + max(b.x1 for b in boxes)) / 2
-        half = len(text) * 0.5 * TEXT / 72 / 2 / figure.get_figwidth()  # inside the figure, if it fits at all
+        half = len(text) * 0.58 * TEXT / 72 / 2 / figure.get_figwidth()  # inside the figure, if it fits at all
         middle = min(max(middle, half), 1 - half) if half < 0.5 else 0.5
         if getattr(figure, "below_text", None):
             figure.below_text.remove()
@@ -310,7 +314,7 @@ def set_note(figure, text):
     """The lines below a figure, broken at its width; the figure grows by lines beyond the second."""
     if not SETUP.note:
         return
-    letters = int(figure.get_figwidth() * 72 / (0.53 * TINY))  # one is about half as wide as high
+    letters = int(figure.get_figwidth() * 72 / (0.56 * TINY))  # one is about half as wide as high
     lines = [part for line in text.split("\n") for part in textwrap.wrap(line, letters) or [""]]
     before, after = getattr(figure, "note_lines", 2), max(2, len(lines))
     if after != before:

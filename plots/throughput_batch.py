@@ -69,7 +69,7 @@ def draw(rows, options=None):
         crosses = [common.Line2D([], [], color=common.QUIET, linestyle=":", marker="x", label="published")]
     common.legend_above(figure, handles + ([] if common.SETUP.direct else crosses) + provenance)
     common.footnote(figure, rows, "whiskers: 95 % interval of the mean")
-    return [Drawing("", "Output tokens per second against batch size", figure, rows)]
+    return [Drawing("", "Does a larger batch help? Output tokens per second against batch size", figure, rows)]
 
 
 def more_arguments(parser):

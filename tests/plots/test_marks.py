@@ -37,6 +37,8 @@ import sweep  # noqa: E402
 import throughput  # noqa: E402
 import throughput_batch  # noqa: E402
 
+FAMILIES = (crossover, decode_order, latency, needle, parallelism, pareto, probes, redundancy, roofline, serving,
+            step_breakdown, sweep, throughput, throughput_batch)
 MODELS, TASKS, METHODS = ("model-a", "model-b"), ("task_a", "task_b"), ("first", "second")
 
 
@@ -123,9 +125,7 @@ class Marks(Drawn):
                 with open(os.path.join(support.PLOTS, name), encoding="utf-8") as text:
                     if "common.main(draw" in text.read():
                         families.add(name[:-3])
-        self.assertEqual(families, {m.__name__ for m in (
-            crossover, decode_order, latency, needle, parallelism, pareto, probes, redundancy, roofline, serving,
-            step_breakdown, sweep, throughput, throughput_batch)})
+        self.assertEqual(families, {m.__name__ for m in FAMILIES})
 
     def test_throughput(self):
         def change(row, n):
@@ -331,6 +331,65 @@ class Marks(Drawn):
         # The last stands beside the first of its model and task: both names, on every panel, say the seed.
         self.assertEqual({name: titles.count(name) for name in titles},
                          {f"first seed={rows[0]['seed']}": 4, "second": 4, "first seed=9": 1})
+
+
+# What each family is drawn from here, and the change that makes it drawable.
+FIXTURES = {crossover: "decode", decode_order: "traces", latency: "chunks", needle: "decode", parallelism: "decode",
+            pareto: "decode", probes: "probes", redundancy: "decode", roofline: "phases", serving: "capacity",
+            step_breakdown: "phases", sweep: "decode", throughput: "decode", throughput_batch: "decode"}
+CHANGES = {"machine": {"environment": {"cpu_model": "another", "gpus": []}}, "program": {"source_hash": "0" * 40},
+           "seed": {"seed": 4711}}
+
+
+def marks(figure):
+    """How many marks of any kind a figure has: points, bars, images, and cells with a margin."""
+    lines = sum(len(line.get_xdata()) for axes in figure.axes for line in axes.lines
+                if line.get_marker() not in ("None", "", None))
+    bars_of = sum(p.get_width() > 0 and p.get_height() > 0 for axes in figure.axes for p in axes.patches)
+    images = sum(len(axes.images) for axes in figure.axes if axes.get_label() != "<colorbar>")
+    texts = sum(t.get_text().startswith("×") for axes in figure.axes for t in axes.texts)
+    return lines + bars_of + images + texts
+
+
+class Apart(Drawn):
+    """In every family: rows that were measured again on another machine, by another program or with another seed
+    have as many marks of their own as the first, and none is taken together with them."""
+
+    def rows_for(self, module):
+        rows = [json.loads(json.dumps(row)) for row in support.rows_of(FIXTURES[module])]
+        for place, row in enumerate(rows):
+            if module is needle:
+                row["workload"]["family"] = f"256, {place} %"
+        return Marks.scored(None, (1, 2, 3), variation="ratio=0.{}") if module is sweep else rows
+
+    def again(self, rows, change):
+        """The rows once more; what a machine calibrates and a chunk commits is never the same twice."""
+        found = json.loads(json.dumps([{**row, **change} for row in rows]))
+        for place, row in enumerate(found):
+            row.update(point_id=f"again{place}", position=len(rows) + row["position"])
+            for sample in row.get("calibration", {}).get("samples", ()):
+                sample["seconds"] *= 1.25
+            if row["metrics"].get("committed_per_step"):
+                row["metrics"]["committed_per_step"] *= 1.25
+        return found
+
+    def test_marks_double(self):
+        self.assertEqual(set(FIXTURES), set(FAMILIES))
+        for module in FAMILIES:
+            rows = self.rows_for(module)
+            common.style()
+            first = [(marks(d.figure), len(d.rows)) for d in common.drawn(module.draw, support.computed(rows))]
+            self.assertTrue(all(count for count, _ in first), module.__name__)
+            for kind, change in CHANGES.items():
+                if module is crossover and kind == "seed":
+                    continue  # a seed is a circumstance: its cells are others already
+                with self.subTest(f"{module.__name__} {kind}"):
+                    drawings = common.drawn(module.draw, support.computed([*rows, *self.again(rows, change)]))
+                    self.assertEqual([(marks(d.figure), len(d.rows)) for d in drawings],
+                                     [(2 * count, 2 * number) for count, number in first])
+                    for d in drawings:
+                        self.says(d, 2 * len(rows), len(d.rows))
+                common.plt.close("all")
 
 
 class Probes(Drawn):

@@ -78,6 +78,13 @@ class Colours(unittest.TestCase):
             self.assertEqual(len({k.colour for k in looks[:named]} - {style.OTHERS}), named)
             self.assertLessEqual({k.colour for k in looks[named:]}, {style.OTHERS})
 
+    def test_the_series_that_are_asked_for_have_names(self):
+        names = [f"chunk {n} on cpu" for n in range(9)] + ["Optimus, other on cpu", "Optimus on cpu"]
+        self.addCleanup(setattr, style.SETUP, "named", ())
+        style.SETUP.named = ("Optimus", "chunk 8")
+        named = [name for name, look in style.looks(names).items() if look.named]
+        self.assertEqual(named, ["Optimus on cpu", "chunk 8 on cpu", *(f"chunk {n} on cpu" for n in range(4))])
+
     def test_long_names_stay_different(self):
         for names in (["x" * 160, "x" * 159 + "y"], [f"{n}{'long ' * 40}" for n in range(9)],
                       ["a" * 60 + f"{n}" + "b" * 60 for n in range(9)], ["short", "s" * 57],
@@ -100,7 +107,7 @@ class Paper(unittest.TestCase):
         self.addCleanup(self.reset)
 
     def reset(self):
-        common.SETUP.width, common.SETUP.note, common.SETUP.direct = None, True, False
+        common.SETUP.width, common.SETUP.note, common.SETUP.direct, common.SETUP.named = None, True, False, ()
         common.plt.close("all")
 
     def test_a_column_is_as_wide_as_a_column(self):
