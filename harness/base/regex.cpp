@@ -5,6 +5,7 @@
 #define ONIG_ESCAPE_UCHAR_COLLISION 1  // ICU has a UChar of its own
 #include <oniguruma.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "harness/base/error.h"
@@ -24,6 +25,30 @@ std::string reason(int code, OnigErrorInfo* info) {
 
 const OnigUChar* bytes_of(std::string_view text) {
   return reinterpret_cast<const OnigUChar*>(text.data());
+}
+
+// [:punct:] of older engines holds punctuation of Unicode alone; newer ones, and tokenizers, add the nine
+// ASCII symbols. Written out, all have it.
+std::string with_symbols(const std::string& pattern) {
+  constexpr std::pair<std::string_view, std::string_view> spellings[] = {
+      {"[:punct:]", "[\\p{P}$+<=>\\^`|~]"}, {"[:^punct:]", "[^\\p{P}$+<=>\\^`|~]"}};
+  std::string out;
+  int inside = 0;  // of so many brackets
+  for (std::size_t at = 0; at < pattern.size();) {
+    const std::string_view rest = std::string_view(pattern).substr(at);
+    const auto found = std::ranges::find_if(
+        spellings, [&](const auto& s) { return inside > 0 && rest.starts_with(s.first); });
+    std::size_t taken = rest[0] == '\\' ? std::min<std::size_t>(2, rest.size()) : 1;
+    if (found != std::end(spellings)) {
+      out += found->second;
+      taken = found->first.size();
+    } else {
+      out += rest.substr(0, taken);
+      inside += rest[0] == '[' ? 1 : rest[0] == ']' && inside > 0 ? -1 : 0;
+    }
+    at += taken;
+  }
+  return out;
 }
 
 // The engine's form of a pattern.
@@ -75,7 +100,7 @@ regex::regex(const std::string& pattern) {
     throw environment_error("the pattern is longer than " + std::to_string(longest_pattern) +
                             " bytes");
   }
-  compiled_ = compiled(pattern);
+  compiled_ = compiled(with_symbols(pattern));
 }
 
 void regex::for_each_match(std::string_view text,

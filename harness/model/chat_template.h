@@ -50,6 +50,8 @@ class chat_template {
   // Which template, from which file, and who renders it: one line.
   std::string summary() const;
   bool found() const { return !text_.empty() || format_.has_value(); }
+  // One sentence where two renderings of one conversation may differ; empty: they do not.
+  std::string caution() const;
 
   // Renders the conversations with add_generation_prompt, one Python process for all of those that
   // need it; what was rendered before is remembered. The text holds all special tokens: encode it

@@ -10,6 +10,7 @@
 #include "harness/base/json.h"
 #include "harness/base/package.h"
 #include "harness/base/process.h"
+#include "harness/base/unicode.h"
 #include "harness/model/chat_template.h"
 
 namespace unmask {
@@ -77,6 +78,13 @@ void read_variables(const json_reader& file, std::map<std::string, std::string>&
     if (value->members() != nullptr) value = value->find("content");
     if (value != nullptr && value->text() != nullptr) variables.emplace(key, *value->text());
   }
+  // A model's own: {"image_token": "<image>"}.
+  const json_value* own = file.find("extra_special_tokens");
+  if (own == nullptr || own->members() == nullptr) return;
+  for (const auto& [key, value] : *own->members()) {
+    const json_value* text = value.members() != nullptr ? value.find("content") : &value;
+    if (text != nullptr && text->text() != nullptr) variables.emplace(key, *text->text());
+  }
 }
 
 std::string memory_key(const conversation& chat, bool thinking_off) {
@@ -101,15 +109,24 @@ chat_template chat_template::load(const fs::path& directory, const model_config&
     t.text_ = std::move(text);
   };
   if (is_there(directory / "chat_template.jinja")) {
-    take("chat_template.jinja",
-         universal_newlines(read_file(directory / "chat_template.jinja", template_limit)));
+    const fs::path own = directory / "chat_template.jinja";
+    const std::string text = read_file(own, template_limit);
+    if (repair_utf8(text) != text) throw environment_error(own.string() + ": is not UTF-8");
+    take("chat_template.jinja", universal_newlines(text));
+  }
+  // Since 4.34 transformers writes added_tokens_decoder, and then reads no special_tokens_map.json;
+  // before, what that file says counts.
+  const json_value config_file = object_of("tokenizer_config.json");
+  if (config_file.find("added_tokens_decoder") == nullptr) {
+    const json_value map = object_of("special_tokens_map.json");
+    read_variables({map, (directory / "special_tokens_map.json").string()}, t.variables_);
   }
   for (const char* name :
        {"tokenizer_config.json", "chat_template.json", "special_tokens_map.json"}) {
     const json_value root = object_of(name);
     const json_reader reader(root, (directory / name).string());
     take(name, template_in(reader));
-    read_variables(reader, t.variables_);
+    if (name != std::string_view("special_tokens_map.json")) read_variables(reader, t.variables_);
   }
   if (config.sink_tokens > 0) {
     t.format_ = chat_format::sink;
@@ -132,6 +149,12 @@ std::string chat_template::summary() const {
   if (format_) return name_ + " of " + file_ + ", rendered by the program";
   return "own of " + file_ + " (sha256 " + sha256_hex(text_).substr(0, 12) +
          "), rendered by the Python package";
+}
+
+std::string chat_template::caution() const {
+  if (format_ || text_.find("strftime_now") == std::string::npos) return "";
+  return "the chat template of " + file_ +
+         " asks for the time (strftime_now): a later run may put other tokens in";
 }
 
 std::string chat_template::render(const conversation& chat, bool thinking_off) const {
@@ -168,7 +191,7 @@ std::vector<std::string> chat_template::render(const std::vector<conversation>& 
 
 void chat_template::render_with_python(const std::vector<conversation>& chats,
                                        bool thinking_off) const {
-  using nlohmann::json;
+  using json = nlohmann::ordered_json;  // a template may print a message: its keys keep their order
   const auto line = [](const json& value) {
     return value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
   };
@@ -177,7 +200,7 @@ void chat_template::render_with_python(const std::vector<conversation>& chats,
   for (const conversation& chat : chats) {
     json request = {{"messages", json::array()}, {"add_generation_prompt", true}};
     for (const chat_message& m : chat) {
-      request["messages"].push_back({{"role", m.role}, {"content", m.content}});
+      request["messages"].push_back(json{{"role", m.role}, {"content", m.content}});
     }
     if (thinking_off) request["enable_thinking"] = false;
     requests += line(request);

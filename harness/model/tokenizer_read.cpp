@@ -224,12 +224,22 @@ void put_around(const std::vector<std::int32_t>& before, const std::vector<std::
   parts.after.insert(parts.after.end(), after.begin(), after.end());
 }
 
-void read_postprocessor(const json_reader& component, tokenizer_parts& parts) {
+// True when the component, or one inside it, adds tokens. tokenizers lets one of a Sequence do so.
+bool read_postprocessor(const json_reader& component, tokenizer_parts& parts) {
   const std::string type = component.text("type");
   if (type == "Sequence") {
-    for_each_child(component, "processors",
-                   [&](const json_reader& child) { read_postprocessor(child, parts); });
-  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+    bool adds = false;
+    for_each_child(component, "processors", [&](const json_reader& child) {
+      const bool this_adds = read_postprocessor(child, parts);
+      if (adds && this_adds) {
+        child.fail("type", "is the second component of a Sequence that adds tokens; one may");
+      }
+      adds = adds || this_adds;
+    });
+    return adds;
+  }
+  if (type == "ByteLevel") return false;  // which only moves offsets
+  if (type == "BertProcessing" || type == "RobertaProcessing") {
     put_around({id_of_pair(component, "cls")}, {id_of_pair(component, "sep")}, parts);
   } else if (type == "TemplateProcessing") {
     std::vector<std::int32_t> before, after;
@@ -245,10 +255,12 @@ void read_postprocessor(const json_reader& component, tokenizer_parts& parts) {
       side.insert(side.end(), ids.begin(), ids.end());
     });
     put_around(before, after, parts);
-  } else if (type != "ByteLevel") {  // which only moves offsets
+    return !before.empty() || !after.empty();
+  } else {
     refuse(component, type,
            "ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing and Sequence");
   }
+  return true;
 }
 
 // ---- added tokens -------------------------------------------------------------------------------
@@ -288,7 +300,8 @@ added_token read_added(const json_reader& item, std::int64_t id) {
 }
 
 // Tokens that tokenizer_config.json gives a special role. transformers counts them as special
-// whatever their own flag says: SDAR's <|MASK|> has "special": false.
+// whatever their own flag says: SDAR's <|MASK|> has "special": false. A token of
+// additional_special_tokens keeps its flag.
 using token_names = std::vector<std::string>;
 
 token_names special_names(const json_reader& config) {
@@ -301,10 +314,10 @@ token_names special_names(const json_reader& config) {
                           "cls_token", "mask_token"}) {
     if (config.given(key)) append(config.at(key));
   }
-  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    const json_value* list = config.find(key);
-    if (list == nullptr || list->items() == nullptr) continue;
-    for (const json_value& item : *list->items()) append(item);
+  // An object of a model's own roles: {"image_token": "<image>"}.
+  const json_value* own = config.find("extra_special_tokens");
+  if (own != nullptr && own->members() != nullptr) {
+    for (const auto& [role, token] : *own->members()) append(token);
   }
   return names;
 }

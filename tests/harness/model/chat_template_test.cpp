@@ -129,6 +129,47 @@ TEST(chat_template, the_file_of_its_own_comes_first) {
   EXPECT_TRUE(loaded(folder.path()).summary().starts_with("own of chat_template.jinja"));
 }
 
+TEST(chat_template, that_asks_for_the_time_says_so) {
+  const scratch_folder folder;
+  write_file(folder.path() / "chat_template.jinja", "{{ messages }}");
+  EXPECT_EQ(loaded(folder.path()).caution(), "");
+  write_file(folder.path() / "chat_template.jinja", "{{ strftime_now('%H') }}");
+  EXPECT_EQ(
+      loaded(folder.path()).caution(),
+      "the chat template of chat_template.jinja asks for the time (strftime_now): a later run "
+      "may put other tokens in");
+  write_file(folder.path() / "chat_template.jinja", "a\xff");
+  test::expect_environment_error([&] { loaded(folder.path()); },
+                                 {"chat_template.jinja", "not UTF-8"});
+}
+
+// transformers 5.24: special_tokens_map.json counts unless added_tokens_decoder is there, and then it is
+// not read. A model's own tokens are variables too.
+TEST(chat_template, gets_special_tokens) {
+  if (std::getenv("UNMASK_PYTHON") == nullptr) GTEST_SKIP() << "NOT RUN: needs UNMASK_PYTHON";
+  const scratch_folder folder;
+  const auto rendered = [&](const json& config) {
+    write_file(folder.path() / "tokenizer_config.json", config.dump());
+    return loaded(folder.path()).render(conversation{{"user", "x"}});
+  };
+  write_file(folder.path() / "special_tokens_map.json",
+             R"({"bos_token": "<map>", "eos_token": {"content": "<end>"}})");
+  json config = {{"chat_template", "{{ bos_token }}{{ eos_token }}{{ image_token }}"},
+                 {"bos_token", "<config>"},
+                 {"extra_special_tokens", {{"image_token", "<image>"}}}};
+  EXPECT_EQ(rendered(config), "<map><end><image>");
+  config["added_tokens_decoder"] = json::object();
+  EXPECT_EQ(rendered(config), "<config><image>");
+}
+
+TEST(chat_template, keeps_the_order_of_a_message) {
+  if (std::getenv("UNMASK_PYTHON") == nullptr) GTEST_SKIP() << "NOT RUN: needs UNMASK_PYTHON";
+  const scratch_folder folder;
+  write_file(folder.path() / "chat_template.jinja", "{{ messages | tojson }}");
+  EXPECT_EQ(loaded(folder.path()).render(conversation{{"user", "hi"}}),
+            R"([{"role": "user", "content": "hi"}])");
+}
+
 TEST(chat_template, without_python_says_so) {
   const scratch_folder folder;
   write_file(folder.path() / "chat_template.jinja", "c");

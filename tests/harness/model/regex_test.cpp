@@ -32,6 +32,20 @@ TEST(regex, matches_left_to_right) {
   EXPECT_EQ(matches("x*", "axxb"), (spans{{0, 0}, {1, 3}, {4, 4}}));
 }
 
+// tokenizers.pre_tokenizers.Split(Regex("[[:punct:]]"), "isolated") of tokenizers 0.23.3.
+TEST(regex, punctuation_holds_the_symbols_of_ascii) {
+  const std::string text = "a$b+c<d=e>f^g|h~i`j-k";
+  spans symbols, letters;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    (i % 2 == 1 ? symbols : letters).emplace_back(i, i + 1);
+  EXPECT_EQ(matches("[[:punct:]]", text), symbols);
+  EXPECT_EQ(matches("[x[:punct:]]", text), symbols);
+  EXPECT_EQ(matches("[[:^punct:]]+", text), letters);
+  EXPECT_EQ(matches("[^[:punct:]]+", text), letters);
+  EXPECT_EQ(matches("\\[[:punct:]x]", "[p]"), spans{});  // an escaped bracket, then a plain class
+  EXPECT_EQ(matches("[\\[[:punct:]]", "[p!"), (spans{{0, 1}, {2, 3}}));
+}
+
 TEST(regex, bad_patterns_are_errors) {
   for (const char* pattern : {"(", "[z-a]", "\\p{Nonsense}", "a{2", "(?<n"}) {
     if (pattern == std::string("a{2")) continue;  // a literal in this syntax

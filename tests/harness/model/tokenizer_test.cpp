@@ -166,14 +166,17 @@ TEST(tokenizer, a_byte_without_token_is_an_error_unless_there_is_an_unknown_toke
   EXPECT_EQ(parse(j).encode("!!").size(), 1u);
 }
 
-// As transformers has it: SDAR's <|MASK|> is not marked special and yet left out of answers.
+// As transformers 5.23 has it: SDAR's <|MASK|> is not marked special and yet left out of answers, and so
+// are a model's own roles; a token that is only listed keeps its flag.
 TEST(tokenizer, tokens_with_a_role_are_special) {
   const std::string config = R"({"mask_token": {"content": "<mask>"},
-      "additional_special_tokens": ["<tool>"], "added_tokens_decoder": {
-          "340": {"content": "<mask>"}, "341": {"content": "<tool>"}, "342": {"content": "<x>"}}})";
+      "extra_special_tokens": {"image_token": "<image>"},
+      "additional_special_tokens": ["<tool>", "<x>"], "added_tokens_decoder": {
+          "340": {"content": "<mask>"}, "341": {"content": "<tool>"},
+          "342": {"content": "<x>", "special": true}, "343": {"content": "<image>"}}})";
   const tokenizer t = parse(base(), config);
-  EXPECT_EQ(t.decode(ids{340, 341, 342}, true), "<x>");
-  EXPECT_EQ(t.decode(ids{340, 341, 342}, false), "<mask><tool><x>");
+  EXPECT_EQ(t.decode(ids{340, 341, 342, 343}, true), "<tool>");
+  EXPECT_EQ(t.decode(ids{340, 341, 342, 343}, false), "<mask><tool><x><image>");
 }
 
 TEST(tokenizer, tokenizer_config_adds_tokens) {
@@ -305,6 +308,14 @@ TEST(tokenizer, raw_prompts_get_what_the_post_processor_adds) {
             std::pair(ids({7, 8}), ids{}));
   EXPECT_EQ(around(R"({"type": "RobertaProcessing", "cls": ["c", 3], "sep": ["s", 4]})"),
             std::pair(ids{3}, ids{4}));
+  const std::string nothing = R"({"type": "TemplateProcessing", "pair": [],
+    "single": [{"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {}})";
+  const auto both = [&](const std::string& a, const std::string& b) {
+    return around((R"({"type": "Sequence", "processors": [)" + a + "," + b + "]}").c_str());
+  };
+  EXPECT_EQ(both(nothing, bos), std::pair(ids({7, 8}), ids{}));
+  test::expect_environment_error([&] { both(bos, bos); },
+                                 {"`post_processor.processors[1].type`", "second component"});
   test::expect_environment_error([&] { around(R"({"type": "Other"})"); },
                                  {"`post_processor.type`", "Other"});
 }
