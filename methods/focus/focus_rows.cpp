@@ -21,7 +21,8 @@ void focus_state::start(const batch& b, std::int32_t s) {
   clear_started(b, processed);
 }
 
-// Of the block in work: K/V of masks serve rows to their right alone, those of decided tokens every row.
+// Of the block in work: K/V of masks are placeholders up to the last retained row, those of decided tokens
+// are seen wherever they lie.
 void focus_state::show_stored(const batch& b, const step_choice& plan) {
   b.backend().synchronize();
   const std::int32_t* extent = extent_out.as<std::int32_t>();

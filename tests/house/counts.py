@@ -221,6 +221,10 @@ def counts():
             sum(bool(re.search(r'"merge"|\bcommand_merge\b', text_of(f))) for f in under("harness/", CPP + (".py",))),
         "claims that do not hold and have no control (results/tiny)":
             text_of("results/tiny/claims.md").count("; no control"),
+        # Those with published numbers: their rules are decoded at random settings (tests/goldens/edges_test.py).
+        "papers without a decoder of their text":
+            sum(f'"{os.path.basename(f)[:-5]}": (' not in text_of("tests/goldens/float64/edges.py")
+                for f in under("experiments/published/", ".toml")),
         "lines of README.md": lines(["README.md"]),
         "golden checkpoints and runs, kB": kilobytes(under("tests/goldens/", ".tar.xz")),
         "results, files": len(results),

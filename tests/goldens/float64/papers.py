@@ -275,7 +275,7 @@ def focus(net, prompt, length, s):
 
             def visible(layer):
                 at = np.arange(last)
-                mine = (at < end[0]) | ~before[:last]  # evicted masks are placeholders for what follows them
+                mine = (at < end[0]) | ~before[:last]  # evicted masks: placeholders up to there
                 return np.flatnonzero(b.cache.there[layer, :last] & (mine if layer > 1 else True))
 
             def evict(layer, at, q, k):
