@@ -778,10 +778,7 @@ def less_skewed_in_twelve_layers(f):
                       signal(f, "probes.importance.layer1_skewness"))
 
 
-# ---- Keys of every stored token (section 4.3) ----
-#
-# The published engine ends the keys of a row at the last retained one; what was frozen to the right of it is stored
-# and not seen. Texts of both ranges stand beside one another.
+# ---- Keys of every stored token (section 4.3): the published engine ends them at the last retained row ----
 
 @control(statement="DC+ that sees every stored token writes stories as likely as plain block diffusion.",
          quantity="likelihood a token, DC+ with stored keys - whole blocks", **TEXT)

@@ -35,19 +35,30 @@ model_config shape_only(model_config c) {
   return c;
 }
 
-// The geometric mean of the probabilities of an answer's tokens under the rater; an answer without
-// a token stays unscored. Repetition is likely too: read the number of tokens beside it.
+// The likelihood of an answer under the rater; an answer without a token stays unscored. Repetition is
+// likely too: its share stands with the score, and both numbers of the item's own answer.
 void rate_likelihood(const loaded_workload& w, std::size_t item, scored_answer& s) {
-  const std::vector<std::int32_t> answer = prompt_maker(*w.rater).behind(s.text);
-  if (answer.empty()) return;
-  const std::vector<std::int32_t>& prompt = w.rated_prompts[item];
-  w.rater->make_room(static_cast<std::int32_t>(prompt.size() + answer.size()));
-  const double sum = causal_log_likelihood(*w.rater->packed, prompt, answer);
+  const double value = likelihood_of(*w.rater, w.rated_prompts[item], s.text);
+  if (std::isnan(value)) return;
   s.scored = true;
-  s.value = std::exp(sum / static_cast<double>(answer.size()));
+  s.value = value;
+  s.measures.push_back(repeated_sequences("repeated_sequences", s.text));
+  const double reference = w.rated_references[item];
+  if (std::isnan(reference)) return;
+  s.measures.push_back({"reference_likelihood", reference, 1});
+  s.measures.push_back(repeated_sequences("reference_repeated_sequences", w.items[item].answer));
 }
 
 }  // namespace
+
+double likelihood_of(loaded_model& rater, const std::vector<std::int32_t>& prompt,
+                     const std::string& text) {
+  const std::vector<std::int32_t> answer = prompt_maker(rater).behind(text);
+  if (answer.empty()) return std::nan("");
+  rater.make_room(static_cast<std::int32_t>(prompt.size() + answer.size()));
+  const double sum = causal_log_likelihood(*rater.packed, prompt, answer);
+  return std::exp(sum / static_cast<double>(answer.size()));
+}
 
 void loaded_model::make_room(std::int32_t rows) {
   if (packed && packed->max_rows() >= rows) return;

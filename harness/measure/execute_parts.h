@@ -44,7 +44,12 @@ struct loaded_workload {
   workload_record record;
   std::shared_ptr<loaded_model> rater;                   // workload_entry::rater
   std::vector<std::vector<std::int32_t>> rated_prompts;  // of each item, in the rater's tokens
+  std::vector<double> rated_references;  // likelihood of each item's own answer; NaN: it has none
 };
+
+// The geometric mean of the probabilities of a text's tokens behind a prompt; NaN for a text without any.
+double likelihood_of(loaded_model& rater, const std::vector<std::int32_t>& prompt,
+                     const std::string& text);
 
 // Several models in one process are kept apart by this key.
 std::string model_key(const model_entry& entry, const run_settings& run);

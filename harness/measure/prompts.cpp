@@ -4,6 +4,7 @@
 // From a [[workload]] to requests: tasks, items of benchmarks within the limits that their harness sets,
 // and lengths without a text. The prompts are made by prompt_maker.
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -147,6 +148,11 @@ void load_rater(loaded_workload& w, const workload_entry& of, const run_settings
   }
   for (made_prompt& made : prompt_maker(rater).questions(questions_of(w.items))) {
     w.rated_prompts.push_back(std::move(made.tokens));
+  }
+  for (std::size_t i = 0; i < w.items.size(); ++i) {
+    const bool rated = w.items[i].scorer == "none";
+    w.rated_references.push_back(
+        rated ? likelihood_of(*w.rater, w.rated_prompts[i], w.items[i].answer) : std::nan(""));
   }
   w.record.rater = entry.name;
 }

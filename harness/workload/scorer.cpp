@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <string_view>
 
 #include "harness/base/error.h"
@@ -137,6 +138,19 @@ const named_scorer* find_own(std::string_view name) {
 }
 
 }  // namespace
+
+measure repeated_sequences(const std::string& name, std::string_view text) {
+  const std::size_t length = 4;
+  const std::vector<std::string> words = plain_words(text);
+  std::set<std::vector<std::string>> seen;
+  measure repeats{name, 0, 0};
+  for (std::size_t i = 0; i + length <= words.size(); ++i) {
+    const auto at = words.begin() + static_cast<std::ptrdiff_t>(i);
+    repeats.sum += seen.emplace(at, at + length).second ? 0 : 1;
+    ++repeats.of;
+  }
+  return repeats;
+}
 
 const std::vector<std::string>& scorer_names() {
   static const std::vector<std::string> names = [] {

@@ -32,6 +32,10 @@ struct measure {
   double of = 1;
 };
 
+// Of a text's sequences of four words those that it has had before: a likelihood rewards them. Words are
+// letters and digits, in lower case.
+measure repeated_sequences(const std::string& name, std::string_view text);
+
 // What one of lm-eval's filters makes of an answer, and the metrics on it as JSON values.
 struct filtered_answer {
   std::string filter, text;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,14 @@ TEST(program, a_judge_scores_free_text_and_must_be_autoregressive) {
   const outcome scored = judged_by("tiny-ar");
   EXPECT_EQ(scored.code, 0) << scored.text;
   EXPECT_FALSE(says(scored, "no item of this workload can be scored")) << scored.text;
+  // The references of the first two stories repeat 5 of their 79 sequences of four words.
+  const auto row = nlohmann::json::parse(
+      read_file(scratch.path() / "judged.toml.tiny-ar" / "rows.jsonl", std::size_t{1} << 20));
+  const auto& beside = row.at("score").at("beside");
+  EXPECT_DOUBLE_EQ(beside.at("reference_repeated_sequences"), 5.0 / 79);
+  EXPECT_GT(beside.at("reference_likelihood"), 0.2);
+  EXPECT_LT(beside.at("reference_likelihood"), 0.7);
+  EXPECT_GE(beside.at("repeated_sequences"), 0);
   const outcome refused = judged_by("tiny-llada");
   EXPECT_NE(refused.code, 0);
   EXPECT_TRUE(says(refused, "no autoregressive model")) << refused.text;

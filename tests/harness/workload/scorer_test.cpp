@@ -306,6 +306,21 @@ TEST(list_language, numbers_grow_past_64_bits_on_the_way) {
   EXPECT_EQ(run_list_program(program, {1, 0}), (list_result{true, {1, 0}, ""}));
 }
 
+// Sequences of four words: five of eight words, the last of which is the first again. Case and marks are no
+// part of a word.
+TEST(scorer, repeated_sequences_by_hand) {
+  const auto of = [](const char* text) {
+    const measure m = repeated_sequences("name", text);
+    EXPECT_EQ(m.name, "name");
+    return std::pair(m.sum, m.of);
+  };
+  EXPECT_EQ(of("a b c d a b c d"), std::pair(1.0, 5.0));
+  EXPECT_EQ(of("Finn walked home. Finn rested. FINN walked, home: Finn"), std::pair(1.0, 6.0));
+  EXPECT_EQ(of("a a a a a a"), std::pair(2.0, 3.0));
+  EXPECT_EQ(of("one two three"), std::pair(0.0, 0.0));
+  EXPECT_EQ(of(""), std::pair(0.0, 0.0));
+}
+
 TEST(list_language, hostile_programs_end_quickly) {
   std::string squares = "square";
   for (int i = 0; i < 500; ++i) squares += " | square";

@@ -68,8 +68,9 @@ def _number_at(tree, path):
 
 
 def value(row, metric):
-    """A number of a row and where it comes from: "score" (mean, 0 to 1), a metric, a probe's number
-    "probes.importance.auc[1]", "calibration.mape". None where the row does not have it."""
+    """A number of a row and where it comes from: "score" (mean, 0 to 1), what else its scorer measured
+    "score.repeated_sequences", a metric, a probe's number "probes.importance.auc[1]", "calibration.mape". None
+    where the row does not have it."""
     if metric == "score":
         score = row["score"]
         if not score or is_synthetic(row):
@@ -79,6 +80,9 @@ def value(row, metric):
         groups = score.get("mean_of_groups")
         return float(groups if of_groups and groups is not None else score["mean"]), "counted"
     origin = "synthetic" if is_synthetic(row) else "counted"
+    if metric.startswith("score."):
+        found = _number_at((row["score"] or {}).get("beside", {}), metric[6:])
+        return None if found is None else (found, origin)
     if metric.startswith("probes."):
         name = metric[7:]
         tree = row if name.startswith("calibration.") else row["probes"]

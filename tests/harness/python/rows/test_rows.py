@@ -74,6 +74,13 @@ class Reader(unittest.TestCase):
         for metric in ("calibration.mape", "probes.calibration.mape"):
             self.assertEqual(estimates.value(row, metric), (0.25, "counted"))
 
+    def test_what_a_scorer_measures_besides_is_a_number_of_the_row(self):
+        row = row_of("a", [1.0], score={"mean": 0.5, "exact": 1, "n": 2, "ci95": [0, 1],
+                                        "beside": {"repeated_sequences": 0.25}})
+        self.assertEqual(estimates.value(row, "score.repeated_sequences"), (0.25, "counted"))
+        self.assertIsNone(estimates.value(row, "score.reference_likelihood"))
+        self.assertIsNone(estimates.value(row_of("a", [1.0], score=None), "score.repeated_sequences"))
+
     def test_a_folder_may_hold_its_rows_in_an_archive(self):
         self.read(json.dumps(row_of("a", [1.0])).encode())
         with tarfile.open(os.path.join(self.folder, "rows.tar.xz"), "w:xz") as archive:
