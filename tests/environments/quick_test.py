@@ -43,7 +43,8 @@ class Configure(Folder):
         as of a user without a home, is named and left out."""
         options = ("-DUNMASK_CUDA=OFF", "-DUNMASK_CCACHE=" + stand_in(self.path("ccache"),
                    "echo 'ccache: error: Failed to create directory' >&2; exit 1"))
-        plain = tree.copy(self.path("plain"), without=("results/", "experiments/models/smol/"))
+        plain = tree.copy(self.path("plain"), without=("results/", "experiments/models/", "tests/goldens/models.tar",
+                                                       "tests/goldens/runs.tar"))
         odd = self.path(ODD)
         os.rename(plain, odd)  # one copy serves both
         code, said = self.configure(odd, os.path.join(odd, "build/x y"), *options)

@@ -25,16 +25,13 @@ def names():
 
 
 def copy(place, without=()):
-    """Copies the tree, by links where the file system has them; `without`: folders that a test can do without."""
+    """Copies the tree; `without`: folders that a test can do without."""
     for name in names():
         source, target = os.path.join(ROOT, name), os.path.join(place, name)
         if not os.path.isfile(source) or name.startswith(tuple(without)):
             continue
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        try:
-            os.link(source, target)
-        except OSError:
-            shutil.copy2(source, target)
+        shutil.copy2(source, target)
     return place
 
 

@@ -188,5 +188,61 @@ class Surroundings(unittest.TestCase):
             self.assertRegex(done.stderr, r"\Aunmask: [^\n\x1b]+\n\Z", words)
 
 
+class Names(unittest.TestCase):
+    """A name that is misspelt is answered with the nearest, before anything is measured."""
+
+    EXPERIMENT = ('[run]\nwarmup = 0\nrepetitions = 1\n[[model]]\npath = "models/tiny-sdar"\n[[workload]]\n'
+                  'tasks = ["word_problem"]\nlimit = 1\n[[method]]\nname = "block_diffusion"\n')
+
+    def run_in(self, folder, *words):
+        done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=100, check=False, cwd=folder)
+        return done.returncode, done.stderr
+
+    def test_the_nearest_name_is_told_before_anything_is_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("e.toml", self.EXPERIMENT), ("w.toml", self.EXPERIMENT.replace("sdar", "sdr"))):
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            for words, code, told in (
+                    (["generate", "--model", "tiny-lada", "hi"], 3, "did you mean 'tiny-llada'?"),
+                    (["bench", "tiny-lada"], 3, "did you mean 'tiny-llada'?"),
+                    (["run", "e.toml", "--set", "run.batchsize=4"], 2, "did you mean 'batch_size'?"),
+                    (["run", "e.toml", "--set", "bach_size=4"], 2, "did you mean 'batch_size'?"),
+                    (["run", "e.toml", "--set", "run.gen_lenght=4"], 2, "did you mean 'gen_length'?"),
+                    (["run", "w.toml"], 3, "did you mean 'tiny-sdar'?"),
+                    (["run", "e.toml", "--points", "label=x"], 2, "--points '{label = \"FOCUS\"}', not 'label=x'")):
+                self.assertEqual((words, code), (words, self.run_in(folder, *words)[0]))
+                self.assertIn(told, self.run_in(folder, *words)[1])
+            self.assertEqual(sorted(os.listdir(folder)), ["e.toml", "w.toml"])  # nothing was measured
+
+    def test_a_file_is_looked_for_where_the_user_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "mine"))
+            with open(os.path.join(folder, "mine/e.toml"), "w", encoding="utf-8") as file:
+                file.write(self.EXPERIMENT)
+            self.assertEqual(self.run_in(folder, "run", "e.toml", "--dry-run")[0], 2)
+            self.assertEqual(self.run_in(folder, "run", "e.toml", "--dry-run", "--experiments-dir", "mine")[0], 0)
+
+    def test_a_method_that_does_not_support_the_model_is_exit_code_1(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for command in ("bench", "profile"):
+                self.assertEqual(self.run_in(folder, command, "tiny-llada", "--method", "focus", "--gen-length", "16")[0], 1)
+
+    def test_a_program_without_its_tree_says_so(self):
+        with tempfile.TemporaryDirectory() as folder:
+            alone = shutil.copy(PROGRAM, folder)
+            done = subprocess.run([alone, "list", "models"], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 3, done.stdout)
+            self.assertIn("UNMASK_ROOT", done.stderr)
+            # In a build folder beside the tree CMake has noted where that is.
+            os.makedirs(os.path.join(folder, "out/bin"))
+            with open(os.path.join(folder, "out/CMakeCache.txt"), "w", encoding="utf-8") as file:
+                file.write(f"CMAKE_HOME_DIRECTORY:INTERNAL={ROOT}\n")
+            os.rename(alone, os.path.join(folder, "out/bin/unmask"))
+            done = subprocess.run([os.path.join(folder, "out/bin/unmask"), "list", "models"], capture_output=True, text=True,
+                                  timeout=60, check=False, env={k: v for k, v in os.environ.items() if k != "UNMASK_ROOT"})
+            self.assertIn("tiny-llada", done.stdout)
+
+
 if __name__ == "__main__":
     unittest.main()

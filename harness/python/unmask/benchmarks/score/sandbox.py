@@ -10,7 +10,11 @@ Inside, the first process (the guard) starts a second one that executes the prog
 ran to its end is seen, not told: the second process, before the program and after it, waits in one and
 the same instruction of its driver, and the guard compares where in its stack the kernel finds it
 waiting (/proc/PID/syscall). A program that imitates the driver waits deeper. The channel on which the
-guard reports belongs to the guard alone: no descriptor, memory or frame of the program leads there."""
+guard reports belongs to the guard alone: no descriptor, memory or frame of the program leads there.
+
+What it promises: nothing of this machine is read, changed or kept busy beyond the limits, and no verdict
+comes from another program or from an early exit. What it does not: that tests are tests. They run in the
+program's own process, which may change them; a score of answers that cheat on purpose is not a score."""
 
 import dataclasses
 import json
@@ -33,7 +37,9 @@ REPORT_BYTES = 8 << 10
 
 @dataclasses.dataclass
 class Limits:
-    """Of one program. In memory all of it takes at most processes * memory_bytes + 2 * folder_bytes."""
+    """Of one program. In memory all of it takes at most processes * memory_bytes + 2 * folder_bytes, and what the
+    kernel keeps for names: folders and empty files take none of folder_bytes. Only time ends those; four processes
+    that make folders took 60 MiB a second, and as many programs run at once as there are cores."""
     seconds: float = 3.0            # of wall time, from its first statement on
     memory_bytes: int = 1 << 30     # address space of one process
     processes: int = 4              # at any time
@@ -294,7 +300,9 @@ def _watch(process, report, output, limits):
 def run_program(text, limits=Limits()):
     """Executes the text, an answer and its tests, as `exec` does in an empty module.
 
-    It passes if and only if every statement ran to its end. Where the sandbox did not start in time
+    It passes if its module returned without an exception, which an answer reaches when all its tests hold. One
+    that is made to cheat reaches it too: a program can change its own bytecode so that it returns before its
+    tests, or answer with an object that equals everything. Where the sandbox did not start in time
     the outcome is undecided. EnvironmentFault where no sandbox can be made."""
     report, report_in = os.pipe()
     output, output_in = os.pipe()

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Builds and runs the program on machines of many kinds (README.md lists them), each made here.
+
+    matrix.py [--list] [NAME...]
+
+Exit code 1 where one failed. What this machine lacks is NOT RUN."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from tree import ODD, ROOT, copy, variables
+
+NVCC = os.environ.get("CUDACXX") or shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+NOBODY = 65534
+QUICK = ("--set", "limit=1", "--no-progress")  # of the quickstart
+
+
+class NotRun(Exception):
+    pass
+
+
+def said(words, code=0, **how):
+    """What a command prints; AssertionError where it ends otherwise."""
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, timeout=7200,
+                          stdin=subprocess.DEVNULL, **how)
+    assert done.returncode == code, f"{words} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}"
+    return done.stdout + done.stderr
+
+
+def checkout(place):
+    """The tree with its history, as a clone has it."""
+    copy(place)
+    if os.path.isdir(os.path.join(ROOT, ".git")):
+        shutil.copytree(os.path.join(ROOT, ".git"), os.path.join(place, ".git"))
+    return place
+
+
+def quickstart(place, **how):
+    """./dev run gives the rows of the quickstart: each of its points, none FAILED."""
+    how.setdefault("env", variables())
+    text = said([os.path.join(place, "dev"), "run", "experiments/quickstart.toml", *QUICK, "-o", "runs/matrix",
+                 "--fresh"], cwd=place, **how)
+    assert "points measured" in text and "FAILED" not in text, text[-3000:]
+    return text
+
+
+def odd_path(folder):
+    quickstart(checkout(os.path.join(folder, ODD)))
+
+
+def odd_path_cuda(folder):
+    if not os.access(NVCC, os.X_OK):
+        raise NotRun("needs nvcc")
+    place = checkout(os.path.join(folder, ODD))
+    build = os.path.join(place, "build/dev")
+    said(["cmake", "--preset", "dev"], cwd=place, env=variables(CUDACXX=NVCC))
+    named = said(["ninja", "-C", build, "-t", "targets", "all"])
+    kernel = next(line.split(": ")[0] for line in named.splitlines() if "_cuda.dir" in line and "decisions.cu.o" in line)
+    said(["ninja", "-C", build, kernel, "unmask_softgpu_cublaslt"], env=variables(CUDACXX=NVCC))
+
+
+def nobody(folder):
+    if os.getuid() != 0:
+        raise NotRun("needs root, to be somebody else")
+    place = checkout(os.path.join(folder, "tree"))
+    for below, folders, files in os.walk(folder):
+        for name in (*folders, *files, ""):
+            os.chown(os.path.join(below, name), NOBODY, NOBODY, follow_symlinks=False)
+    os.chmod(folder, 0o755)
+
+    def become():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        os.umask(0o077)
+    env = variables(HOME="/nonexistent", TMPDIR=os.path.join(folder, "nowhere"))
+    text = quickstart(place, env=env, preexec_fn=become)
+    assert "TMPDIR names" in text, text[:1000]
+
+
+def python_variables(folder):
+    place = checkout(os.path.join(folder, "tree"))
+    quickstart(place)
+    program = os.path.join(place, "build/dev/bin/unmask")
+    plain = said([program, "claims", "--only", "optimus", "results/tiny"], 4, cwd=place, env=variables())
+    made = os.path.join(folder, "de_DE.ISO-8859-1")
+    if shutil.which("localedef"):
+        subprocess.run(["localedef", "-i", "de_DE", "-f", "ISO-8859-1", made], capture_output=True, check=False)
+    for more in ({"PYTHONOPTIMIZE": "2"}, {"PYTHONHOME": "/nowhere"}, {"PYTHONWARNINGS": "error"}, {"LC_ALL": "POSIX"},
+                 {"LC_ALL": "de_DE.ISO-8859-1", "LOCPATH": folder} if os.path.isdir(made) else {}):
+        text = said([program, "claims", "--only", "optimus", "results/tiny"], 4, cwd=place,
+                    env={**variables(), **more})
+        assert text == plain, more
+
+
+def ended_after(seconds, words, **how):
+    """Interrupts a command, and all that it started, after so many seconds."""
+    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             start_new_session=True, **how)
+    time.sleep(seconds)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGINT)
+    time.sleep(0.2)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def interrupted(folder):
+    """The list of packages is empty here: what is tried is the environment, not the network."""
+    place = checkout(os.path.join(folder, "tree"))
+    with open(os.path.join(place, "harness/python/empty"), "w", encoding="utf-8"):
+        pass
+    os.replace(os.path.join(place, "harness/python/empty"), os.path.join(place, "harness/python/requirements.txt"))
+    setup = [os.path.join(place, "dev"), "setup", "--python"]
+    for seconds in (0.2, 0.6, 1.2, 2, 4, 8):
+        shutil.rmtree(os.path.join(place, ".venv"), ignore_errors=True)
+        ended_after(seconds, setup, env=variables())
+        said(setup, env=variables())
+        said([os.path.join(place, ".venv/bin/python"), "-m", "pip", "--version"])
+
+
+def interrupted_build(folder):
+    place = checkout(os.path.join(folder, "tree"))
+    for seconds in (1, 5, 15, 40):
+        ended_after(seconds, [os.path.join(place, "dev"), "run"], cwd=place, env=variables())
+    quickstart(place)
+
+
+def moved(folder):
+    place = checkout(os.path.join(folder, "first"))
+    quickstart(place)
+    os.rename(place, os.path.join(folder, "second"))
+    text = quickstart(os.path.join(folder, "second"))
+    assert "configured afresh" in text, text[:1000]
+    shutil.copytree(os.path.join(folder, "second"), os.path.join(folder, "third"), symlinks=True)
+    quickstart(os.path.join(folder, "third"))
+
+
+def read_only(folder):
+    place, build = checkout(os.path.join(folder, "tree")), os.path.join(folder, "build")
+    if os.getuid() == 0:  # who may write anywhere needs a mount
+        if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
+            raise NotRun("needs a mount of its own")
+        before = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', place]
+    else:
+        said(["chmod", "-R", "a-w", place])
+        before = []
+    text = said([*before, os.path.join(place, "dev"), "run"], 3, env=variables())
+    assert "cannot be written" in text, text
+    said([*before, "cmake", "-S", place, "-B", build, "-G", "Ninja", "-DUNMASK_BUILD_TESTS=OFF",
+          "-DUNMASK_BUILD_BENCH=OFF", "-DUNMASK_CUDA=OFF"], env=variables())
+    said([*before, "cmake", "--build", build, "--target", "unmask"], env=variables())
+    listed = said([*before, os.path.join(build, "bin/unmask"), "list", "models"], env=variables())
+    assert "tiny-llada" in listed, listed
+    said([*before, os.path.join(build, "bin/unmask"), "list", "claims"], env=variables())
+
+
+def other_owner(folder):
+    if os.getuid() != 0:
+        raise NotRun("needs root, to give a tree away")
+    place = checkout(os.path.join(folder, "tree"))
+    for below, folders, files in os.walk(place):
+        for name in (*folders, *files, ""):
+            os.chown(os.path.join(below, name), NOBODY, NOBODY, follow_symlinks=False)
+    env = variables(GIT_CONFIG_GLOBAL=os.devnull, SUDO_UID=None)
+    quickstart(place, env=env)
+    program = os.path.join(place, "build/dev/bin/unmask")
+    version = said([program, "--version"], env=env)
+    assert "commit unknown (git refuses a checkout of another owner" in version, version
+    refused = said([program, "campaign", os.path.join(folder, "c")], 2, env=env)
+    assert "does not know its commit" in refused, refused
+
+
+ALL = [odd_path, odd_path_cuda, nobody, python_variables, interrupted, interrupted_build, moved, read_only, other_owner]
+
+
+def main(arguments):
+    known = {one.__name__: one for one in ALL}
+    if arguments == ["--list"]:
+        print("\n".join(known))
+        return 0
+    unknown = [name for name in arguments if name not in known]
+    if unknown:
+        print(f"matrix.py: unknown environment '{unknown[0]}'; --list names them", file=sys.stderr)
+        return 2
+    failed = 0
+    for name in arguments or known:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            try:
+                known[name](os.path.realpath(folder))
+                result = "PASS"
+            except NotRun as lacking:
+                result = f"NOT RUN: {lacking}"
+            except (AssertionError, OSError, subprocess.SubprocessError, StopIteration) as problem:
+                failed += 1
+                result = f"FAILED: {problem}"
+        print(f"{name}: {result} ({time.monotonic() - began:.0f} s)", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
