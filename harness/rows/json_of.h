@@ -32,11 +32,13 @@ Json json_of(const parameter_map& params) {
   return out;
 }
 
-// A parameter from JSON: a whole number stays one.
+// A parameter from JSON: a whole number stays one, unless no count is as large.
 template <class Json>
 parameter_value parameter_of(const Json& value) {
   if (value.is_boolean()) return value.template get<bool>();
-  if (value.is_number_integer()) return value.template get<std::int64_t>();
+  const bool signed_too = !value.is_number_unsigned() ||
+                          value.template get<std::uint64_t>() <= std::uint64_t{INT64_MAX};
+  if (value.is_number_integer() && signed_too) return value.template get<std::int64_t>();
   if (value.is_number()) return value.template get<double>();
   return value.template get<std::string>();
 }

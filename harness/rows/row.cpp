@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
+#include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/rows/json_of.h"
 #include "harness/rows/row_fields.h"
+#include "harness/rows/row_judge.h"
 
 namespace unmask {
 namespace {
@@ -49,12 +52,8 @@ void read(const json& value, const std::string& key, bool& into) {
   into = value.get<bool>();
 }
 void read(const json& value, const std::string& key, std::int64_t& into) {
-  if (!value.is_number_integer()) wrong(key, "a whole number", value);
-  if (value.is_number_unsigned() &&
-      value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
-    throw std::runtime_error("`" + key + "` is beyond every count");
-  }
-  into = value.get<std::int64_t>();
+  if (!value.is_number()) wrong(key, "a whole number", value);
+  into = value.get<std::int64_t>();  // 3.0 too, as pandas writes a column with holes
 }
 void read(const json& value, const std::string& key, double& into) {  // null: not a number
   if (!value.is_number() && !value.is_null()) wrong(key, "a number", value);
@@ -90,6 +89,11 @@ std::string plain(const std::string& problem) {
 // Why a text is no JSON object with a schema_version.
 std::string why_no_row(const std::string& line, const json& in) {
   if (is_hostile_json(line)) return "holds a zero byte or is nested deeper than any row";
+  if (in.is_object() && in.contains("schema_version")) {
+    const json& version = in["schema_version"];
+    return "`schema_version` should be a text and is " +
+           (version.is_number() ? "the number " + version.dump() : version.type_name());
+  }
   if (!in.is_discarded()) return "one JSON object with `schema_version` is expected";
   try {
     const json read = json::parse(line);
@@ -97,6 +101,19 @@ std::string why_no_row(const std::string& line, const json& in) {
     return "no JSON: " + plain(problem.what());
   }
   return "no JSON";
+}
+
+// "1" of "1.5"; nothing where a text is no MAJOR.MINOR.
+std::optional<std::string> major_of(const std::string& version) {
+  const std::size_t point = version.find('.');
+  const auto digits = [](const std::string& text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  };
+  if (point == std::string::npos || !digits(version.substr(0, point)) ||
+      !digits(version.substr(point + 1))) {
+    return {};
+  }
+  return version.substr(0, point);
 }
 
 json object_of(const std::string& text) {
@@ -256,7 +273,7 @@ class row_reader {
     for (const run_key& key : run_key_list()) {
       std::visit([&](const auto field) { (*this)(later(key.name), run.*field); }, key.field);
     }
-    if (in_.contains("serve")) {
+    if (has("serve")) {
       run.kind = "serve";
       run.serve = params_of(object_in(later("serve")));
     }
@@ -270,17 +287,18 @@ class row_reader {
       read(value, name, number);
       into[name] = {number, named<origin>(origin_names, where), {}};
     }
-    if (!in_.contains("metric_samples")) return;
+    if (!has("metric_samples")) return;
     for (const auto& [name, values] : object_in(later("metric_samples")).items()) {
-      const auto of = into.find(name);
-      if (of == into.end()) throw std::runtime_error("`" + name + "` is no metric");
-      read(values, name, of->second.samples);
+      read(values, name, into.at(name).samples);
     }
   }
 
  private:
-  bool reads(const row_field& f) const {
-    return f.when == presence::needed || in_.contains(f.name);
+  bool reads(const row_field& f) const { return f.when == presence::needed || has(f.name); }
+  // Null, which pandas writes where other rows have a value, means absent.
+  bool has(const char* name) const {
+    const auto found = in_.find(name);
+    return found != in_.end() && !found->is_null();
   }
   const json& object_in(const row_field& f) const {
     const json& value = member(in_, f.name);
@@ -290,13 +308,28 @@ class row_reader {
   const json& in_;
 };
 
-// What no list of fields says.
-void check_items(const item_records& items) {
-  const std::size_t n = items.id.size();
-  if (items.score.size() != n || items.exact.size() != n || items.output_tokens.size() != n ||
-      items.seconds.size() != n || items.answer_hash.size() != n) {
-    throw std::runtime_error("`items` holds lists of different lengths");
-  }
+// The last member of a line that this program writes: the SHA-256 of the line without it.
+constexpr const char* checksum_begins = R"(,"sha256":")";
+
+// Whether a line that has a checksum is, byte for byte, what it was written as.
+bool is_as_written(std::string_view line) {
+  constexpr std::string_view begins = checksum_begins;
+  constexpr std::size_t digits = 64, member = begins.size() + digits + 1;
+  const std::size_t begin = line.find_first_not_of(" \t\r"), end = line.find_last_not_of(" \t\r");
+  line = line.substr(begin, end - begin + 1);
+  if (line.size() <= member + 1) return false;
+  const std::string_view tail = line.substr(line.size() - member - 1);
+  if (!tail.starts_with(begins)) return false;
+  const std::string rest = std::string(line.substr(0, line.size() - member - 1)) + "}";
+  return tail.substr(begins.size(), digits) == sha256_hex(rest);
+}
+
+// No verdict rests on the numbers of a row that somebody or something changed.
+void mark_changed(result_row& row) {
+  row.changed = true;
+  if (!is_reportable(row)) return;
+  row.verdict = row_verdict::not_verified;
+  row.reason = changed_row + (row.reason.empty() ? "" : "; " + row.reason);
 }
 
 }  // namespace
@@ -325,32 +358,40 @@ std::string to_json_line(const result_row& row) {
   row_writer visit(out);
   each_field(const_cast<result_row&>(row), visit);  // which the writer only reads
   // Reasons may quote what a file held: bytes that are not UTF-8 must not stop the row.
-  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  std::string line = out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  const std::string digest = sha256_hex(line);
+  line.pop_back();
+  return line + checksum_begins + digest + "\"}";
 }
 
 result_row parse_row(const std::string& line, const std::string& where) {
   const json in = tree_of<json>(line);
   if (!in.is_object() || !in.contains("schema_version") || !in["schema_version"].is_string()) {
-    throw environment_error(where + ": not a result row (" + why_no_row(line, in) + ")");
+    throw no_row(where, why_no_row(line, in));
   }
   result_row row;
   row.schema_version = in["schema_version"].get<std::string>();
-  if (row.schema_version.rfind(std::to_string(row_schema_major) + ".", 0) != 0) {
+  const auto major = major_of(row.schema_version);
+  if (!major) throw no_row(where, "`schema_version` should be MAJOR.MINOR");
+  if (*major != std::to_string(row_schema_major)) {
     throw unknown_schema(where + ": schema version " + row.schema_version +
                          " is not known to this program, which reads " +
                          std::to_string(row_schema_major) + ".x; use the version that wrote it");
   }
+  if (const std::string problem = problem_of_row(in); !problem.empty())
+    throw no_row(where, problem);
   try {
     row_reader visit(in);
     each_field(row, visit);
-    check_items(row.items);
     // Where it lay before schema 1.3.
     if (auto old = row.probes.extract("calibration"); old && row.calibration.empty()) {
       row.calibration = std::move(old.mapped());
     }
   } catch (const std::exception& problem) {
-    throw environment_error(where + ": broken result row: " + plain(problem.what()));
+    throw no_row(where, plain(problem.what()));
   }
+  const auto checksum = in.find("sha256");
+  if (checksum != in.end() && !checksum->is_null() && !is_as_written(line)) mark_changed(row);
   return row;
 }
 

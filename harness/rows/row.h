@@ -165,6 +165,7 @@ struct result_row {
   std::string environment = "{}";  // JSON object, the build among it
   std::string source_hash;         // commit the program was built from; "-dirty" when edited
   std::string finished_at;         // UTC, ISO 8601
+  bool changed = false;            // of a row that was read: since it was written (its `sha256`)
 
   std::optional<double> value_of(const std::string& name) const;
 };
@@ -172,9 +173,16 @@ struct result_row {
 // Whether the numbers of this row may be shown and compared.
 bool is_reportable(const result_row& row);
 
-std::string to_json_line(const result_row& row);  // one line, no newline
-// Environment error that names `where`, and the key, for text that is no row; unknown_schema for a row
-// of another major version.
+std::string to_json_line(
+    const result_row& row);  // one line, no newline; `sha256` is its last member
+// The reason of a row whose `sha256` does not fit. Its verdict is NOT_VERIFIED at best.
+inline const std::string changed_row = "changed after it was written";
+// Environment errors: of text that is no row, with the field and why; of a row of another major version.
+struct no_row : error {
+  no_row(const std::string& where, const std::string& why)
+      : error(exit_code::environment, where + ": no result row (" + why + ")"), reason(why) {}
+  std::string reason;
+};
 struct unknown_schema : error {
   explicit unknown_schema(const std::string& sentence) : error(exit_code::environment, sentence) {}
 };

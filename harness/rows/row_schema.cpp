@@ -114,6 +114,29 @@ class schema_maker {
   schema required_ = schema::array(), properties_ = schema::object();
 };
 
+// The probe of unmask profile: its phases, and the kernels of a traced run.
+schema phases() {
+  const schema text = {{"type", "string"}}, number = {{"type", "number"}};
+  const schema phase = {
+      {"type", "object"},
+      {"required", {"phase", "container", "own_seconds", "flops", "bytes", "provenance"}},
+      {"properties",
+       {{"phase", text},
+        {"container", {{"type", "boolean"}}},
+        {"own_seconds", number},
+        {"flops", number_or_null()},
+        {"bytes", number_or_null()},
+        {"provenance", text},
+        {"device_seconds", number_or_null()}}}};
+  const schema kernel = {
+      {"type", "object"},
+      {"additionalProperties", {{"type", {"string", "number", "boolean", "null"}}}}};
+  return {{"type", "object"},
+          {"properties",
+           {{"phases", {{"type", "array"}, {"items", phase}}},
+            {"kernels", {{"type", "array"}, {"items", kernel}}}}}};
+}
+
 }  // namespace
 
 std::string row_schema_text() {
@@ -126,6 +149,14 @@ std::string row_schema_text() {
   made.put(
       some("measured_by", "the other program that measured the row, which unmask.record wrote"),
       {{"type", "string"}});
+  made.put(
+      some("sha256",
+           "SHA-256 of the line without this member, which is its last: a row whose bytes give "
+           "another was changed after it was written"),
+      {{"type", "string"}});
+  // What readers rely on in the objects that are others' business.
+  made.properties_["probes"]["properties"] = {{"phases", phases()}};
+  made.properties_["environment"]["properties"] = {{"build", {{"type", "object"}}}};
   made.properties_["score"]["properties"]["scored_at"] = {
       {"type", "string"},
       {"description", "when `unmask score` gave the score, of a row written once more with it"}};

@@ -8,15 +8,20 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/output.h"
+#include "harness/base/process.h"
 #include "harness/rows/json_of.h"
 
 namespace unmask {
@@ -25,6 +30,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t largest_file = std::size_t{4} << 30;
+// Editors put it before a text; files that were joined have it before any line.
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 [[noreturn]] void fail(const fs::path& path, const std::string& what,
                        const std::string& more = "") {
@@ -68,37 +75,104 @@ void say_once(const std::string& note) {
   if (said.insert(note).second) tell("{}\n", note);
 }
 
+// The lines of a file that are no rows, said in one note: a file of another kind has thousands. The
+// package says the same (harness/python/unmask/rows/rows.py).
+class passed_over {
+ public:
+  explicit passed_over(fs::path path) : path_(std::move(path)) {}
+  void add(std::size_t number, const std::string& why, bool json, bool last) {
+    if (numbers_.empty()) {
+      first_ = why;
+      json_ = json;
+    }
+    numbers_.push_back(number);
+    torn_ = last && !json;
+  }
+  void add_changed(std::size_t number) { changed_.push_back(number); }
+  std::size_t count() const { return numbers_.size(); }
+  void say(std::size_t rows) const {
+    const std::string file = path_.string();
+    if (!changed_.empty()) {
+      const std::string more = changed_.size() > 1
+                                   ? fmt::format(", and {} more rows were", changed_.size() - 1)
+                                   : " was";
+      say_once(
+          fmt::format("note: {}:{}{} changed after it was written: `sha256` does not fit, no "
+                      "verdict rests on such a row",
+                      file, changed_.front(), more));
+    }
+    if (numbers_.empty()) return;
+    std::string note = fmt::format("note: {}:{}: passed over a line that is no result row ({})",
+                                   file, numbers_.front(), first_);
+    if (numbers_.size() > 1) {
+      note += fmt::format(", and {} more{}", numbers_.size() - 1, listed(1, ", ", " (", ")"));
+    }
+    say_once(note + "; all other rows count. " + advice(rows));
+  }
+
+ private:
+  static constexpr std::size_t most_named = 20;
+
+  // The numbers from one on, each behind `before`; nothing where they are too many to read.
+  std::string listed(std::size_t from, const char* between, const std::string& before,
+                     const std::string& after) const {
+    if (numbers_.size() > most_named) return "";
+    std::string text;
+    for (std::size_t i = from; i < numbers_.size(); ++i) {
+      text += (text.empty() ? before : between) + std::to_string(numbers_[i]);
+    }
+    return text + after;
+  }
+  std::string advice(std::size_t rows) const {
+    if (torn_ && numbers_.size() == 1) {
+      return "It was cut off as it was written: the next run into this folder moves it aside";
+    }
+    if (numbers_.size() > 1 && rows == 0 && !json_) {
+      return "No line is one: of JSON over several lines `" +
+             shell_line({"jq", "-c", ".[]?", path_.string()}) + "` writes a row a line";
+    }
+    const std::string again = "Run the command that wrote them once more to measure their points";
+    if (numbers_.size() > most_named) return again;
+    const std::string lines = listed(0, "d;", "", "d"), file = path_.string();
+    return again + "; `" + shell_line({"sed", "-i.damaged", lines, file}) + "` takes " +
+           (numbers_.size() > 1 ? "all of them out at once" : "it out") +
+           " and keeps the file as it is beside it";
+  }
+
+  fs::path path_;
+  std::vector<std::size_t> numbers_, changed_;
+  std::string first_;
+  bool json_ = false;  // the first of them is JSON, though no row
+  bool torn_ = false;
+};
+
 std::size_t visit_file(const fs::path& path,
                        const std::function<void(result_row&&, const std::string& line,
                                                 const std::string& where)>& visit) {
   const std::string text = read_file(path, largest_file);
-  std::size_t begin = 0, broken = 0;
+  std::size_t begin = 0, rows = 0;
+  passed_over passed(path);
   for (std::size_t number = 1; begin < text.size(); ++number) {
     const std::size_t end = text.find('\n', begin);
     const bool last = end == std::string::npos;
-    const std::string line = text.substr(begin, last ? std::string::npos : end - begin);
+    std::string line = text.substr(begin, last ? std::string::npos : end - begin);
     const std::string where = path.string() + ":" + std::to_string(number);
     begin = last ? text.size() : end + 1;
+    if (line.starts_with(byte_order_mark)) line.erase(0, byte_order_mark.size());
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     std::optional<result_row> row;
     try {
       row = parse_row(line, where);
-    } catch (const unknown_schema&) {
-      throw;
-    } catch (const error& problem) {
-      ++broken;
-      say_once(last && is_torn(line)
-                   ? where +
-                         ": cut off as it was written; stepped over, all other rows count. The "
-                         "next run into this folder moves it aside"
-                   : std::string(problem.what()) +
-                         "; stepped over, all other rows count. Run the command that wrote it once "
-                         "more to measure its point; `sed -i " +
-                         std::to_string(number) + "d " + path.string() + "` deletes the line");
+    } catch (const no_row& problem) {
+      passed.add(number, problem.reason, !is_torn(line), last);
     }
-    if (row) visit(std::move(*row), line, where);
+    if (!row) continue;
+    ++rows;
+    if (row->changed) passed.add_changed(number);
+    visit(std::move(*row), line, where);
   }
-  return broken;
+  passed.say(rows);
+  return passed.count();
 }
 
 }  // namespace
@@ -182,7 +256,7 @@ stored_rows read_rows(const fs::path& path) {
 std::set<std::string> completed_points(const std::vector<result_row>& rows) {
   std::set<std::string> done;
   for (const result_row& row : rows) {
-    if (row.verdict != row_verdict::failed) done.insert(row.point_id);
+    if (row.verdict != row_verdict::failed && !row.changed) done.insert(row.point_id);
   }
   return done;
 }

@@ -51,7 +51,8 @@ std::size_t for_each_row(const std::filesystem::path& path,
                                                   const std::string& where)>& visit);
 stored_rows read_rows(const std::filesystem::path& path);
 
-// Ids whose measurement is over: every verdict but FAILED. Those are not run again on resume.
+// Ids whose measurement is over: every verdict but FAILED, of rows that nobody changed. Those are not
+// run again on resume.
 std::set<std::string> completed_points(const std::vector<result_row>& rows);
 
 // Where a run or one part of several writes: rows.jsonl, or part-00000-of-00004.jsonl.

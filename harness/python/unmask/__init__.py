@@ -11,6 +11,18 @@ def read(*paths):
     return flat.read(*paths)
 
 
+def rows_of(frame):
+    """The rows behind a frame that read() made, or behind any selection of it."""
+    from unmask.rows import flat
+    return flat.rows_of(frame)
+
+
+def write(frame, path):
+    """Writes the rows behind a frame that read() made, or behind any selection of it, byte for byte."""
+    from unmask.rows import flat
+    return flat.write(frame, path)
+
+
 def record(folder, **settings):
     """Records a decoding loop of another program as a row and trajectories (unmask.rows.recorder)."""
     from unmask.rows import recorder

@@ -31,10 +31,14 @@ name = "block_diffusion"
 
 
 def row(point, position=0, verdict="PASS", environment=None, finished="2026-01-01T00:00:00Z", **more):
-    """A row with what reading needs; not one that a program wrote."""
-    return {"schema_version": "1.4", "point_id": point, "title": "t", "position": position,
-            "verdict": verdict, "reason": "", "environment": environment or {"cpu_model": "a"},
-            "finished_at": finished, **more}
+    """A row with the fields that every row has; not one that a program wrote."""
+    return {"schema_version": "1.4", "run_id": "r", "point_id": point, "title": "t", "position": position,
+            "model": {"name": "tiny", "hash": "m", "parameters": 2, "weights": "checkpoint"},
+            "workload": {"family": "word_problem", "items": 1, "hash": "w"}, "method": "vanilla", "preset": "",
+            "label": "vanilla", "variation": "", "params": {}, "verdict": verdict, "reason": "", "metrics": {},
+            "provenance": {}, "score": None,
+            "samples": {"seconds": [], "warmup_seconds": [], "half_width": None, "stop": "max_repetitions"},
+            "environment": environment or {"cpu_model": "a"}, "source_hash": "abc", "finished_at": finished, **more}
 
 
 def line(*arguments, **more):

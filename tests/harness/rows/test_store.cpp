@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/base/digest.h"
 #include "harness/rows/store.h"
 #include "tests/faults/failing_files.h"
 #include "tests/harness/measure/fixtures.h"
@@ -129,6 +130,23 @@ TEST(row, unknown_major_versions_are_refused_and_minor_ones_read) {
   EXPECT_THROW(parse_row(R"({"schema_version":"1.0"})", "x"), error);
 }
 
+TEST(row, says_that_it_was_changed_after_it_was_written) {
+  const std::string line = to_json_line(sample_row());
+  const std::size_t member = line.find(R"(,"sha256":")");
+  ASSERT_EQ(member + 11 + 64 + 2, line.size()) << line;
+  EXPECT_EQ(line.substr(member + 11, 64), sha256_hex(line.substr(0, member) + "}"));
+  EXPECT_FALSE(parse_row(line, "x").changed);
+  EXPECT_FALSE(parse_row(" " + line + "\r", "x").changed);
+  EXPECT_FALSE(parse_row(line.substr(0, member) + "}", "x").changed);  // an older row
+  std::string changed = line;
+  changed.replace(changed.find("\"position\":0"), 12, "\"position\":1");
+  const result_row row = parse_row(changed, "x");
+  EXPECT_TRUE(row.changed);
+  EXPECT_EQ(row.verdict, row_verdict::not_verified);
+  EXPECT_TRUE(row.reason.starts_with("changed after it was written; ")) << row.reason;
+  EXPECT_TRUE(completed_points({row}).empty());  // its point is measured again
+}
+
 TEST(store, appends_whole_lines) {
   scratch_directory dir;
   {
@@ -206,7 +224,7 @@ TEST(store, a_broken_line_hides_no_row_and_is_named) {
       {with("\"run_id\":\"run\"", "\"run_id\":3"), "`run_id` should be a text and is number"},
       {with("\"position\":0", "\"position\":1e300"), "`position` should be a whole number"},
       {with("\"position\":0", "\"position\":18446744073709551615"), "`position` is beyond"},
-      {with("\"NOISY\"", "\"GOOD\""), "'GOOD' is no known value"}};
+      {with("\"NOISY\"", "\"GOOD\""), "'GOOD', which is no known value"}};
   for (const auto& [line, reason] : broken) {
     scratch_directory dir;  // a name of its own: a note is said once
     const std::string file = (dir / "rows.jsonl").string();
@@ -222,7 +240,7 @@ TEST(store, a_broken_line_hides_no_row_and_is_named) {
     EXPECT_EQ(again.rows.size(), 3u);
     EXPECT_NE(said.find(file + ":2: "), std::string::npos) << said;
     EXPECT_NE(said.find(reason), std::string::npos) << said << "\nlacks: " << reason;
-    EXPECT_NE(said.find("sed -i 2d " + file), std::string::npos) << said;
+    EXPECT_NE(said.find("sed -i.damaged 2d " + file), std::string::npos) << said;
     EXPECT_EQ(said.find("json.exception"), std::string::npos) << said;
     EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
     // And the next run appends behind it all.

@@ -4,6 +4,7 @@
 Byte for byte, in the order of their plan. No row that was read is lost: what one file holds more of is said, never
 overwritten."""
 
+import io
 import json
 import os
 import sys
@@ -13,12 +14,10 @@ from unmask.rows import manifest, options
 from unmask.rows.comparable import difference
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import read_bytes, replace_file, shown
-from unmask.rows.text import json_value
+from unmask.rows.machines import machine_class
+from unmask.rows.rows import BYTE_ORDER_MARK, lines_of
 
-SCHEMA_MAJOR = "1"
 LARGEST_FILE = 4 << 30
-NEEDED = {"point_id": str, "title": str, "position": int, "verdict": str, "environment": dict,
-          "finished_at": str}
 
 
 @dataclass
@@ -38,38 +37,16 @@ class Found:
         return self.row["verdict"] == "FAILED"
 
 
-def row_of(line, where):
-    """Makes a row of one line; ValueError says why it is none. EnvironmentFault for a schema of
-    another major version, which must not be passed over."""
-    row = json_value(line.decode())
-    version = row.get("schema_version") if isinstance(row, dict) else None
-    if not isinstance(version, str):
-        raise ValueError("no JSON object with schema_version")
-    if version.split(".")[0] != SCHEMA_MAJOR:
-        raise EnvironmentFault(f"{where}: schema version {shown(version)} is not known to this "
-                               f"program, which reads {SCHEMA_MAJOR}.x; use the version that wrote "
-                               "it")
-    for name, kind in NEEDED.items():
-        if not isinstance(row.get(name), kind) or isinstance(row[name], bool):
-            raise ValueError(f"`{name}` is missing or of another type")
-    return row
-
-
 def read_lines(path):
-    """Reads a file of rows: what it holds, and how many of its lines are no row. A last line
-    without its end counts when it is whole; one that is no row is passed over and said."""
-    found, broken = [], 0
-    for number, line in enumerate(read_bytes(path, LARGEST_FILE).split(b"\n"), 1):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        try:
-            found.append(Found(line, row_of(line, where), str(path), number))
-        except ValueError as problem:
-            broken += 1
-            print(shown(f"note: {where}: passed over a line that is no result row ({problem})"),
-                  file=sys.stderr)
-    return found, broken
+    """Reads a file of rows: what it holds, and how many of its lines are no row, by the one reader of rows. A
+    last line without its end counts when it is whole; what is no row is passed over and said."""
+    found, full = [], 0
+    content = read_bytes(path, LARGEST_FILE)
+    for row, line, number in lines_of(io.BytesIO(content), str(path)):
+        found.append(Found(line, row, str(path), number))
+    for line in content.split(b"\n"):
+        full += bool(line.removeprefix(BYTE_ORDER_MARK).strip(b" \t\r"))
+    return found, full - len(found)
 
 
 def is_rows_file(name):
@@ -130,7 +107,7 @@ def replaced_in_their_files(rows):
     """Collects the lines that a later, other row of the same point follows in some file."""
     last, replaced = {}, set()
     for found in rows:
-        key = (found.file, found.row["point_id"])
+        key = (found.file, found.row["point_id"], machine_class(found.row))
         if key in last and last[key].line != found.line:
             replaced.add(last[key].line)
         last[key] = found
@@ -185,8 +162,8 @@ def merge(sources, output, mixed=False, newest=False):
     if not found:
         raise UserError("there is no row to merge")
     by_point = {}
-    for row in found:
-        by_point.setdefault(row.row["point_id"], []).append(row)
+    for row in found:  # of two machines both stay
+        by_point.setdefault((row.row["point_id"], machine_class(row.row)), []).append(row)
     kept = [chosen(rows, newest) for rows in by_point.values()]
     if not mixed:
         refuse_mixture(kept)

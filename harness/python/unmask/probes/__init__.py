@@ -12,10 +12,11 @@ import re
 from unmask.probes import decisions, layers
 from unmask.probes.trace import Trace, plain
 from unmask.rows import options
+from unmask.rows.checksum import is_marked, line_of
 from unmask.rows.errors import UserError
 from unmask.rows.files import replace_file
 from unmask.rows.rows import rows_with_lines
-from unmask.rows.text import shown, whole
+from unmask.rows.text import shown
 
 PROBES = {"attention": layers.attention, "confidence": decisions.confidence,
           "contradiction": decisions.contradiction, "decode_trace": layers.decode_trace,
@@ -53,7 +54,7 @@ def add_to_rows(folder):
     names = sorted(n for n in os.listdir(traces) if n.endswith(".jsonl")) if os.path.isdir(traces) else []
     if not names:
         raise UserError(f"{traces} holds no trace: nothing is left to compute")
-    last = {row["point_id"]: json.loads(line) for row, line in rows_with_lines(rows)}
+    last = {row["point_id"]: json.loads(line) for row, line in rows_with_lines(rows) if not is_marked(row)}
     for name in names:
         point = name.removesuffix(".jsonl")
         if point not in last:
@@ -63,7 +64,7 @@ def add_to_rows(folder):
         if "reason" in row:
             row["reason"] = NOT_RUN.sub("", row["reason"])
         with open(rows, "a", encoding="utf-8") as file:
-            file.write(whole(json.dumps(row, ensure_ascii=False, separators=(",", ":"))) + "\n")
+            file.write(line_of(row) + "\n")
             file.flush()
             os.fsync(file.fileno())
         os.remove(os.path.join(traces, name))

@@ -4,6 +4,7 @@
 import os
 import signal
 import sys
+import traceback
 
 from unmask.rows.errors import UserError
 from unmask.rows.text import shown
@@ -27,8 +28,8 @@ def stop_by_exception():
 
 def ended(work):
     """Runs work() and writes out what it printed: its exit code. Of a UserError its own code; 1 where
-    the reader has gone; 3 where a file or standard output does not take what is written; 130 where the
-    user interrupts it."""
+    the reader has gone, or of a fault of the package's own; 3 where a file or standard output does not take what
+    is written; 130 where the user interrupts it."""
     try:
         code = work()
         sys.stdout.flush()
@@ -46,6 +47,14 @@ def ended(work):
         tell(f"{problem.filename or 'standard output'}: {problem.strerror}")
         drop_output()
         return 3
+    except Exception as problem:  # pylint: disable=broad-exception-caught
+        at = traceback.extract_tb(problem.__traceback__)[-1]
+        tell(f"internal error: {type(problem).__name__}: {problem} ({os.path.basename(at.filename)}:{at.lineno}); "
+             "$UNMASK_TRACEBACK=1 shows how it came about")
+        if os.environ.get("UNMASK_TRACEBACK") == "1":
+            traceback.print_exception(problem)
+        drop_output()
+        return 1
 
 
 def drop_output():

@@ -6,7 +6,10 @@ import os
 import pandas as pd
 
 from unmask.rows import estimates
-from unmask.rows.rows import RUN_KEYS, read_latest, setting
+from unmask.rows.errors import UserError
+from unmask.rows.files import replace_file
+from unmask.rows.rows import RUN_KEYS, latest, rows_with_places, setting
+from unmask.rows.scores import score_with_undecided
 
 
 def _gpu(environment):
@@ -18,8 +21,8 @@ def _gpu(environment):
 def flat_row(row):
     """One row as names and values: what was run, the verdict, the numbers with their bounds, the
     circumstances."""
-    environment, score = row["environment"], row["score"] or {}
-    low, high = score.get("ci95", (None, None))
+    environment = row["environment"]
+    score = score_with_undecided(row["score"]) if row["score"] else None
     out = {"point_id": row["point_id"], "run_id": row["run_id"], "title": row["title"],
            "position": row["position"], "commit": row["source_hash"],
            "measured_by": row.get("measured_by", "Unmask"),
@@ -31,8 +34,9 @@ def flat_row(row):
            "task": row["workload"]["family"], "task_hash": row["workload"]["hash"],
            "items": row["workload"]["items"], "kind": setting(row, "kind"),
            **{key: row[key] for key in RUN_KEYS}, "verdict": row["verdict"],
-           "reason": row["reason"], "score": score.get("mean"), "score_n": score.get("n"),
-           "score_low": low, "score_high": high, "repetitions": len(row["samples"]["seconds"])}
+           "reason": row["reason"], "score": score and score.mean, "score_n": score and score.n,
+           "score_low": score and score.low, "score_high": score and score.high,
+           "score_undecided": score and score.undecided, "repetitions": len(row["samples"]["seconds"])}
     for group in ("params", "serve"):
         out.update({f"{group}.{name}": value for name, value in row.get(group, {}).items()})
     for name, value in row["metrics"].items():
@@ -43,9 +47,12 @@ def flat_row(row):
     return out
 
 
-def frame_of(rows):
-    """A line for each row; frame.attrs["rows"] holds the rows themselves."""
-    frame = pd.DataFrame([flat_row(row) for row in rows])
+def frame_of(rows, places=None):
+    """A line for each row; places: the file and line of each."""
+    found = list(map(flat_row, rows))
+    for flat, (file, line) in zip(found, places or ()):
+        flat["file"], flat["line"] = file, line
+    frame = pd.DataFrame(found)
     for name in frame.columns:
         kinds = {type(v) for v in frame[name] if v is not None and v == v}
         if kinds <= {int, float} and kinds != {int}:
@@ -56,7 +63,6 @@ def frame_of(rows):
             frame[name] = frame[name].astype("boolean")
         else:  # parameters of one name may be words of one method and numbers of another
             frame[name] = [None if v is None or v != v else str(v) for v in frame[name]]
-    frame.attrs["rows"] = rows
     return frame
 
 
@@ -64,6 +70,39 @@ def read(*paths):
     """Reads rows as a pandas frame, a line for each point: `model`, `task`, the keys of [run],
     `params.NAME`, `serve.NAME`, `verdict`, score and its bounds, every metric by its name with
     `NAME_low` and `NAME_high` where the row's samples give an interval, `commit`, `finished_at`, machine
-    and hashes. Its columns hold one type each, so that to_parquet takes it as it is; the
-    rows themselves are in frame.attrs["rows"]."""
-    return frame_of(read_latest(*[os.fspath(path) for path in paths]))
+    and hashes, and the `file` and `line` that the row was read from. Its columns hold one type each, so that
+    to_parquet takes it as it is; rows_of() and write() give back the rows themselves."""
+    places, found = {}, []
+    for path in paths:
+        for row, _, file, line in rows_with_places(os.fspath(path)):
+            found.append(row)
+            places[id(row)] = (os.path.abspath(file), line)
+    found = latest(found)
+    return frame_of(found, [places[id(row)] for row in found])
+
+
+def lines_of(frame):
+    """The lines of a frame's rows in the order of the frame, each with its row: [(row, line)]. UserError where a
+    file does not hold them any more."""
+    for name in ("file", "line", "point_id"):
+        if name not in frame.columns:
+            raise UserError(f"the frame has lost its column `{name}`, by which its rows are found again")
+    held = {file: {number: (row, line) for row, line, _, number in rows_with_places(file)}
+            for file in dict.fromkeys(frame["file"])}
+    found = []
+    for file, number, point in zip(frame["file"], frame["line"], frame["point_id"]):
+        row, line = held[file].get(int(number), (None, b""))
+        if row is None or row["point_id"] != point:
+            raise UserError(f"{file}:{number} is not the row of the point {point} any more")
+        found.append((row, line))
+    return found
+
+
+def rows_of(frame):
+    """The rows of a frame that read() made, or of any selection of it, as results/README.md describes them."""
+    return [row for row, _ in lines_of(frame)]
+
+
+def write(frame, path):
+    """Writes the rows of a frame that read() made, or of any selection of it, byte for byte, in its order."""
+    replace_file(path, b"".join(line + b"\n" for _, line in lines_of(frame)))

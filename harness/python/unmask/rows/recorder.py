@@ -26,6 +26,7 @@ import platform
 import time
 
 from unmask.rows import intervals
+from unmask.rows.checksum import line_of
 from unmask.rows.errors import UserError
 from unmask.rows.estimates import NOISY_HALF_WIDTH
 from unmask.rows.files import replace_file
@@ -138,8 +139,8 @@ class Answer:
 class Recorder:
     """One point: the same requests, answered in one or several timed passes."""
 
-    def __init__(self, folder, head, program):
-        self.folder, self.head, self.program = str(folder), head, program
+    def __init__(self, folder, head, program, gpus=()):
+        self.folder, self.head, self.program, self.gpus = str(folder), head, program, list(gpus)
         self.passes, self.seconds, self.warmup = [], [], []
 
     @contextlib.contextmanager
@@ -207,7 +208,7 @@ class Recorder:
             "verdict": verdict, "reason": reason, "metrics": metrics, "provenance": provenance,
             "score": score, "samples": samples,
             "answers_hash": hashlib.sha256("".join(texts).encode()).hexdigest(),
-            "environment": machine(), "source_hash": "", "measured_by": self.program,
+            "environment": machine() | {"gpus": self.gpus}, "source_hash": "", "measured_by": self.program,
             "finished_at": now()}
 
     def write(self, scores=None):
@@ -216,7 +217,7 @@ class Recorder:
         path = os.path.join(self.folder, "trajectories", row["point_id"] + ".txt")
         replace_file(path, "".join(f"{i} {a.line()}\n" for i, a in enumerate(self.passes[0])))
         with open(os.path.join(self.folder, "rows.jsonl"), "a", encoding="utf-8") as out:
-            out.write(json.dumps(row) + "\n")
+            out.write(line_of(row) + "\n")
             out.flush()
             os.fsync(out.fileno())
         return row
@@ -253,4 +254,6 @@ def record(folder, *, program, method, like=None, model=None, workload=None, lab
     head = {"schema_version": SCHEMA, "run_id": "", "point_id": "", "title": title or program,
             "position": 0, "model": model, "workload": workload, "method": method, "preset": "",
             "label": f"{label or method} ({program})", "variation": "", "params": params or {}, **keys}
-    return Recorder(folder, identified(head, program), program)
+    there = base.get("environment", {})  # a row of this machine names its GPUs
+    here = there.get("cpu_model") == machine()["cpu_model"] and isinstance(there.get("gpus"), list)
+    return Recorder(folder, identified(head, program), program, there["gpus"] if here else ())

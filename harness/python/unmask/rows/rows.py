@@ -8,19 +8,19 @@ import gc
 import io
 import json
 import os
+import re
+import shlex
 import sys
 import tarfile
 
+from unmask.rows import checksum
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import opened
+from unmask.rows.judge import NAMES, SCHEMA, plain, problem_of_row, row_value
+from unmask.rows.machines import machine_class
 from unmask.rows.names import unknown_name, value_text
-from unmask.rows.shapes import FLAG, LARGEST_NUMBER, MAYBE, NUMBER, TEXT, misfit
-from unmask.rows.text import json_value
 
 SCHEMA_MAJOR = 1
-# What a row may hold: made by `unmask show schema` of the lists that the program reads and writes rows by.
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "row.schema.json"), encoding="utf-8") as _file:
-    SCHEMA = json.load(_file)
 FIELDS = SCHEMA["properties"]
 # Keys of [run] and what they are where a row, being older, does not name them.
 RUN_KEYS = {name: of["default"] for name, of in FIELDS.items() if "default" in of}
@@ -31,115 +31,13 @@ PLAIN_KEYS = ("label", "method", "preset", "model", "workload", "variation", "ki
 REPORTABLE = ("PASS", "NOISY", "NOT_VERIFIED", "INACTIVE")
 VERDICTS = tuple(FIELDS["verdict"]["enum"])
 LARGEST_FILE = 4 << 30
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # editors put it before a text; files that were joined have it anywhere
 ARCHIVE = "rows.tar.xz"
 LARGEST_ARCHIVE = 1 << 30  # unpacked
-
-JSON_TYPES = {"string": TEXT, "boolean": FLAG, "integer": (int,), "number": NUMBER, "object": (dict,), "array": (list,),
-              "null": (type(None),)}
-
-
-def _types_of(schema):
-    """The types of a value, as a tuple."""
-    kinds = schema.get("type", "string")  # of an enum: its words
-    return sum((JSON_TYPES[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds)), ())
-
-
-def _shape_of(schema):
-    """A JSON Schema, as far as rows use it, as a shape."""
-    needed = schema.get("required", ())
-    if "properties" in schema:
-        return {name + ("" if name in needed else "?"): _shape_of(of) for name, of in schema["properties"].items()}
-    if "additionalProperties" in schema:
-        return {"*": _shape_of(schema["additionalProperties"])}
-    return [_shape_of(schema["items"])] if "items" in schema else _types_of(schema)
-
-
-def _needed_of(schema):
-    """{name: type} of what must be there and has one type."""
-    kinds = {name: _types_of(schema["properties"][name]) for name in schema.get("required", ())}
-    return {name: kind[0] for name, kind in kinds.items() if len(kind) == 1}
-
-
-NEEDED = _needed_of(SCHEMA)
-NEEDED_BELOW = {name: _needed_of(FIELDS[name]) for name in NEEDED if "properties" in FIELDS[name]}
-# Besides, what readers rely on in the objects that the schema leaves open.
-PHASE = {"phase": TEXT, "container": FLAG, "own_seconds": NUMBER, "flops": MAYBE, "bytes": MAYBE,
-         "provenance": TEXT, "device_seconds?": MAYBE}
-SHAPES = {name: _shape_of(of) for name, of in FIELDS.items()
-          if name not in RUN_KEYS and name not in ("score", "metrics")} | {
-    "probes": {"phases?": {"phases?": [PHASE], "kernels?": [{"*": (str, int, float, bool, type(None))}]},
-               "*": (dict,)},
-    "environment": {"build?": (dict,)}}
-ITEM_LISTS = ("id", "score", "exact", "output_tokens", "seconds", "answer_hash")
-
 
 def is_card(row):
     """Whether the row was measured on a GPU."""
     return row.get("device_facts", {}).get("is_card", IS_CARD.get(row["device"], False))
-
-
-def _is(value, kind):
-    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-
-
-NUMBERS = {int, float, type(None)}
-
-
-def _are_numbers_or_null(values):
-    return set(map(type, values)) <= NUMBERS and all(
-        v is None or abs(v) <= LARGEST_NUMBER for v in values)
-
-
-def _problem_of(row):
-    """Says what keeps an object from being a row; "" where nothing does."""
-    for name, kind in NEEDED.items():
-        if not _is(row.get(name), kind):
-            return f"`{name}` is missing or of another type"
-    for name, members in NEEDED_BELOW.items():
-        for member, kind in members.items():
-            if not _is(row[name].get(member), kind):
-                return f"`{name}.{member}` is missing or of another type"
-    if row["verdict"] not in VERDICTS:
-        return f"verdict '{row['verdict']}' is no known one"
-    if not _are_numbers_or_null(row["metrics"].values()):
-        return "`metrics` holds something that is no number"
-    if any(name not in row["provenance"] for name in row["metrics"]):
-        return "`provenance` does not name every metric"
-    samples = list(row["samples"]["seconds"])
-    for values in row.get("metric_samples", {}).values():
-        samples += values if isinstance(values, list) else ["no list"]
-    if not _are_numbers_or_null(samples):
-        return "samples are no lists of numbers"
-    if any(_is(row[key], type(other)) is False for key, other in RUN_KEYS.items() if key in row):
-        return "a key of [run] is of another type"
-    shapes = ((name, row[name]) for name in SHAPES if name in row)
-    return (next(filter(None, (misfit(value, SHAPES[name], name) for name, value in shapes)), "")
-            or _problem_of_score(row) or _problem_of_items(row.get("items")))
-
-
-def _problem_of_score(row):
-    score = row.get("score")
-    if score is None:
-        return "" if "score" in row else "`score` is missing"
-    if not isinstance(score, dict):
-        return "`score` is no object"
-    numbers = [score.get("mean"), score.get("exact"), score.get("n")]
-    bounds = score.get("ci95")
-    if not isinstance(bounds, list) or len(bounds) != 2:
-        return "`score.ci95` is no pair"
-    if None in numbers + bounds or not _are_numbers_or_null(numbers + bounds):
-        return "`score` holds something that is no number"
-    return ""
-
-
-def _problem_of_items(items):
-    if items is None:
-        return ""
-    if not isinstance(items, dict) or not all(_is(items.get(k), list) for k in ITEM_LISTS):
-        return "`items` does not hold its lists"
-    if len({len(items[k]) for k in ITEM_LISTS}) != 1:
-        return "`items` holds lists of different lengths"
-    return "" if _are_numbers_or_null(items["score"]) else "`items.score` holds no numbers"
 
 
 def _complete(row):
@@ -148,29 +46,37 @@ def _complete(row):
         row.setdefault(key, default)
     probes = row.setdefault("probes", {})
     if "calibration" in probes:  # where it lay before schema 1.3
-        row.setdefault("calibration", probes.pop("calibration"))
+        old = probes.pop("calibration")
+        row["calibration"] = row.get("calibration") or old
     row.setdefault("answers_hash", "")
     return row
-
-
-def _refuse_constant(name):
-    raise ValueError(f"{name} is no JSON number")
 
 
 def parse_row(line, where):
     """Makes a row of one line. ValueError says why it is none; EnvironmentFault where the line is
     of another major schema version, which must not be passed over."""
-    row = json_value(line, parse_constant=_refuse_constant)
-    if not isinstance(row, dict) or not isinstance(row.get("schema_version"), str):
-        raise ValueError("no JSON object with schema_version")
-    if row["schema_version"].split(".")[0] != str(SCHEMA_MAJOR):
-        raise EnvironmentFault(f"{where}: schema version {row['schema_version']} is not known to "
+    try:
+        row = row_value(line)
+    except ValueError as problem:
+        raise ValueError(f"no JSON: {problem}") from None
+    version = row.get("schema_version") if isinstance(row, dict) else None
+    if isinstance(row, dict) and "schema_version" in row and not isinstance(version, str):
+        number = isinstance(version, (int, float)) and not isinstance(version, bool)
+        raise ValueError("`schema_version` should be a text and is "
+                         + (f"the number {json.dumps(version)}" if number else NAMES[type(version)]))
+    if version is None:
+        raise ValueError("one JSON object with `schema_version` is expected")
+    if not re.fullmatch(r"[0-9]+\.[0-9]+", version):
+        raise ValueError("`schema_version` should be MAJOR.MINOR")
+    if version.split(".")[0] != str(SCHEMA_MAJOR):
+        raise EnvironmentFault(f"{where}: schema version {version} is not known to "
                                f"this program, which reads {SCHEMA_MAJOR}.x; use the version that "
                                "wrote it")
-    problem = _problem_of(row)
+    problem = problem_of_row(row)
     if problem:
         raise ValueError(problem)
-    return _complete(row)
+    row = _complete(plain(row))
+    return row if checksum.fits(row, line) else checksum.marked(row)
 
 
 def _note(text):
@@ -178,30 +84,87 @@ def _note(text):
     print("note: " + "".join(c if c.isprintable() else "?" for c in text), file=sys.stderr)
 
 
+class _PassedOver:
+    """The lines of a file that are no rows, said in one note, as the program does (harness/rows/store.cpp): a
+    file of another kind has thousands."""
+    MOST_NAMED = 20
+
+    def __init__(self, name):
+        self.name, self.numbers, self.changed, self.first = name, [], [], ""
+        self.json = self.torn = False  # of the first, which is JSON though no row; of the last
+
+    def add(self, number, problem, is_json, last):
+        if not self.numbers:
+            self.first, self.json = str(problem), is_json
+        self.numbers.append(number)
+        self.torn = last and not is_json
+
+    def say(self, rows):
+        if self.changed:
+            more = f", and {len(self.changed) - 1} more rows were" if len(self.changed) > 1 else " was"
+            _note(f"{self.name}:{self.changed[0]}{more} changed after it was written: `sha256` does not fit, no "
+                  "verdict rests on such a row")
+        if not self.numbers:
+            return
+        text = f"{self.name}:{self.numbers[0]}: passed over a line that is no result row ({self.first})"
+        if len(self.numbers) > 1:
+            named = ", ".join(map(str, self.numbers[1:])) if len(self.numbers) <= self.MOST_NAMED else ""
+            text += f", and {len(self.numbers) - 1} more" + (f" ({named})" if named else "")
+        _note(f"{text}; all other rows count. {self._advice(rows)}")
+
+    def _advice(self, rows):
+        file = shlex.quote(self.name)
+        if self.torn and len(self.numbers) == 1:
+            return "It was cut off as it was written: the next run into this folder moves it aside"
+        if len(self.numbers) > 1 and rows == 0 and not self.json:
+            return f"No line is one: of JSON over several lines `jq -c '.[]?' {file}` writes a row a line"
+        again = "Run the command that wrote them once more to measure their points"
+        if len(self.numbers) > self.MOST_NAMED:
+            return again
+        lines = "".join(f"{number}d;" for number in self.numbers).rstrip(";")
+        return (f"{again}; `sed -i.damaged {shlex.quote(lines)} {file}` takes "
+                + ("all of them out at once" if len(self.numbers) > 1 else "it out")
+                + " and keeps the file as it is beside it")
+
+
+def _is_json(line):
+    try:
+        row_value(line.decode())
+    except ValueError:
+        return False
+    return True
+
+
+def lines_of(stream, name, said=True):
+    """The rows of a stream of bytes: (row, its line without a byte order mark and line end, its number). What
+    is no row is passed over; `said`: in a note, once at the end."""
+    passed, rows = _PassedOver(name), 0
+    for number, line in enumerate(stream, 1):
+        ended, line = line.endswith(b"\n"), line.removesuffix(b"\n").removeprefix(BYTE_ORDER_MARK)
+        if not line.strip(b" \t\r"):
+            continue
+        try:
+            row = parse_row(line.decode(), f"{name}:{number}")
+        except ValueError as problem:
+            why = "no JSON: it is no UTF-8" if isinstance(problem, UnicodeDecodeError) else problem
+            passed.add(number, why, _is_json(line), not ended)
+            continue
+        rows += 1
+        if checksum.is_marked(row):
+            passed.changed.append(number)
+        yield row, line, number
+    if said:
+        passed.say(rows)
+
+
 def _read_lines(stream, name):
-    rows = []
     collecting = gc.isenabled()
     gc.disable()  # rows hold no circles, and looking for them takes a third of the time
     try:
-        _read_into(rows, stream, name)
+        return [row for row, _, _ in lines_of(stream, name)]
     finally:
         if collecting:
             gc.enable()
-    return rows
-
-
-def _read_into(rows, stream, name):
-    passed = []
-    for number, line in enumerate(stream, 1):
-        if not line.strip():
-            continue
-        where = f"{name}:{number}"
-        try:
-            rows.append(parse_row(line.decode("utf-8", "replace"), where))
-        except ValueError as problem:
-            passed.append(f"{where}: passed over a line that is no result row ({problem})")
-    if passed:
-        _note(passed[0] + (f", and {len(passed) - 1} more" if len(passed) > 1 else ""))
 
 
 def _rows_of_file(path):
@@ -214,13 +177,18 @@ def _rows_of_file(path):
 def rows_with_lines(path):
     """Reads the rows of a file with the line that each was read of; what is no row is passed over."""
     with opened(path) as stream:
-        for number, line in enumerate(stream, 1):
-            text = line.decode("utf-8", "replace").rstrip("\n")
-            try:
-                if text.strip():
-                    yield parse_row(text, f"{path}:{number}"), text
-            except ValueError:
-                continue
+        for row, line, _ in lines_of(stream, str(path), said=False):
+            yield row, line.decode()
+
+
+def rows_with_places(path):
+    """Reads the rows of a file or a folder's files: (row, its line as bytes, file, number of the line)."""
+    if not os.path.exists(path):
+        raise EnvironmentFault(f"there are no results at {path}")
+    for file in row_files(path) if os.path.isdir(path) else [path]:
+        with opened(file) as stream:
+            for row, line, number in lines_of(stream, str(file)):
+                yield row, line, file, number
 
 
 def row_files(folder):
@@ -241,11 +209,11 @@ def read_rows(path):
 
 
 def latest(rows):
-    """Keeps the last row of each point, in the place of the first; rows of one experiment stand in
-    the order of its plan."""
+    """Keeps the last row of each point on each machine, in the place of the first; rows of one experiment
+    stand in the order of its plan."""
     kept = {}
     for row in rows:
-        kept[row["point_id"]] = row
+        kept[row["point_id"], machine_class(row)] = row
     kept = list(kept.values())
     if len({row["title"] for row in kept}) == 1:
         kept.sort(key=lambda row: row["position"])
@@ -253,7 +221,7 @@ def latest(rows):
 
 
 def read_latest(*paths):
-    """Reads files and folders, and keeps the last row of each point."""
+    """Reads files and folders, and keeps the last row of each point on each machine."""
     return latest([row for path in paths for row in read_rows(path)])
 
 

@@ -59,14 +59,8 @@ class BothSides(unittest.TestCase):
                 for shown, exact in zip(percent, re.findall(r"[\d.]+", theirs["score, %"])):
                     self.assertLessEqual(abs(shown - float(exact)), 0.55)  # whole percents of tenths
         self.assertGreater(sum("[" in line["speedup"] for line in plain), 5)
-        means = [line for line in lines if line not in plain]
-        self.assertEqual(len(means), len({(line["model"], line["method"]) for line in plain}))
-        scores = {}
-        for row in rows.read_latest(QUICKSTART):
-            preset = f" ({row['preset']})" if row["preset"] else ""
-            scores.setdefault(row["label"] + preset, []).append(100 * row["score"]["mean"])
-        for line in means:
-            self.assertAlmostEqual(float(line["score, %"]), intervals.mean(scores[line["method"]]), delta=0.06)
+        # One of its two tasks has no right answers: nothing is averaged.
+        self.assertEqual(plain, lines)
 
     def test_the_page_shows_the_plain_tables(self):
         """The page has no means, which are no rows, names no preset, marks no speed that is badly known, and gives

@@ -142,6 +142,7 @@ class Record(unittest.TestCase):
         self.assertEqual((row["verdict"], "repetition 4" in row["reason"]), ("INVALID", True))
 
     def test_tables_figures_and_the_page_compare_it_and_mark_it(self):
+        self.like["environment"] = recorder.machine() | {"gpus": [{"name": "one"}]}  # of this machine
         recording = self.recording()
         recording.seconds = [3.0, 3.1, 2.9]
         both = [self.like, recording.row([1, 1])]

@@ -12,6 +12,7 @@ from made import row_of
 
 import unmask
 from unmask.rows import flat, rows
+from unmask.rows.errors import UserError
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
@@ -113,13 +114,23 @@ class Frame(unittest.TestCase):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(json.dumps(first) + "\n" + json.dumps(second) + "\n")
             frame = unmask.read(path)
+            self.assertEqual([row["label"] for row in unmask.rows_of(frame[frame.label == "b"])], ["b"])
+            unmask.write(frame.sort_values("label", ascending=False), os.path.join(folder, "out.jsonl"))
+            with open(os.path.join(folder, "out.jsonl"), encoding="utf-8") as file:
+                self.assertEqual(file.read(), json.dumps(second) + "\n" + json.dumps(first) + "\n")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(json.dumps(second) + "\n")
+            with self.assertRaisesRegex(UserError, "is not the row of the point a/1/word_problem any more"):
+                unmask.rows_of(frame)
+            with self.assertRaisesRegex(UserError, "has lost its column `file`"):
+                unmask.rows_of(frame.drop(columns="file"))
         self.assertEqual(list(frame.label), ["a", "b"])
         self.assertEqual((list(frame["params.steps"]), list(frame["params.alg"])), ([4, 8], ["x", "3"]))
         half = first["samples"]["half_width"]
         self.assertAlmostEqual(frame.tokens_per_second_low[0], 100 / (1 + half))
         self.assertTrue(frame.score.isna()[1])
         self.assertEqual((frame.commit[0], frame.cpu[0], frame.model_hash[0]), ("f" * 40, "A", "m" * 64))
-        self.assertEqual(frame.attrs["rows"][0]["label"], "a")
+        self.assertEqual(frame.attrs, {})  # pandas copies them for every column and derived frame
         for name in frame.columns:  # one type each, as Parquet wants it
             self.assertLessEqual(len({type(v) for v in frame[name].dropna()}), 1, name)
         self.assertEqual(flat.flat_row(first)["task"], "word_problem")

@@ -8,11 +8,12 @@ import json
 import os
 import socket
 
+from unmask.rows.checksum import line_of
 from unmask.rows.errors import EnvironmentFault
 from unmask.rows.estimates import NOISY_HALF_WIDTH
 from unmask.rows.intervals import deviation, mean, wilson
 from unmask.rows.rows import row_files, rows_with_lines
-from unmask.rows.text import json_value, whole
+from unmask.rows.text import json_value
 
 NOT_RUN = "NOT RUN: scores: "  # what the program writes where no library scored the answers
 
@@ -136,7 +137,7 @@ def refuse_claimed(file):
 
 def append(file, rows):
     """Writes rows behind the last one, all or none, unless a run is writing to the file."""
-    text = "".join(whole(json.dumps(row, ensure_ascii=False, separators=(",", ":"))) + "\n" for row in rows)
+    text = "".join(line_of(row) + "\n" for row in rows)
     with open(file, "r+b") as out:
         try:
             fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
