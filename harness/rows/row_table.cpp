@@ -8,6 +8,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 #include "harness/base/toml_reader.h"
+#include "harness/rows/json_of.h"
 #include "harness/rows/store.h"
 
 namespace unmask {
@@ -35,7 +36,8 @@ std::optional<double> as_number(const std::string& text) {
 row_table::row_table(const std::vector<result_row>& rows) {
   std::map<std::string, std::size_t> place;
   for (const result_row& row : rows) {
-    const auto [at, fresh] = place.emplace(row.point_id, rows_.size());
+    const auto [at, fresh] =
+        place.emplace(row.point_id + "\n" + machine_class_of(row), rows_.size());
     if (fresh) {
       rows_.push_back(row);
     } else {
@@ -46,6 +48,66 @@ row_table::row_table(const std::vector<result_row>& rows) {
   const bool one = std::ranges::all_of(
       rows_, [&](const result_row& row) { return row.title == rows_.front().title; });
   if (one) std::ranges::stable_sort(rows_, {}, &result_row::position);
+}
+
+std::string machine_of(const result_row& row) {
+  const auto machine = tree_of(row.environment);
+  const auto text = [&](const char* key) {
+    const auto found = machine.is_object() ? machine.find(key) : machine.end();
+    if (!machine.is_object() || found == machine.end() || found->is_null()) return std::string();
+    return found->is_string() ? found->get<std::string>() : found->dump();
+  };
+  if (machine.is_object() && row.device && row.device->is_card) {
+    const auto gpus = machine.find("gpus");
+    if (gpus != machine.end() && gpus->is_array() && !gpus->empty() && (*gpus)[0].is_object()) {
+      const auto name = (*gpus)[0].find("name");
+      if (name != (*gpus)[0].end() && name->is_string()) return name->get<std::string>();
+    }
+  }
+  const std::string cores = text("cpus_usable");
+  return text("cpu_model") + (cores.empty() ? "" : ", " + cores + " cores");
+}
+
+std::string machine_class_of(const result_row& row) {
+  const auto machine = tree_of(row.environment);
+  std::string text;
+  if (!machine.is_object()) return text;
+  for (const char* key : {"cpu_model", "cpus_usable"}) {
+    const auto found = machine.find(key);
+    text += (found == machine.end() ? "" : found->dump()) + "\n";
+  }
+  const auto gpus = machine.find("gpus");
+  if (gpus == machine.end() || !gpus->is_array()) return text;
+  for (const auto& gpu : *gpus) {
+    const bool named = gpu.is_object() && gpu.contains("name");
+    text += (named ? gpu["name"].dump() : gpu.dump()) + "\n";
+  }
+  return text;
+}
+
+std::vector<row_list> over_seeds(const row_list& rows) {
+  std::size_t alone = 0;
+  const auto key = [&](const result_row& row) {
+    if (!is_reportable(row)) return std::to_string(++alone);
+    std::string text = circumstance_of(row, {"seed"}) + row.model.hash + "\n" + row.workload.hash +
+                       "\n" + row.method + "\n" + row.preset + "\n" + name_of_row(row, {"seed"}) +
+                       "\n" + machine_class_of(row);
+    for (const auto& [name, value] : row.params) text += "\n" + name + "=" + to_string(value);
+    return text;
+  };
+  std::vector<row_list> groups = grouped(rows, key);
+  // Of one seed several rows are several measurements, no sample of seeds.
+  std::vector<row_list> lines;
+  for (row_list& group : groups) {
+    std::set<std::int64_t> seeds;
+    for (const result_row* row : group) seeds.insert(row->run.seed);
+    if (seeds.size() == group.size()) {
+      lines.push_back(std::move(group));
+    } else {
+      for (const result_row* row : group) lines.push_back({row});
+    }
+  }
+  return lines;
 }
 
 row_table read_row_table(const std::vector<std::filesystem::path>& paths) {

@@ -20,8 +20,8 @@ namespace unmask {
 
 using row_list = std::vector<const result_row*>;  // into a row_table that outlives it
 
-// If a point has several rows, the last one is used, in the place of the first; rows of one experiment
-// stand in the order of its plan.
+// If a point has several rows of one machine, the last one is used, in the place of the first; rows of
+// one experiment stand in the order of its plan.
 class row_table {
  public:
   row_table() = default;
@@ -34,6 +34,15 @@ class row_table {
  private:
   std::vector<result_row> rows_;
 };
+// The machine of a row as a table names it: its GPU, or its processor and cores; empty: not known.
+// machine_class_of() tells apart what such names do not: a row on a GPU holds its processor too.
+std::string machine_of(const result_row& row);
+std::string machine_class_of(const result_row& row);
+
+// Rows that differ in their seed alone, those of one line of a table, in the order of their first; a row
+// that may not be reported is alone.
+std::vector<row_list> over_seeds(const row_list& rows);
+
 // Rows of files and directories, as read_rows() gives them.
 row_table read_row_table(const std::vector<std::filesystem::path>& paths);
 

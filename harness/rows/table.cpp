@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@
 #include "harness/rows/estimates.h"
 #include "harness/rows/glossary.h"
 #include "harness/rows/json_of.h"
+#include "harness/rows/scores.h"
 
 namespace unmask {
 namespace {
@@ -33,6 +35,22 @@ bool scored(const result_row& row) {
 table_cell metric_cell(const result_row& row, const std::string& name, int digits,
                        double factor = 1) {
   return number_cell(row.value_of(name), digits, factor);
+}
+
+// Of rows that differ in their seed alone: the mean over seeds.
+table_cell metric_cell(const row_list& rows, const std::string& name, int digits) {
+  std::vector<double> values;
+  for (const result_row* row : rows) {
+    if (const auto v = row->value_of(name)) values.push_back(*v);
+  }
+  return number_cell(mean_of(values), digits);
+}
+
+std::optional<interval> interval_over(const std::vector<double>& samples) {
+  const double middle = mean_of(samples), spread = deviation_of(samples);
+  if (samples.size() < 2 || !(spread > 0)) return {};
+  const double half = std::abs(middle) * relative_half_width(samples);
+  return interval{middle - half, middle + half};
 }
 
 // Known to worse than a tenth.
@@ -60,12 +78,36 @@ table_cell throughput(const result_row& row) {
   return cell;
 }
 
-table_cell score_cell(const result_row& row) {
-  if (!scored(row)) return "–";
-  table_cell cell(fmt::format("{:.1f}", row.score->mean * 100));
-  cell.value = row.score->mean * 100;
-  cell.low = row.score->low * 100;
-  cell.high = row.score->high * 100;
+table_cell throughput(const row_list& rows) {
+  if (rows.size() == 1) return throughput(*rows.front());
+  table_cell cell = metric_cell(rows, "tokens_per_second", 1);
+  std::vector<double> speeds;
+  for (const result_row* row : rows)
+    speeds.push_back(row->value_of("tokens_per_second").value_or(0));
+  const double spread = relative_half_width(speeds);
+  if (std::isfinite(cell.value) && std::isfinite(spread)) {
+    cell.text += fmt::format(" ± {:.1f} %{}", spread * 100, spread > noisy_from ? " !" : "");
+    cell.low = cell.value * (1 - spread);
+    cell.high = cell.value * (1 + spread);
+  }
+  return cell;
+}
+
+// Over seeds: the mean, and Student's interval of it; where every seed gives one score that of its
+// items.
+table_cell score_cell(const row_list& rows) {
+  std::vector<double> scores;
+  for (const result_row* row : rows) {
+    if (scored(*row)) scores.push_back(score_with_undecided(*row->score).mean);
+  }
+  if (scores.empty()) return "–";
+  const double mean = mean_of(scores);
+  table_cell cell(fmt::format("{:.1f}", mean * 100));
+  cell.value = mean * 100;
+  const auto over = interval_over(scores);
+  const interval range = over ? *over : score_with_undecided(*rows.front()->score).range;
+  cell.low = std::max(range.low, 0.0) * 100;
+  cell.high = std::min(range.high, 1.0) * 100;
   cell.range = fmt::format("{:.0f}, {:.0f}", cell.low, cell.high);
   return cell;
 }
@@ -83,19 +125,22 @@ run_key_names varying(const row_list& rows) {
   return keys;
 }
 
-std::string method_cell(const result_row& row, const run_key_names& shown) {
-  std::string text = name_of_row(row);
+std::string method_cell(const row_list& rows, const run_key_names& shown) {
+  const result_row& row = *rows.front();
+  const bool seeds = rows.size() > 1;
+  std::string text = seeds ? name_of_row(row, {"seed"}) : name_of_row(row);
   const bool named = row.label.find(row.preset) != std::string::npos;
   if (!row.preset.empty() && !named) text.insert(row.label.size(), " (" + row.preset + ")");
   for (const run_key* key : shown) {
     const bool there = row.variation.find(std::string(key->name) + "=") != std::string::npos;
+    if (seeds && std::string_view(key->name) == "seed") continue;
     if (!there) text += fmt::format(" {}={}", key->name, key->text(row.run));
   }
-  return text;
+  return seeds ? text + fmt::format(", {} seeds", rows.size()) : text;
 }
 
-// What each row's speed is compared with: the first method that ran on the same weights and prompts
-// in the same circumstances.
+// What each line's speed is compared with: the first method that ran on the same weights and prompts
+// in the same circumstances, on the same machine, seed by seed.
 class speed_bases {
  public:
   explicit speed_bases(const row_list& rows) {
@@ -103,12 +148,22 @@ class speed_bases {
       if (is_reportable(*row)) first_.try_emplace(place_of(*row), row);
     }
   }
-  table_cell speedup(const result_row& row) {
-    const result_row* base = first_.at(place_of(row));
-    if (base == &row) return "base";
-    const auto ratio = speed_over(row, *base);
+  table_cell speedup(const row_list& rows) {
+    std::vector<double> speeds, bases;
+    std::string apart;
+    for (const result_row* row : rows) {
+      const result_row* base = first_.at(place_of(*row));
+      if (base == row) return "base";
+      const auto a = row->value_of("tokens_per_second"), b = base->value_of("tokens_per_second");
+      if (!a || !b) return "–";
+      if (apart.empty()) apart = difference_of(*row, *base);
+      speeds.push_back(*a);
+      bases.push_back(*b);
+    }
+    const result_row& first = *rows.front();
+    const auto ratio = rows.size() > 1 ? std::optional(paired_ratio(speeds, bases))
+                                       : speed_over(first, *first_.at(place_of(first)));
     if (!ratio) return "–";
-    const std::string apart = difference_of(row, *base);
     if (apart.empty()) return number_cell(ratio->value, 2, 1, ratio->range);
     apart_.insert(apart);
     table_cell cell = number_cell(ratio->value, 2);
@@ -126,7 +181,8 @@ class speed_bases {
 
  private:
   static std::string place_of(const result_row& row) {
-    return circumstance_of(row, {}) + row.model.hash + "\n" + row.workload.hash;
+    return circumstance_of(row, {}) + row.model.hash + "\n" + row.workload.hash + "\n" +
+           machine_class_of(row);
   }
   std::map<std::string, const result_row*> first_;
   std::set<std::string> apart_;
@@ -163,29 +219,119 @@ class verdict_cells {
   std::set<std::string> unscored_;
 };
 
-// Means over the families, each with the same weight: items and nfe per item differ by family.
-std::vector<table_cell> mean_line(const std::string& method, const row_list& rows) {
+// Means over the tasks that have right answers, each with the same weight. A likelihood of free text is
+// another quantity, and speeds, items and forwards differ by task: they are in no mean.
+std::vector<table_cell> mean_line(const std::string& method, const std::vector<row_list>& tasks) {
   const auto mean = [&](const char* name, int digits) {
     std::vector<double> values;
-    for (const result_row* row : rows) {
-      if (const auto v = row->value_of(name)) values.push_back(*v);
+    for (const row_list& rows : tasks) {
+      if (const double v = metric_cell(rows, name, digits).value; std::isfinite(v))
+        values.push_back(v);
     }
     return number_cell(mean_of(values), digits);
   };
-  std::int64_t items = 0;
   std::vector<double> scores;
-  for (const result_row* row : rows) {
-    items += row->workload.items;
-    if (scored(*row)) scores.push_back(row->score->mean);
-  }
-  std::vector<table_cell> line = {model_name(*rows.front()), method,
-                                  fmt::format("mean of {}", rows.size())};
+  for (const row_list& rows : tasks) scores.push_back(score_cell(rows).value);
+  std::vector<table_cell> line = {model_name(*tasks.front().front()), method,
+                                  fmt::format("mean of {} tasks", tasks.size())};
   for (table_cell& cell : line) cell.bold = true;
-  line.insert(
-      line.end(),
-      {count_cell(items), number_cell(mean_of(scores), 1, 100), mean("tokens_per_second", 1), "",
-       mean("tpf", 2), mean("committed_per_step", 2), mean("redundancy", 2), mean("nfe", 0), ""});
+  line.insert(line.end(), {"", number_cell(mean_of(scores), 1), "", "", mean("tpf", 2),
+                           mean("committed_per_step", 2), mean("redundancy", 2), "", ""});
   return line;
+}
+
+constexpr const char* seeds_note =
+    "N seeds: means of rows that differ in their seed alone, 95 % intervals over the seeds";
+constexpr const char* mean_note =
+    "mean of N tasks: of those with right answers, each with the same weight; likelihoods and "
+    "speeds are "
+    "in no mean";
+
+void add_means(text_table& t, const std::vector<row_list>& lines, const run_key_names& shown) {
+  std::map<std::string, std::size_t> place;
+  std::vector<std::vector<row_list>> groups;
+  for (const row_list& rows : lines) {
+    const result_row& row = *rows.front();
+    if (!is_reportable(row) || !scored(row) || !has_right_answers(row)) continue;
+    const std::string key =
+        model_name(row) + "\n" + method_cell(rows, shown) + "\n" + machine_class_of(row);
+    const auto [at, fresh] = place.emplace(key, groups.size());
+    if (fresh) groups.emplace_back();
+    groups[at->second].push_back(rows);
+  }
+  const std::size_t before = t.rows.size();
+  for (const auto& tasks : groups) {
+    if (tasks.size() > 1) t.add(mean_line(method_cell(tasks.front(), shown), tasks));
+  }
+  if (t.rows.size() > before) t.notes.emplace_back(mean_note);
+}
+
+// Where answers could not be judged, whose and how many.
+std::string note_of_undecided(const row_list& rows) {
+  std::string text;
+  std::size_t left = 0, named = 0;
+  for (const result_row* row : rows) {
+    if (!scored(*row) || row->score->undecided <= 0) continue;
+    const auto score = score_with_undecided(*row->score);
+    if (++named > 8) {
+      ++left;
+      continue;
+    }
+    text += fmt::format("{}{} of {} of {}, {}", text.empty() ? "" : "; ", score.undecided, score.n,
+                        name_of_row(*row), row->workload.family);
+  }
+  if (text.empty()) return "";
+  return "Undecided answers count as wrong, and the score's interval ends where all of them were "
+         "right: " +
+         text + (left > 0 ? fmt::format("; and {} more rows", left) : "");
+}
+
+// A column "machine" behind the model, where rows are of several.
+void add_machines(text_table& t, const std::vector<row_list>& lines) {
+  const auto machine = [](const row_list& rows) { return machine_class_of(*rows.front()); };
+  const bool one = std::ranges::all_of(
+      lines, [&](const row_list& rows) { return machine(rows) == machine(lines.front()); });
+  if (one) return;
+  t.columns.insert(t.columns.begin() + 1, {"machine", false});
+  for (std::size_t i = 0; i < t.rows.size(); ++i) {
+    t.rows[i].insert(t.rows[i].begin() + 1,
+                     table_cell(i < lines.size() ? machine_of(*lines[i].front()) : ""));
+  }
+}
+
+// What a reader of speeds wants to know first, in words: of each model and task the fastest line whose
+// score is no worse than the best one's interval says. Too many tasks are no answer.
+std::string note_of_fastest(const std::vector<row_list>& lines, const run_key_names& shown) {
+  constexpr std::size_t most = 6;
+  std::map<std::string, std::size_t> place;
+  std::vector<std::vector<const row_list*>> tasks;
+  for (const row_list& rows : lines) {
+    const result_row& row = *rows.front();
+    if (!is_reportable(row) || !std::isfinite(score_cell(rows).value)) continue;
+    const auto [at, fresh] =
+        place.emplace(model_name(row) + "\n" + row.workload.hash, tasks.size());
+    if (fresh) tasks.emplace_back();
+    tasks[at->second].push_back(&rows);
+  }
+  std::erase_if(tasks, [](const auto& of_task) { return of_task.size() < 2; });
+  if (tasks.empty() || tasks.size() > most) return "";
+  std::string text;
+  for (const auto& of_task : tasks) {
+    const auto score = [](const row_list* rows) { return score_cell(*rows).value; };
+    const row_list& best = **std::ranges::max_element(of_task, {}, score);
+    const row_list* fastest = nullptr;
+    for (const row_list* rows : of_task) {
+      if (score(rows) < score_cell(best).low) continue;
+      const double speed = throughput(*rows).value;
+      if (std::isfinite(speed) && (!fastest || speed > throughput(*fastest).value)) fastest = rows;
+    }
+    if (!fastest) continue;
+    const result_row& row = *fastest->front();
+    text += fmt::format("{}{}, {}: {} ({:.1f} tok/s, {:.1f} %)", text.empty() ? "" : "; ",
+                        model_name(row), row.workload.family, method_cell(*fastest, shown),
+                        throughput(*fastest).value, score_cell(*fastest).value);
+  }
+  return text.empty() ? "" : "Fastest at a score within the best's interval: " + text;
 }
 
 std::string serve_setting(const result_row& row, const std::string& name) {
@@ -206,36 +352,42 @@ text_table decode_table(const row_list& rows) {
                   ">committed_per_step | >redundancy | >nfe | verdict"});
   const run_key_names shown = varying(rows);
   speed_bases bases(rows);
+  const std::vector<row_list> lines = over_seeds(rows);
   verdict_cells verdicts;
-  for (const result_row* row : rows) {
-    std::vector<table_cell> line = {model_name(*row), method_cell(*row, shown),
-                                    row->workload.family, count_cell(row->workload.items)};
-    if (is_reportable(*row)) {
+  for (const row_list& of_line : lines) {
+    const result_row& row = *of_line.front();
+    std::vector<table_cell> line = {model_name(row), method_cell(of_line, shown),
+                                    row.workload.family, count_cell(row.workload.items)};
+    if (is_reportable(row)) {
       line.insert(line.end(),
-                  {score_cell(*row), throughput(*row), bases.speedup(*row),
-                   metric_cell(*row, "tpf", 2), metric_cell(*row, "committed_per_step", 2),
-                   metric_cell(*row, "redundancy", 2), metric_cell(*row, "nfe", 0)});
+                  {score_cell(of_line), throughput(of_line), bases.speedup(of_line),
+                   metric_cell(of_line, "tpf", 2), metric_cell(of_line, "committed_per_step", 2),
+                   metric_cell(of_line, "redundancy", 2), metric_cell(of_line, "nfe", 0)});
     } else {
       line.insert(line.end(), 7, "–");  // no number of a run that may not be reported
     }
-    line.emplace_back(verdicts.cell(*row));
+    const auto worst = std::ranges::find_if(
+        of_line, [](const result_row* r) { return r->verdict != row_verdict::pass; });
+    line.emplace_back(verdicts.cell(worst == of_line.end() ? row : **worst));
     t.add(std::move(line));
   }
-  row_list good = rows;
-  std::erase_if(good, [](const result_row* r) { return !is_reportable(*r); });
-  const auto method = [&](const result_row& r) { return method_cell(r, shown); };
-  for (const row_list& group :
-       grouped(good, [&](const result_row& r) { return model_name(r) + "\n" + method(r); })) {
-    if (group.size() > 1) t.add(mean_line(method(*group.front()), group));
-  }
+  add_means(t, lines, shown);
+  add_machines(t, lines);
   verdicts.add_notes(t);
   bases.add_notes(t);
   const auto shown_noisy = [](const result_row* r) { return is_reportable(*r) && badly_known(*r); };
   if (std::ranges::any_of(rows, shown_noisy)) {
     t.notes.push_back(fmt::format("!: speed known to worse than {:.0f} %", noisy_from * 100));
   }
-  if (std::ranges::any_of(good, [](const result_row* r) { return is_of_one_pass(*r); })) {
+  const auto timed_once = [](const result_row* r) { return is_reportable(*r) && is_of_one_pass(*r); };
+  if (std::ranges::any_of(rows, timed_once)) {
     t.notes.emplace_back("one pass: timed once, so the verdict says nothing of the speed");
+  }
+  if (std::ranges::any_of(lines, [](const row_list& of_line) { return of_line.size() > 1; })) {
+    t.notes.emplace_back(seeds_note);
+  }
+  for (const std::string& note : {note_of_undecided(rows), note_of_fastest(lines, shown)}) {
+    if (!note.empty()) t.notes.push_back(note);
   }
   return t;
 }
@@ -309,8 +461,8 @@ text_table flat_table(const row_table& rows) {
   for (const std::string& name : params) t.column("params." + name, false);
   for (const run_key& key : run_key_list()) t.column(key.name, false);
   for (const char* name : {"verdict", "reason", "checked", "score", "score_exact", "score_n",
-                           "score_low", "score_high", "repetitions", "half_width",
-                           "tokens_per_second_low", "tokens_per_second_high"}) {
+                           "score_low", "score_high", "score_undecided", "repetitions",
+                           "half_width", "tokens_per_second_low", "tokens_per_second_high"}) {
     t.column(name, false);
   }
   for (const std::string& name : metrics) t.column(name, true);
@@ -319,7 +471,7 @@ text_table flat_table(const row_table& rows) {
   };
   for (const result_row* row : rows.all()) {
     const score_record none;
-    const score_record& score = scored(*row) ? *row->score : none;
+    const shown_score score = score_with_undecided(scored(*row) ? *row->score : none);
     const auto of_score = [&](const auto& value) {
       return scored(*row) ? number(static_cast<double>(value)) : "";
     };
@@ -343,11 +495,11 @@ text_table flat_table(const row_table& rows) {
       line.emplace_back(found == row->params.end() ? "" : to_string(found->second));
     }
     for (const run_key& key : run_key_list()) line.emplace_back(key.text(row->run));
-    line.insert(
-        line.end(),
-        {name_of(row->verdict), row->reason, row->model.checked, of_score(score.mean),
-         of_score(score.exact), of_score(score.n), of_score(score.low), of_score(score.high),
-         std::to_string(row->samples.seconds.size()), number(row->samples.half_width)});
+    line.insert(line.end(),
+                {name_of(row->verdict), row->reason, row->model.checked, of_score(score.mean),
+                 of_score(scored(*row) ? row->score->exact : 0), of_score(score.n),
+                 of_score(score.range.low), of_score(score.range.high), of_score(score.undecided),
+                 std::to_string(row->samples.seconds.size()), number(row->samples.half_width)});
     // A rate is the inverse of a time: so are the ends of its interval.
     const std::optional<double> speed = row->value_of("tokens_per_second");
     const double half = row->samples.half_width;

@@ -121,12 +121,19 @@ TEST(text_table, no_text_ends_its_cell_or_commands_its_reader) {
   EXPECT_TRUE(has(latex, "\n{}* & $<$script$>$a $<$b")) << latex;
 }
 
-TEST(table, families_get_a_mean_line) {
-  result_row second = sample_row("other");
+TEST(table, tasks_with_right_answers_get_a_mean_line) {
+  result_row second = sample_row("other"), told = sample_row("told");
   second.workload.family = "needle";
+  second.workload.hash = "other items";
   second.score->mean = 1;
-  const std::string text = render_rows(std::vector{sample_row(), second}, table_format::md);
-  EXPECT_TRUE(has(text, "| **tiny** | **vanilla** | **mean of 2** | 4 | 75.0 | 6.0 |")) << text;
+  told.workload.family = "story";
+  told.workload.rater = "a model";
+  told.score->mean = 0.1;
+  const std::string text = render_rows(std::vector{sample_row(), second, told}, table_format::md);
+  EXPECT_TRUE(has(text, "| **tiny** | **vanilla** | **mean of 2 tasks** | | 75.0 | | | 1.00 |"))
+      << text;
+  EXPECT_TRUE(has(text, "\nmean of N tasks: of those with right answers")) << text;
+  EXPECT_FALSE(has(render_rows(std::vector{sample_row(), told}, table_format::md), "mean of"));
 }
 
 TEST(table, synthetic_weights_show_no_score_even_if_a_file_has_one) {

@@ -3,6 +3,7 @@
 
 Computes what the page shows; plots/report.py draws it."""
 
+import math
 import os
 import shlex
 import shutil
@@ -11,11 +12,13 @@ import sys
 import tempfile
 
 from unmask.page.figures import figure_data
-from unmask.rows import estimates, experiments, glossary, options, rows as results, runs
+from unmask.rows import estimates, experiments, glossary, intervals, options, rows as results, runs, seeds
 from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import opened, read_json
-from unmask.rows.rows import RUN_KEYS, circumstance, is_reportable, is_synthetic, row_name, setting
+from unmask.rows.machines import machine_class, machine_name, several
+from unmask.rows.rows import circumstance, is_reportable, is_synthetic, row_name, setting
+from unmask.rows.scores import note_of_undecided, score_with_undecided
 from unmask.rows.text import json_value
 from unmask.rows.verdicts import tone
 from unmask.tables import layout, tables
@@ -28,33 +31,36 @@ def _model_name(row):
     return row["model"]["name"] + (f" ({', '.join(words)})" if words else "")
 
 
-def _metric_cell(row, name, digits, factor=1):
-    return number_cell(row["metrics"].get(name), digits, factor)
+def _metric_cell(line, name, digits, factor=1):
+    """A metric of a row, or the mean of it over rows that differ in their seed alone."""
+    found = [row["metrics"].get(name) for row in (line if isinstance(line, list) else [line])]
+    found = [value for value in found if value is not None]
+    return number_cell(intervals.mean(found) if found else None, digits, factor)
 
 
-def _score_cell(row):
-    e = estimates.estimate(row, "score")
+def _score_cell(line):
+    e = seeds.estimate(line, "score")
     if e is None:
         return Cell("–")
     cell = estimate_cell(e, 0, 100)
-    cell.text, cell.value = f"{row['score']['mean'] * 100:.1f}", row["score"]["mean"] * 100
+    means = [score_with_undecided(row["score"]).mean for row in line]
+    cell.value = 100 * intervals.mean(means)
+    cell.text = f"{cell.value:.1f}"
     return cell
 
 
-def _speed_cell(row):
-    cell, half = _metric_cell(row, "tokens_per_second", 1), row["samples"].get("half_width")
-    once = len(row["samples"]["seconds"]) == 1 and row["provenance"].get("tokens_per_second") == "measured"
-    if cell.value is not None and once:
-        cell.text += " (one pass)"
-    elif cell.value is not None and half is not None:
+def _speed_cell(line):
+    cell, half, row = _metric_cell(line, "tokens_per_second", 1), None, line[0]
+    if len(line) > 1:
+        half = intervals.half_width([row["metrics"].get("tokens_per_second") or 0 for row in line])
+    elif len(row["samples"]["seconds"]) == 1 and row["provenance"].get("tokens_per_second") == "measured":
+        cell.text += " (one pass)" if cell.value is not None else ""
+    else:
+        half = row["samples"].get("half_width")
+    if cell.value is not None and half is not None and math.isfinite(half):
         cell.text += f" ± {half * 100:.1f} %"
         cell.low, cell.high = cell.value * (1 - half), cell.value * (1 + half)
     return cell
-
-
-def _method_cell(row, varying):
-    return row_name(row) + "".join(f" {key}={row[key]}" for key in varying
-                                   if f"{key}=" not in row["variation"])
 
 
 # The reason of rows whose prompts have no right answer (harness/rows/row.h).
@@ -79,30 +85,34 @@ def _note_unscored(table, rows):
 def _decode_table(rows):
     """A line for each row: score, speed, speedup over the first method that ran on the same weights and
     prompts in the same circumstances, and what was counted."""
+    machines = several(rows)
     table = tables.Table(glossary.columns(
-        "model | label | family | >items | >score | >tokens_per_second | >speedup | >tpf | >committed_per_step | "
-        ">redundancy | >nfe | verdict"))
-    varying = [key for key in RUN_KEYS if len({row[key] for row in rows}) > 1]
-    bases, apart = {}, []
+        "model | " + "machine | " * machines + "label | family | >items | >score | >tokens_per_second | >speedup | >tpf | "
+        ">committed_per_step | >redundancy | >nfe | verdict"))
+    varying, bases, apart = seeds.varying(rows), {}, []
 
     def place(row):
-        return circumstance(row), row["model"]["hash"], row["workload"]["hash"]
+        return circumstance(row), row["model"]["hash"], row["workload"]["hash"], machine_class(row)
     for row in filter(is_reportable, rows):
         bases.setdefault(place(row), row)
-    for row in rows:
-        cells = ["–"] * 7
+    for line in seeds.over_seeds(rows):
+        row, cells = line[0], ["–"] * 7
         if is_reportable(row):
-            base = bases[place(row)]
-            ratio = None if base is row else estimates.ratio(row, base, "tokens_per_second")
+            against = [bases[place(of_seed)] for of_seed in line]
+            ratio = None if against[0] is row else seeds.ratio(line, against, "tokens_per_second")
             if ratio and ratio.how.startswith(estimates.APART):
-                apart.append(comparable(row, base))
-            cells = [_score_cell(row), _speed_cell(row),
-                     "base" if base is row else estimate_cell(ratio, 2) if ratio else "–",
-                     _metric_cell(row, "tpf", 2), _metric_cell(row, "committed_per_step", 2),
-                     _metric_cell(row, "redundancy", 2), _metric_cell(row, "nfe", 0)]
-        table.add(_model_name(row), _method_cell(row, varying), row["workload"]["family"],
-                  count_cell(row["workload"]["items"]), *cells, _verdict_cell(row))
+                apart.append(comparable(row, against[0]))
+            cells = [_score_cell(line), _speed_cell(line),
+                     "base" if against[0] is row else estimate_cell(ratio, 2) if ratio else "–",
+                     _metric_cell(line, "tpf", 2), _metric_cell(line, "committed_per_step", 2),
+                     _metric_cell(line, "redundancy", 2), _metric_cell(line, "nfe", 0)]
+        worst = next((of_seed for of_seed in line if of_seed["verdict"] != "PASS"), row)
+        table.add(_model_name(row), *[machine_name(row)][:machines], seeds.line_name(line, varying),
+                  row["workload"]["family"], count_cell(row["workload"]["items"]), *cells, _verdict_cell(worst))
+    if len(table.rows) < len(rows):
+        table.notes.append(seeds.NOTE)
     table.notes += notes_of(apart)
+    table.notes += note_of_undecided(rows, lambda row: f"{row_name(row)}, {row['workload']['family']}")
     _note_unscored(table, rows)
     return table
 

@@ -8,6 +8,7 @@ from unmask.rows import intervals
 from unmask.rows.comparable import comparable
 from unmask.rows.intervals import Estimate
 from unmask.rows.rows import is_synthetic, setting
+from unmask.rows.scores import score_with_undecided
 
 # Half width, relative, from which on a speed is NOISY: no verdict rests on it.
 NOISY_HALF_WIDTH = 0.25
@@ -77,8 +78,9 @@ def value(row, metric):
             return None
         # OpenCompass averages subjects and tasks, whatever their number of items.
         of_groups = row["workload"].get("benchmark", {}).get("harness", "").startswith("OC-")
-        groups = score.get("mean_of_groups")
-        return float(groups if of_groups and groups is not None else score["mean"]), "counted"
+        groups, shown = score.get("mean_of_groups"), score_with_undecided(score)
+        decided = score["n"] / shown.n if shown.undecided else 1
+        return float(groups * decided if of_groups and groups is not None else shown.mean), "counted"
     origin = "synthetic" if is_synthetic(row) else "counted"
     if metric.startswith("score."):
         found = _number_at((row["score"] or {}).get("beside", {}), metric[6:])
@@ -167,25 +169,43 @@ def ratio(left, right, left_metric, right_metric=None):
     return Estimate(quotient, quotient, quotient, n, "items", "counted")
 
 
-def paired_scores(left, right):
-    """Scores of the items that both rows kept, left and right; empty unless both kept the same."""
+def paired_scores(left, right, undecided=(0.0, 0.0)):
+    """Scores of the items that both rows kept, left and right; empty unless both kept the same. An item that
+    nobody could judge counts as `undecided` says for each side, where the row's score has such."""
     a, b = left.get("items"), right.get("items")
     if (not a or not b or not a["id"] or a["id"] != b["id"] or
             left["workload"]["hash"] != right["workload"]["hash"]):
         return [], []
-    both = [(x, y) for x, y in zip(a["score"], b["score"]) if x is not None and y is not None]
+
+    def filled(row, items, with_value):
+        counts = (row["score"] or {}).get("undecided", 0) > 0
+        return [with_value if v is None and counts else v for v in items["score"]]
+    pairs = zip(filled(left, a, undecided[0]), filled(right, b, undecided[1]))
+    both = [(x, y) for x, y in pairs if x is not None and y is not None]
     return [x for x, _ in both], [y for _, y in both]
 
 
 def score_difference(left, right):
-    """left - right of the scores, paired where both rows kept the same items."""
+    """left - right of the scores, paired where both rows kept the same items. Where answers are undecided the
+    interval runs from all of them right on the right hand alone to all of them right on the left alone."""
     a, b = value(left, "score"), value(right, "score")
     if a is None or b is None:
         return None
+    shown, other = score_with_undecided(left["score"]), score_with_undecided(right["score"])
     x, y = paired_scores(left, right)
     if x:
-        return intervals.paired_score_difference(x, y)
-    return intervals.share_difference(a[0], left["score"]["n"], b[0], right["score"]["n"])
+        e = intervals.paired_score_difference(x, y)
+        if shown.undecided or other.undecided:
+            worst = intervals.paired_score_difference(*paired_scores(left, right, (0.0, 1.0)))
+            best = intervals.paired_score_difference(*paired_scores(left, right, (1.0, 0.0)))
+            e = dataclasses.replace(e, low=worst.low, high=best.high)
+        return e
+    e = intervals.share_difference(a[0], shown.n, b[0], other.n)
+    if shown.undecided or other.undecided:
+        worst = intervals.share_difference(a[0], shown.n, other.best, other.n)
+        best = intervals.share_difference(shown.best, shown.n, b[0], other.n)
+        e = dataclasses.replace(e, low=worst.low, high=best.high)
+    return e
 
 
 def estimate(row, metric):
@@ -196,7 +216,8 @@ def estimate(row, metric):
     v, origin = found
     items = row["workload"]["items"]
     if metric == "score":
-        return Estimate(v, *row["score"]["ci95"], row["score"]["n"], "items", "Wilson")
+        shown = score_with_undecided(row["score"])
+        return Estimate(v, shown.low, shown.high, shown.n, "items", "Wilson")
     if is_timed(metric) and len(row["samples"]["seconds"]) > 1:
         return _of_samples_of_time(row, metric, v)
     shares = item_shares(row, metric)

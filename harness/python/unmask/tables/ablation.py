@@ -12,6 +12,7 @@ from unmask.rows import estimates, glossary, intervals
 from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import UserError
 from unmask.rows.intervals import Estimate
+from unmask.rows.machines import machine_class
 from unmask.rows.names import unknown_name
 from unmask.rows.rows import circumstance, grouped, is_reportable, row_name, variation
 from unmask.rows.verdicts import against_margin
@@ -56,6 +57,11 @@ def _compare_items(line, row, base):
         line["mcnemar_p"] = intervals.mcnemar_p(first, second)
 
 
+def _place(row):
+    """What a setting and its base agree in."""
+    return circumstance(row), machine_class(row)
+
+
 def _compared(row, base, margins):
     paired = (row["run_id"] == base["run_id"] and
               len(row["samples"]["seconds"]) == len(base["samples"]["seconds"]))
@@ -78,7 +84,7 @@ def paired_comparison(rows, margins=(0.02, 0.02), base=""):
     """Every setting against its base in the same circumstances; margins: of speed, relative, and of
     scores, of 1. UserError where no row has the label `base`."""
     rows, lines, found = [row for row in rows if is_reportable(row)], [], not base
-    for group in grouped(rows, circumstance):
+    for group in grouped(rows, _place):
         for row in group:
             against = _base_of(row, group, base)
             found |= against is not None
@@ -121,7 +127,7 @@ def main_effects(rows, margins=(0.02, 0.02)):
     """One factor's level against its first of a factorial sweep; [] unless at least two factors vary
     within one label."""
     effects = []
-    for group in grouped([row for row in rows if is_reportable(row)], circumstance):
+    for group in grouped([row for row in rows if is_reportable(row)], _place):
         labels = {}
         for row in group:
             labels.setdefault(row["label"], []).append((row, dict(variation(row))))

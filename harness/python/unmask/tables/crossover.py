@@ -9,9 +9,11 @@ enough."""
 from unmask.rows import estimates, glossary, options as command_options
 from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import UserError
+from unmask.rows.machines import machine_class
 from unmask.rows.names import unknown_name
 from unmask.rows.rows import (RUN_KEYS, circumstance, grouped, is_reportable, is_synthetic, read_latest,
                               row_name, setting)
+from unmask.rows.scores import score_with_undecided
 from unmask.tables import tables
 from unmask.tables.tables import count_cell, estimate_cell, number_cell
 
@@ -25,7 +27,7 @@ def _method(row):
 
 def _score(row):
     """Rows that cannot be scored (random weights, open questions) count as equal."""
-    return row["score"]["mean"] if row["score"] else 1.0
+    return score_with_undecided(row["score"]).mean if row["score"] else 1.0
 
 
 def _speed(row):
@@ -72,7 +74,7 @@ def crossover_cells(rows, base="", across_models=False, score_within=0.1):
     rows.sort(key=lambda row: row["position"])
     free = frozenset(["model"] if across_models else [])
     found, cells = not base, []
-    for group in grouped(rows, lambda row: circumstance(row, free)):
+    for group in grouped(rows, lambda row: (circumstance(row, free), machine_class(row))):
         has_base, cell = _cell(group, base, score_within, across_models)
         found |= has_base
         cells.append(cell)

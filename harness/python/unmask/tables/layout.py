@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 import math
 import os
 
-from unmask.rows import estimates, experiments, glossary
+from unmask.rows import estimates, experiments, glossary, seeds
 from unmask.rows.comparable import notes_of
 from unmask.rows.errors import UserError
 from unmask.rows.intervals import mean
+from unmask.rows.machines import machine_class, machine_name, several
 from unmask.rows.names import find_known, number_text
-from unmask.rows.rows import (RUN_KEYS, check_key, circumstance, grouped, is_reportable, is_synthetic,
-                              row_name, setting)
+from unmask.rows.rows import check_key, circumstance, grouped, is_reportable, is_synthetic, row_name, setting
+from unmask.rows.scores import has_right_answers, note_of_undecided
 from unmask.rows.selectors import Selector, read_selector
 from unmask.rows.shapes import LARGEST_NUMBER, TEXT, fit
 from unmask.tables.pooling import Pooling, models_named
@@ -208,35 +209,50 @@ def _group_of(row, keys):
     return tuple(value for key, value in zip(keys, _row_values(row, keys)) if key in GROUP_KEYS)
 
 
-def _value_of(row, column, layout, rows):
-    """A row's estimate of a column, and whether it is synthetic or analytic."""
+class _Bases:
+    """What speed-ups are over: the first row of each circumstance and machine among rows that fit."""
+
+    def __init__(self, rows, selector=None):
+        self.free = frozenset(selector.keys) if selector else frozenset()
+        self.first = {}
+        for row in rows:
+            if selector is None or selector.matches(row):
+                self.first.setdefault(self._place(row), row)
+
+    def _place(self, row):
+        return circumstance(row, self.free), machine_class(row)
+
+    def of(self, row):
+        return self.first.get(self._place(row))
+
+
+def _value_of(line, column, bases):
+    """The estimate of a column of rows that differ in their seed alone, and whether it is synthetic or
+    analytic."""
     metric = "tokens_per_second" if column.metric == "speedup" else column.metric
-    plain = estimates.value(row, metric)
-    if plain is None:
+    plain = [estimates.value(row, metric) for row in line]
+    if any(found is None for found in plain):
         return None, False
-    dagger = plain[1] in ("analytic", "synthetic") or (is_synthetic(row) and metric != "score")
+    dagger = any(found[1] in ("analytic", "synthetic") for found in plain) or (
+        is_synthetic(line[0]) and metric != "score")
     if column.metric != "speedup":
-        return estimates.estimate(row, metric), dagger
-    free = frozenset(layout.base.keys)
-    for base in rows:
-        if layout.base.matches(base) and circumstance(base, free) == circumstance(row, free):
-            return estimates.ratio(row, base, metric), dagger
-    return None, dagger
+        return seeds.estimate(line, metric), dagger
+    return seeds.ratio(line, list(map(bases.of, line)), metric), dagger
 
 
-def _cell_of(chosen, column, layout, rows):
-    cell, found, harnesses = LaidCell(), [], []
-    for row in chosen:
-        e, dagger = _value_of(row, column, layout, rows)
+def _cell_of(chosen, column, bases):
+    cell, found = LaidCell(), []
+    if column.metric == "score" and any(map(has_right_answers, chosen)):
+        chosen = [row for row in chosen if has_right_answers(row)]  # a likelihood is another quantity
+    harnesses = [row["workload"].get("benchmark", {}).get("harness", "") for row in chosen]
+    cell.harnesses = tuple(dict.fromkeys(filter(None, harnesses))) if column.metric == "score" else ()
+    for line in seeds.over_seeds(chosen):
+        e, dagger = _value_of(line, column, bases)
         cell.dagger |= dagger
         if e is not None and e.how.startswith(estimates.APART):
             cell.apart = e.how.removeprefix(estimates.APART + " (").removesuffix("), no interval")
         if e is not None and math.isfinite(e.value):
             found.append(e)
-        harness = row["workload"].get("benchmark", {}).get("harness", "")
-        if column.metric == "score" and harness:
-            harnesses.append(harness)
-    cell.harnesses = tuple(dict.fromkeys(harnesses))
     if not found:
         return cell
     cell.counted = all(e.how == "counted" for e in found)
@@ -289,10 +305,9 @@ def _mark_best(table, layout):
         best = layout.columns[i // per].best
         if not best:
             continue
-        for group in dict.fromkeys(row.group for row in table.rows):
-            cells = [row.cells[i] for row in table.rows if row.group == group and
-                     row.cells[i].measured is not None]
-            if len(cells) < 2 and group:
+        for of_group in grouped(table.rows, lambda row: row.group):
+            cells = [row.cells[i] for row in of_group if row.cells[i].measured is not None]
+            if len(cells) < 2 and of_group[0].group:
                 continue
             top = (max if best == "max" else min)([c.measured for c in cells], default=None)
             for cell in cells:
@@ -317,6 +332,9 @@ def _add_footnotes(table, layout, rows):
     for judge in _distinct(rows, lambda r: r["workload"].get("judge", "")):
         if judge:
             table.footnotes.append(f"Score of free text: its likelihood per token under {judge}.")
+    table.footnotes += note_of_undecided(rows, lambda row: f"{row_name(row)}, {row['workload']['family']}")
+    if any(len(line) > 1 for line in seeds.over_seeds(rows)):
+        table.footnotes.append(f"{seeds.NOTE}.")
     cells = [cell for row in table.rows for cell in row.cells]
     counts = [cell.n for cell in cells if cell.range]
     if counts:
@@ -345,6 +363,7 @@ def lay_out(layout, rows):
     if not layout.columns:
         raise UserError(f"the artifact {layout.id} has no [layout]")
     rows = sorted(filter(is_reportable, rows), key=lambda row: row["position"])
+    bases = _Bases(rows, layout.base) if layout.base else _Bases(())
 
     def across_of(row):
         return (setting(row, layout.across) or "") if layout.across else ""
@@ -360,14 +379,16 @@ def lay_out(layout, rows):
             tail = f", {last} {value}" if layout.across else ""
             table.columns.append(LaidColumn(c.header + tail, c.metric, value, c.digits, c.header,
                                             c.factor))
-    lines = grouped(rows, lambda row: _name(_row_values(row, keys), keys))
+    machines = several(rows)
+    lines = grouped(rows, lambda row: (_name(_row_values(row, keys), keys), machine_class(row)))
     pooling = Pooling(layout, [(_name(_row_values(of_row[0], keys), keys), _group_of(of_row[0], keys), of_row)
                                for of_row in lines], across_of)
     for of_row in lines:
         values, group = _row_values(of_row[0], keys), _group_of(of_row[0], keys)
         short = _name(values[1:], keys[1:]) if table.with_groups else ""
-        cells = [_cell_of(pooling.rows_of(c, value, group, of_row), c, layout, rows) for c in layout.columns for value in across]
-        table.rows.append(LaidRow(_name(values, keys), cells, values, group, short))
+        cells = [_cell_of(pooling.rows_of(c, value, group, of_row), c, bases) for c in layout.columns for value in across]
+        on = f", {machine_name(of_row[0])}" if machines else ""
+        table.rows.append(LaidRow(_name(values, keys) + on, cells, values, group, short + on if short else ""))
     _add_published(table, layout)
     _mark_best(table, layout)
     _add_footnotes(table, layout, rows)
@@ -485,19 +506,18 @@ def lay_out_columns(rows, names, title=""):
     layout = Layout(title=title, columns=[_column_of(name) for name in names])
     table = LaidTable(title, glossary.heading("label"), "", [LaidColumn(c.header, c.metric, "", c.digits, c.header,
                                                        c.factor) for c in layout.columns], [], with_groups=True)
-    models = len({row["model"]["name"] for row in rows}) > 1
-    for group in grouped(rows, lambda row: (row["model"]["name"], row["workload"]["family"])):
-        varying = [k for k in RUN_KEYS if len({row[k] for row in group}) > 1]
+    models, machines = len({row["model"]["name"] for row in rows}) > 1, several(rows)
+    for group in grouped(rows, lambda row: (row["model"]["name"], row["workload"]["family"], machine_class(row))):
+        bases, varying = _Bases(group), seeds.varying(group)
         heading = group[0]["workload"]["family"]
         heading = f"{group[0]['model']['name']}, {heading}" if models else heading
-        for row in group:
-            name = row_name(row) + "".join(f" {k}={row[k]}" for k in varying
-                                           if f"{k}=" not in row["variation"])
-            base = next(r for r in group if circumstance(r) == circumstance(row))
-            layout.base = Selector({k: [setting(base, k)] for k in ("label", "variation")})
-            cells = [_cell_of([row], c, layout, [base]) for c in layout.columns]
+        heading += f", {machine_name(group[0])}" if machines else ""
+        for line in seeds.over_seeds(group):
+            name = seeds.line_name(line, varying)
+            free = {"seed"} if len(line) > 1 else ()
+            cells = [_cell_of(line, c, bases) for c in layout.columns]
             table.rows.append(LaidRow(f"{heading} {name}", cells, [heading, name],
-                                      (heading, *circumstance(row)), name))
+                                      (heading, *circumstance(line[0], free)), name))
     _mark_best(table, layout)
     _add_footnotes(table, layout, rows)
     return table

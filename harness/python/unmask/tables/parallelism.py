@@ -15,6 +15,7 @@ import math
 from unmask.rows import apart, glossary
 from unmask.rows.errors import UserError
 from unmask.rows.rows import grouped, is_reportable, is_synthetic, variation
+from unmask.rows.scores import score_with_undecided
 from unmask.tables import tables
 
 PENALTY, FALL = 3.0, 5.0  # alpha; points of score by which a point may lie below the first
@@ -37,8 +38,8 @@ def area(points, best):
 def _point(rows):
     """Tokens a forward and score in percent of rows taken together, item by item."""
     forwards = sum(row["metrics"]["nfe"] for row in rows)
-    items = sum(row["score"]["n"] for row in rows)
-    right = sum(row["score"]["mean"] * row["score"]["n"] for row in rows)
+    scores = [score_with_undecided(row["score"]) for row in rows]
+    items, right = sum(s.n for s in scores), sum(s.mean * s.n for s in scores)
     return sum(row["metrics"]["output_tokens"] for row in rows) / forwards, 100 * right / items
 
 

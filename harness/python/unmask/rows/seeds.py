@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that differ in their seed alone: one setting, measured several times (harness/rows/row_table.cpp,
+harness/rows/table.cpp)."""
+
+import dataclasses
+import math
+
+from unmask.rows import estimates, intervals
+from unmask.rows.intervals import Estimate
+from unmask.rows.machines import machine_class
+from unmask.rows.names import value_text
+from unmask.rows.rows import RUN_KEYS, circumstance, grouped, is_reportable, row_name
+
+NOTE = "N seeds: means of rows that differ in their seed alone, 95 % intervals over the seeds"
+
+
+def over_seeds(rows):
+    """Groups rows that differ in their seed alone, in the order of their first; a row that may not be reported
+    is alone, and so are several rows of one seed, which are no sample of seeds."""
+    def key(row):
+        if not is_reportable(row):
+            return id(row)
+        return (circumstance(row, {"seed"}), row["model"]["hash"], row["workload"]["hash"], row["method"],
+                row["preset"], row_name(row, {"seed"}), machine_class(row),
+                tuple((name, value_text(value)) for name, value in sorted(row["params"].items())))
+    lines = []
+    for group in grouped(rows, key):
+        alone = len({row["seed"] for row in group}) != len(group)
+        lines += [[row] for row in group] if alone else [group]
+    return lines
+
+
+def varying(rows):
+    """The keys of [run] that differ within one table, whose rows must be told apart by them."""
+    return [key for key in RUN_KEYS if len({row[key] for row in rows}) > 1]
+
+
+def line_name(line, shown):
+    """Names rows of one line by label, variation, the keys of [run] that differ in the table, and how many
+    seeds they are."""
+    row, seeds = line[0], len(line) > 1
+    name = row_name(row, {"seed"} if seeds else ())
+    for key in shown:
+        if f"{key}=" not in row["variation"] and not (seeds and key == "seed"):
+            name += f" {key}={value_text(row[key])}"
+    return f"{name}, {len(line)} seeds" if seeds else name
+
+
+def over(found, logs=False):
+    """The mean of estimates, one of each seed, with Student's interval over the seeds; of ratios, whose
+    logarithms are averaged, the geometric one. Where all are equal: the first, whose interval is of its items."""
+    values = [e.value for e in found]
+    if len(found) == 1 or len(set(values)) == 1:
+        return found[0]
+    if logs:
+        return dataclasses.replace(intervals.paired_ratio(values, [1.0] * len(values)), unit="seeds")
+    middle, half = intervals.mean(values), intervals.half_width(values)
+    if not math.isfinite(half):
+        return Estimate(middle, n=len(values), unit="seeds", how="mean over seeds, no interval")
+    return Estimate(middle, middle - half * middle, middle + half * middle, len(values), "seeds",
+                    "Student's t over seeds")
+
+
+def estimate(line, metric):
+    """A metric of rows of one line; None where one lacks it."""
+    found = [estimates.estimate(row, metric) for row in line]
+    if any(e is None for e in found):
+        return None
+    e = over(found)
+    if metric != "score" or e.low is None:
+        return e
+    return dataclasses.replace(e, low=max(0.0, e.low), high=min(1.0, e.high))
+
+
+def ratio(line, bases, metric):
+    """A ratio of rows of one line, each over the base of its own seed; None where one lacks it."""
+    found = [estimates.ratio(row, base, metric) if base is not None else None for row, base in zip(line, bases)]
+    return None if any(e is None for e in found) else over(found, logs=True)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a line of a table pools: rows that differ in their seed alone, never those of two machines or of two
+kinds of score; and answers that nobody can judge stay in the denominator."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+from made import row_of
+from scipy import stats
+
+from unmask.page import page
+from unmask.rows import estimates, intervals, rows
+from unmask.tables import ablation, layout, parallelism
+
+
+def printed(found, *arguments):
+    """What `unmask table` prints of these rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in found)
+        return subprocess.run([os.environ["UNMASK_PROGRAM"], "table", path, *arguments], capture_output=True, text=True,
+                              check=True).stdout
+
+
+def lines_of(text):
+    """The cells of a Markdown table's rows."""
+    return [[cell.strip() for cell in line.strip("|\n").split("|")] for line in text.splitlines()
+            if line.startswith("| ")][1:]
+
+
+def score(mean, n=10, **more):
+    return {"mean": mean, "exact": round(mean * n), "n": n, "ci95": list(intervals.wilson(mean * n, n)), **more}
+
+
+def of_seed(label, seed, mean, seconds):
+    return row_of(label, [seconds], seed=seed, score=score(mean), variation=f"seed={seed}",
+                  point_id=f"{label}/{seed}", position=seed)
+
+
+class Seeds(unittest.TestCase):
+    def setUp(self):
+        self.rows = [of_seed("base", seed, mean, 1.0) for seed, mean in enumerate((0.4, 0.5, 0.6))]
+        self.rows += [of_seed("fast", seed, 0.5, seconds) for seed, seconds in enumerate((0.5, 0.4, 0.5))]
+
+    def test_seeds_are_one_line_with_the_interval_over_them(self):
+        # By hand: 0.4, 0.5, 0.6 have the deviation 0.1; 4.3027 * 0.1 / sqrt(3) = 0.2484.
+        table = layout.lay_out_columns(self.rows, ["score", "tokens_per_second", "speedup"])
+        self.assertEqual([row.keys[1] for row in table.rows], ["base, 3 seeds", "fast, 3 seeds"])
+        cell = table.rows[0].cells[0]
+        self.assertAlmostEqual(cell.measured, 50.0)
+        self.assertEqual([round(end, 1) for end in cell.range], [25.2, 74.8])
+        self.assertEqual((cell.n, cell.unit), (3, "seeds"))
+        # 200, 250, 200 tokens a second over 100 each, seed by seed: a geometric mean.
+        ratio = table.rows[1].cells[2]
+        self.assertAlmostEqual(ratio.measured, (2 * 2.5 * 2) ** (1 / 3))
+        self.assertAlmostEqual(table.rows[1].cells[1].measured, 650 / 3)
+        low, high = stats.t.interval(0.95, 2, loc=650 / 3, scale=stats.sem([200, 250, 200]))
+        for ours, theirs in zip(table.rows[1].cells[1].range, (low, high)):
+            self.assertAlmostEqual(ours, theirs)
+
+    def test_the_programs_table_has_the_same_line(self):
+        text = printed(self.rows)
+        lines = lines_of(text)
+        self.assertEqual([line[1] for line in lines], ["base, 3 seeds", "fast, 3 seeds"])
+        self.assertEqual(lines[0][4], "50.0 % [25, 75]")
+        self.assertIn("3 seeds", text)
+        self.assertIn("in their seed alone", text)
+        (ours,) = page.row_tables(self.rows)
+        for a, b in zip(lines, ours.rows):
+            of_page = [cell.text + (f" [{cell.range}]" if cell.range else "") for cell in b]
+            self.assertEqual([cell.removesuffix(" !") for cell in a], of_page)
+
+    def test_other_settings_and_doubled_seeds_stay_apart(self):
+        others = [of_seed("base", 0, 0.4, 1.0) | {"point_id": "x", "gen_length": 7},
+                  of_seed("base", 0, 0.4, 1.0) | {"point_id": "y", "model": row_of("a", [1.0])["model"] | {"hash": "n"}}]
+        table = layout.lay_out_columns(self.rows[:3] + others, ["score"])
+        self.assertEqual(len(table.rows), 3)
+        doubled = self.rows[:3] + [of_seed("base", 0, 0.4, 1.0) | {"point_id": "z"}]
+        self.assertEqual(len(layout.lay_out_columns(doubled, ["score"]).rows), 4)
+
+
+class Machines(unittest.TestCase):
+    def setUp(self):
+        first, second = row_of("base", [1.0]), row_of("fast", [0.5])
+        self.rows = [first, second]
+        for row in (first, second):
+            other = json.loads(json.dumps(row))
+            other["environment"]["cpu_model"] = "B"
+            other["samples"]["seconds"] = [value / 3 for value in row["samples"]["seconds"]]
+            other["metrics"]["tokens_per_second"] *= 3
+            self.rows.append(other)
+
+    def test_rows_of_two_machines_are_two_lines(self):
+        self.assertEqual(len(rows.latest(self.rows)), 4)
+        self.assertEqual(len(rows.latest(self.rows + self.rows[:1])), 4)
+        text = printed(self.rows)
+        lines = lines_of(text)
+        self.assertEqual([line[1] for line in lines], ["A", "A", "B", "B"])
+        # A speed-up never crosses machines: both are 2, not 6 or 0.67.
+        self.assertEqual([line[7] for line in lines], ["base", "2.00", "base", "2.00"])
+        (ours,) = page.row_tables(rows.latest(self.rows))
+        self.assertEqual([header for header, _ in ours.columns][1], "machine")
+        self.assertEqual([[cell.text for cell in row][7] for row in ours.rows], ["base", "2.00", "base", "2.00"])
+        table = layout.lay_out_columns(self.rows, ["speedup"])
+        self.assertEqual([round(row.cells[0].measured, 9) for row in table.rows], [1, 2, 1, 2])
+        self.assertEqual([row.keys[0] for row in table.rows], ["word_problem, A"] * 2 + ["word_problem, B"] * 2)
+        compared = ablation.paired_comparison(self.rows, base="base")
+        self.assertEqual([round(line["speed"].value, 9) for line in compared], [2, 2])
+
+    def test_one_machine_has_no_column(self):
+        self.assertNotIn("machine", printed(self.rows[:2]))
+
+
+class Kinds(unittest.TestCase):
+    def test_a_likelihood_is_in_no_mean(self):
+        found = []
+        for at, (task, mean) in enumerate((("word_problem", 0.9), ("needle", 0.5), ("story", 0.1))):
+            row = row_of("a", [1.0], task=task, score=score(mean), position=at)
+            if task == "story":
+                row["workload"]["judge"] = "tiny-ar"
+            found.append(row)
+        mean = lines_of(printed(found))[-1]
+        self.assertEqual((mean[2], mean[4], mean[5]), ("**mean of 2 tasks**", "70.0 %", ""))
+        self.assertNotIn("mean of", printed([found[0], found[2]]).split("\n\n")[0])
+        table = layout.lay_out(layout.Layout(columns=[layout.Column("score", factor=100)]), found)
+        self.assertAlmostEqual(table.rows[0].cells[0].measured, 70.0)
+
+
+class Undecided(unittest.TestCase):
+    def setUp(self):
+        # 20 answers: 10 right, 10 that nobody can judge. Wilson by hand: of 10 of 20 the lower end is
+        # (0.5 + 0.0960 - 1.96 sqrt(0.0125 + 0.0024)) / 1.1921 = 0.299; of 20 of 20 the upper one is 1.
+        half = score(1.0, undecided=10)
+        items = {"id": [str(i) for i in range(20)], "score": [1] * 10 + [None] * 10,
+                 "exact": [True] * 10 + [False] * 10, "output_tokens": [1] * 20, "seconds": [[1.0]] * 20,
+                 "answer_hash": ["x"] * 20}
+        whole = {**items, "score": [1] * 20, "exact": [True] * 20}
+        self.half = row_of("half", [1.0], score=half, items=items)
+        self.whole = row_of("whole", [1.0], score=score(1.0, 20), items=whole)
+
+    def test_they_stay_in_the_denominator_of_every_table(self):
+        e = estimates.estimate(self.half, "score")
+        self.assertEqual((round(e.value, 9), round(e.low, 3), e.high, e.n), (0.5, 0.299, 1.0, 20))
+        text = printed([self.half])
+        self.assertEqual(lines_of(text)[0][4], "50.0 % [30, 100]")
+        self.assertIn("10 of 20 of half, word_problem", text)
+        (of_page,) = page.row_tables([self.half])
+        self.assertEqual([cell.text for cell in of_page.rows[0]][4], "50.0 %")
+        self.assertIn("10 of 20 of half", "".join(of_page.notes))
+        laid = layout.lay_out_columns([self.half], ["score"])
+        self.assertAlmostEqual(laid.rows[0].cells[0].measured, 50.0)
+        self.assertIn("10 of 20 of half", "".join(laid.footnotes))
+        csv = printed([self.half], "--format", "csv").splitlines()
+        shown = dict(zip(csv[0].split(","), csv[1].split(",")))
+        self.assertEqual([float(shown[k]) for k in ("score", "score_n", "score_undecided")], [0.5, 20, 10])
+        self.half["metrics"] |= {"nfe": 10, "output_tokens": 10}
+        (curve,) = parallelism.curves([self.half])
+        self.assertEqual(curve["points"][0][1], 50.0)
+
+    def test_differences_and_mcnemar_treat_them_alike(self):
+        (line,) = ablation.paired_comparison([self.whole, self.half], base="whole")
+        # 10 of 20 items only the base got right: exact two-sided p is 2 / 2^10.
+        self.assertAlmostEqual(line["mcnemar_p"], 2 / 1024)
+        self.assertAlmostEqual(line["score"].value, -0.5)
+        self.assertLess(line["score"].low, -0.5)
+        self.assertGreater(line["score"].high, 0.0)  # were all of them right, the two would be equal
+        del self.half["items"]
+        e = estimates.score_difference(self.half, self.whole)
+        self.assertAlmostEqual(e.value, -0.5)
+        self.assertGreater(e.high, 0.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
