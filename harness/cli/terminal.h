@@ -25,9 +25,10 @@ option color_option();
 // for another word.
 bool with_color(const command_line& line);
 
-// Markdown for people: its tables with padded columns, without the bars at their ends, cut to this
-// many columns of a terminal: the widest columns of text first, then whole columns from the right,
-// which a line below tells. Everything else is as it was.
+// Markdown for people: its tables with padded columns, without the bars at their ends. A table that is
+// wider than so many columns of a terminal says once what is equal in all rows, leaves out the numbers
+// that are missed least (a line below tells how many), then intervals; texts become shorter while rows
+// stay told apart, and other numbers go last. Long lines beside tables are broken at blanks.
 std::string fitted(const std::string& markdown, int columns);
 
 // Standard output: fitted() on a terminal, as it is otherwise.

@@ -379,7 +379,9 @@ text_table decode_table(const row_list& rows) {
   if (std::ranges::any_of(rows, shown_noisy)) {
     t.notes.push_back(fmt::format("!: speed known to worse than {:.0f} %", noisy_from * 100));
   }
-  const auto timed_once = [](const result_row* r) { return is_reportable(*r) && is_of_one_pass(*r); };
+  const auto timed_once = [](const result_row* r) {
+    return is_reportable(*r) && is_of_one_pass(*r);
+  };
   if (std::ranges::any_of(rows, timed_once)) {
     t.notes.emplace_back("one pass: timed once, so the verdict says nothing of the speed");
   }

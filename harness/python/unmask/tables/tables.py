@@ -5,13 +5,16 @@ sign that a format takes for its own is escaped here."""
 from dataclasses import dataclass, field
 import json
 import math
+import re
 
 from unmask.rows.errors import UserError
 from unmask.rows.files import replace_file
 from unmask.rows.names import unknown_name
 from unmask.rows.text import shown, whole
+from unmask.tables import terminal
 
 FORMATS = ("md", "csv", "latex", "json")
+TAG = re.compile(r"<(?=[A-Za-z/!?])")
 # What plain LaTeX does not set, and its own special characters.
 LATEX_SIGNS = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%",
                "$": r"\$", "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}",
@@ -88,12 +91,21 @@ def latex_text(text):
 
 
 def plain_text(text):
-    """Replaces what could steer a terminal (escape sequences, other control characters)."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+    """The text with what could steer a terminal written out, "\\u001b", as the program shows it: joiners, which
+    are letters' business, stay."""
+    return shown(text)
+
+
+def plain_line(text):
+    """plain_text() with newlines and tabs as blanks: for one cell of a table."""
+    return shown(text).replace("\n", " ").replace("\t", " ")
 
 
 def _markdown_text(text):
-    return plain_text(text).replace("|", "\\|").replace("\n", " ")
+    r"""One line in which nothing ends the cell or begins a tag of HTML. Backslashes before a bar would escape
+    the one that escapes the bar."""
+    text = re.sub(r"(\\*)\|", lambda bar: bar[1] * 2 + "\\|", plain_line(text))
+    return TAG.sub(r"\\\g<0>", text)
 
 
 def _markdown_cell(cell):
@@ -191,6 +203,7 @@ def render(tables, form):
 def write(text, output):
     """Writes to a file, whose folder is made, or to standard output where none is named."""
     if not output:
-        print(shown(text), end="")
+        columns = terminal.columns_of_output()
+        print(shown(text) if columns is None else terminal.fitted(shown(text), columns), end="")
         return
     replace_file(output, text)
