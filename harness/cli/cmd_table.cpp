@@ -39,6 +39,29 @@ row_table rows_of(const command_line& line, const char* missing) {
                           "run");
 }
 
+// KEY=VALUE, several of one key: any of the values; of several keys: all of them.
+row_selector selector_of_options(const command_line& line) {
+  row_selector by;
+  for (const std::string& text : line.list("where")) {
+    const std::size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      throw usage_error("--where takes KEY=VALUE, not '" + text + "'");
+    }
+    check_row_key(text.substr(0, equals), "--where");
+    by.keys[text.substr(0, equals)].emplace_back(text.substr(equals + 1));
+  }
+  return by;
+}
+
+row_table picked(const row_table& rows, const row_selector& by) {
+  std::vector<result_row> kept;
+  for (const result_row& row : rows.rows()) {
+    if (by.matches(row)) kept.push_back(row);
+  }
+  if (kept.empty()) throw usage_error("no row there fits --where: " + by.text());
+  return kept;
+}
+
 // What a view shows must be there: an empty table answers nothing.
 void check_view(const std::string& view, const row_table& rows) {
   if (view == "phases" && std::ranges::none_of(rows.rows(), [](const auto& r) {
@@ -66,6 +89,9 @@ int command_table(const texts& arguments) {
       {"label", no_default, "give a LaTeX table this label"},
       {"interval", flag(),
        "print the 95 % interval behind each number of a LaTeX table; the other formats have it"},
+      {"where", repeated(),
+       "take only rows with KEY=VALUE: model, workload, method, label, preset, a key of [run], "
+       "params.NAME, serve.NAME (repeatable: of one key any of the values, of several keys all)"},
       {"artifact", no_default,
        "with --view paper: arrange rows without a run.json beside them as this experiment file "
        "says"},
@@ -87,7 +113,8 @@ int command_table(const texts& arguments) {
     become_package(words);
   }
   if (line.given("artifact")) throw usage_error("--artifact needs --view paper");
-  const row_table rows = rows_of(line, missing);
+  const row_selector by = selector_of_options(line);
+  const row_table rows = picked(rows_of(line, missing), by);
   check_view(view, rows);
   line.write(view == "phases" ? render(phase_tables(rows.all()), format)
                               : render_rows(rows, format));

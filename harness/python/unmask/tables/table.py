@@ -9,12 +9,28 @@ import os
 from unmask.rows import experiments, options as command_options
 from unmask.rows.errors import UserError
 from unmask.rows.names import find_known
-from unmask.rows.rows import read_latest
+from unmask.rows.rows import check_key, read_latest
 from unmask.rows.runs import layout_place, runs_below
+from unmask.rows.selectors import Selector
 from unmask.tables import ablation, layout, parallelism, tables
 from unmask.tables.latex import paper_latex
 
 VIEWS = ("paper", "paired", "parallelism", "columns")
+
+
+def _picked(rows, options):
+    """The rows with what --where asks for: of one key any of the values, of several keys all."""
+    selector = Selector()
+    for text in options.where:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise UserError(f"--where takes KEY=VALUE, not '{text}'")
+        check_key(key, "--where")
+        selector.keys.setdefault(key, []).append(value)
+    kept = [row for row in rows if selector.matches(row)]
+    if rows and not kept:
+        raise UserError(f"no row there fits --where: {selector.text()}")
+    return kept
 
 
 def _laid_tables(options):
@@ -26,14 +42,14 @@ def _laid_tables(options):
             arranged = layout.read_layout(options.artifact, options.scale)
             header = experiments.artifact_of(options.artifact)
             name = f"{header.get('paper', '')}_{header.get('id', '')}"
-            found.append((name, layout.lay_out(arranged, read_latest(path))))
+            found.append((name, layout.lay_out(arranged, _picked(read_latest(path), options))))
             continue
         for run in runs_below(path, folder):
             if not layout_place(run):
                 continue
             arranged = layout.read_layout(run.file, run.scale)
             if arranged.columns:  # others are drawn, not tabulated
-                found.append((run.name, layout.lay_out(arranged, run.rows)))
+                found.append((run.name, layout.lay_out(arranged, _picked(run.rows, options))))
     if not found:
         raise UserError("no run of an artifact with a [layout] there; give --artifact EXPERIMENT.toml")
     return found
@@ -87,6 +103,7 @@ def parser():
     p.add_argument("--artifact", default="")
     p.add_argument("--scale", default="")
     p.add_argument("--columns", default="")
+    p.add_argument("--where", action="append", default=[])
     p.add_argument("--caption", default="")
     p.add_argument("--label", default="")
     p.add_argument("--interval", action="store_true")
@@ -111,7 +128,7 @@ def main(arguments):
         return 0
     if options.artifact:
         raise UserError("--artifact needs --view paper")
-    rows = read_latest(*options.rows)
+    rows = _picked(read_latest(*options.rows), options)
     if options.view == "paired":
         margins = (options.margin, options.score_margin)
         text = ablation.paired_report(rows, margins, options.base, options.format)
