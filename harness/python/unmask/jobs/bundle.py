@@ -27,6 +27,7 @@ from unmask.rows import experiments, manifest, options
 from unmask.rows.ending import tell
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import opened, read_bytes, replace_file, shown
+from unmask.rows.text import json_text
 
 SUMS = "SHA256SUMS"
 LEFT_OUT = (".part", ".tar", ".log", "~", ".torn")
@@ -288,12 +289,17 @@ def main(arguments):
                             "Another machine\nrepeats it with unmask rerun FILE.tar")
     parser.add_argument("directory", nargs="?", metavar="RUN", help="the directory of a run")
     parser.add_argument("-o", "--output", metavar="FILE.tar")
+    options.add_format(parser)
     given = parser.parse_args(options.spelled(arguments))
     if given.directory is None:
         raise UserError("bundle needs the directory of a run")
     if not given.output:
         raise UserError("bundle needs -o FILE.tar")
-    for name in write(given.directory, given.output):
+    names = write(given.directory, given.output)
+    if given.format == "json":
+        print(json_text({"output": given.output, "files": list(names)}), end="")
+        return 0
+    for name in names:
         print(shown(f"  {name}"))
     print(given.output)
     for path in own_models(manifest.read_manifest(os.path.join(given.directory, manifest.NAME))):

@@ -16,6 +16,7 @@ from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import read_bytes, replace_file, shown
 from unmask.rows.machines import machine_class
 from unmask.rows.rows import BYTE_ORDER_MARK, lines_of
+from unmask.rows.text import json_text
 
 LARGEST_FILE = 4 << 30
 
@@ -186,6 +187,7 @@ def main(arguments):
     parser.add_argument("--newest", action="store_true",
                         help="of a point that was measured to its end twice, keep the row that "
                         "ended last")
+    options.add_format(parser)
     given = parser.parse_args(options.spelled(arguments))
     if not given.rows:
         raise UserError("merge needs files or directories of rows")
@@ -194,9 +196,13 @@ def main(arguments):
     kept, superseded, missing = merge(given.rows, given.output, given.mixed_environments,
                                       given.newest)
     failed = sum(f.failed for f in kept)
-    print(f"{len(kept)} points in {given.output}"
-          + (f", {superseded} earlier attempts left out" if superseded else "")
-          + (f", {failed} FAILED" if failed else ""))
+    if given.format == "json":
+        print(json_text({"output": given.output, "points": len(kept), "left_out": superseded, "failed": failed,
+                         "missing": missing}), end="")
+    else:
+        print(f"{len(kept)} points in {given.output}"
+              + (f", {superseded} earlier attempts left out" if superseded else "")
+              + (f", {failed} FAILED" if failed else ""))
     if not missing:
         return 0
     sys.stdout.flush()

@@ -8,11 +8,13 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 
 from unmask.rows import options as command_options
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import replace_file, shown
 from unmask.rows.program import answer_of, program
+from unmask.rows.text import json_text
 
 MOST_SHARDS = 1 << 20
 
@@ -159,6 +161,7 @@ def parsed(arguments):
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="as in unmask run (repeatable)")
     parser.add_argument("--device", help="as in unmask run")
+    command_options.add_format(parser)
     given = parser.parse_args(command_options.spelled(arguments))
     if not given.experiments:
         raise UserError("plan needs experiment files")
@@ -176,7 +179,7 @@ def parsed(arguments):
 def main(arguments):
     given = parsed(arguments)
     plans = [planned(experiment, given) for experiment in given.experiments]
-    print(table(plans), end="")
+    print(json_text(plans) if given.format == "json" else table(plans), end="")
     if given.scheduler is None:  # a plan alone is for this machine, a job array may be for others
         lacks = [p["obstacle"] for p in plans if "needs cuda" in (p["obstacle"] or "")]
         if lacks:
@@ -190,9 +193,11 @@ def main(arguments):
     if asked > len(tasks):
         most = max(-(-len(plan["points"]) // count) for plan, count in zip(plans, counts) if count)
         print(f"\nAn array may have {told_tasks(limit)} here (MaxArraySize), and {asked} were asked for: a task measures up "
-              f"to {most} points, one after the other.", end="")
+              f"to {most} points, one after the other.", end="",
+              file=sys.stderr if given.format == "json" else sys.stdout)
     script = os.path.join(folder, "array.sh")
     replace_file(script, slurm_script(tasks, folder, given.sbatch).encode())
-    print(f"\n{told_tasks(len(tasks))}. Submit them with: {shlex.join(['sbatch', script])}\n"
-          f"Then: {shlex.join(['unmask', 'merge', folder, '-o', 'rows.jsonl'])}")
+    said = (f"\n{told_tasks(len(tasks))}. Submit them with: {shlex.join(['sbatch', script])}\n"
+            f"Then: {shlex.join(['unmask', 'merge', folder, '-o', 'rows.jsonl'])}")
+    print(said, file=sys.stderr if given.format == "json" else sys.stdout)
     return 0

@@ -166,6 +166,7 @@ def main(arguments):
     parser.add_argument("--ignore-speed", action="store_true",
                         help="compare answers, scores and counts alone: for another machine, or one "
                         "with other work")
+    options.add_format(parser)
     given = parser.parse_args(options.spelled(arguments))
     if given.bundle is None:
         raise UserError("rerun needs a bundle")
@@ -188,6 +189,6 @@ def main(arguments):
         return 1
     compare = ["compare", one_file(folder, place, "before.jsonl"),
                one_file(rows, place, "now.jsonl")]
-    done = call(compare + (["--ignore-speed"] if given.ignore_speed else []))
+    done = call(compare + ["--format", given.format] + (["--ignore-speed"] if given.ignore_speed else []))
     print(f"unpacked and repeated in {place}", file=sys.stderr)
     return code or done.returncode

@@ -44,6 +44,12 @@ def parser(doc, details="", ending=""):
         epilog="\n\n".join(filter(None, (ending, shown if examples else ""))))
 
 
+def add_format(parser):
+    """Adds --format: text for people, or json for programs."""
+    parser.add_argument("--format", default="text", choices=("text", "json"),
+                        help="print text (default) or one JSON document")
+
+
 def spelled(arguments):
     """Writes option names with - where they were given with _."""
     def one(word):

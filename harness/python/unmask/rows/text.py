@@ -2,6 +2,7 @@
 """Texts of strangers on their way to a terminal, as harness/base/output.h shows them."""
 
 import json
+import math
 import re
 
 # C0 but newline and tab, DEL, C1, and the marks that turn the direction of writing.
@@ -45,3 +46,17 @@ def written_out(sign):
     """A control character as \\uXXXX, half a surrogate pair as the replacement character."""
     code = ord(sign[0])
     return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
+
+
+def json_text(value):
+    """Writes JSON with one value a line; a number that is not finite becomes null."""
+    return whole(json.dumps(finite(value), indent=1, ensure_ascii=False)) + "\n"
+
+
+def finite(value):
+    """The value with None for every number in it that is not finite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {k: finite(v) for k, v in value.items()}
+    return [finite(v) for v in value] if isinstance(value, (list, tuple)) else value

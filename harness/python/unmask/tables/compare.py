@@ -420,6 +420,25 @@ def comparison_text(result, margin=0.02):
     return text
 
 
+def comparison_json(result, margin=0.02):
+    """A comparison for programs: what comparison_text() says, with every number."""
+    def of(e):
+        return {"value": e.value, "low": e.low, "high": e.high, "n": e.n, "unit": e.unit}
+
+    def told(found):
+        return [dict(zip(("point", "what", "before", "now"), entry)) for entry in found]
+    middle, verdict, _ = speed_summary(result, margin)
+    speeds = [{"point": title, "before": before, "now": now, "ratio": of(e),
+               "verdict": _ratio_cells(e, margin)[1]}
+              for title, before, now, e in result.speeds]
+    return {"verdict": "REPEATED" if result.repeated() else "DIFFERS", "points": result.points,
+            "same_tokens": result.same_tokens, "differences": told(result.differences),
+            "speed_verdict": verdict if middle is not None else None,
+            "speed": None if middle is None else of(middle), "speeds": speeds,
+            "speeds_apart": told(result.speeds_apart), "speed_ratios": result.ratios,
+            "warnings": result.warnings, "notes": result.notes}
+
+
 def parser():
     p = command_options.parser(
         __doc__, "Compares two runs, rows files or whole campaigns of the same experiments.",
@@ -446,6 +465,7 @@ Kernels: Google Benchmark's compare.py on two files of build/.../unmask_bench --
                         "other work")
     p.add_argument("--margin", type=float, default=0.02, metavar="X",
                    help="what counts as the same speed, relative (default: 0.02)")
+    command_options.add_format(p)
     return p
 
 
@@ -470,5 +490,7 @@ def main(arguments):
         result = _measured_in_turn(options)
     else:
         result = compare_paths(*options.runs, with_speed=not options.ignore_speed)
-    tables.write(comparison_text(result, options.margin), options.output)
+    text = (tables.json_text(comparison_json(result, options.margin)) if options.format == "json"
+            else comparison_text(result, options.margin))
+    tables.write(text, options.output)
     return 0 if result.repeated() else 4

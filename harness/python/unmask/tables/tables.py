@@ -10,7 +10,7 @@ import re
 from unmask.rows.errors import UserError
 from unmask.rows.files import replace_file
 from unmask.rows.names import unknown_name
-from unmask.rows.text import shown, whole
+from unmask.rows.text import finite, json_text, shown  # noqa: F401  (finite, json_text: asked for here)
 from unmask.tables import terminal
 
 FORMATS = ("md", "csv", "latex", "json")
@@ -69,20 +69,6 @@ def estimate_cell(e, digits, factor=1.0):
 
 def count_cell(value):
     return Cell(str(value), value=value)
-
-
-def json_text(value):
-    """Writes JSON with one value a line; a number that is not finite becomes null."""
-    return whole(json.dumps(finite(value), indent=1, ensure_ascii=False)) + "\n"
-
-
-def finite(value):
-    """The value with None for every number in it that is not finite."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {k: finite(v) for k, v in value.items()}
-    return [finite(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def latex_text(text):

@@ -17,7 +17,7 @@ from unmask.rows.errors import UserError
 from unmask.rows.files import opened_text, replace_file
 from unmask.rows.intervals import wilson
 from unmask.rows.shapes import MAYBE, fit
-from unmask.rows.text import shown, whole
+from unmask.rows.text import json_text, shown, whole
 
 
 ID, WORDS = (str, int, type(None)), (str, type(None))
@@ -31,6 +31,7 @@ def read_samples(path):
     items, seen = [], set()
     with opened_text(path, "replace") as file:
         for number, text in enumerate(file, 1):
+            text = text.removeprefix("\ufeff")  # a byte order mark, which editors put before a text
             if not text.strip():
                 continue
             try:
@@ -200,6 +201,7 @@ def main(arguments):
                         "ID/CONFIG; default: what the file says, else the first of the benchmark")
     parser.add_argument("-o", "--output", help="write one JSON line an item into this file")
     parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")
+    option_names.add_format(parser)
     parser.add_argument("--keep-rows", action="store_true",
                         help="leave the rows of a run as they are; without it, and where the file says how "
                         "to score, rows that wait for their scores are written once more with them")
@@ -213,7 +215,9 @@ def main(arguments):
     if options.output:
         replace_file(options.output, "".join(whole(json.dumps(result, ensure_ascii=False)) + "\n"
                                              for result in results))
-    if not options.quiet:
+    if options.format == "json":
+        print(json_text(results), end="")
+    elif not options.quiet:
         summarize(results, sys.stdout)
     if not (options.keep_rows or options.benchmark or options.harness):
         for file, number in joined.join(results).items():
