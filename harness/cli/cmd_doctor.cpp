@@ -6,6 +6,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/nearest.h"
 #include "harness/base/output.h"
 #include "harness/base/shared_library.h"
 #include "harness/cli/command.h"
@@ -98,7 +99,9 @@ void print_host(const environment& machine) {
 int command_doctor(const texts& arguments) {
   const command_line line(
       "doctor [options]",
-      {{"json", flag(), "print the environment record of result rows, as JSON"},
+      {{"format", std::string("text"),
+        "print text, or json: the environment record of result rows"},
+       {"json", flag(), "same as --format json"},
        {"measure", flag(), "also measure the copy bandwidth of every GPU"},
        {"check", flag(),
         "also check the kernels on the GPU against the reference, as at its first use, and keep "
@@ -111,7 +114,8 @@ int command_doctor(const texts& arguments) {
       {}, arguments);
   environment machine = capture_environment(cpu_backend().name());
   look_at_load(machine);
-  if (line.given("json")) {
+  find_known("format", line.text("format"), {"text", "json"});
+  if (line.given("json") || line.text("format") == "json") {
     print("{}\n", environment_json(machine));
     return 0;
   }

@@ -211,6 +211,9 @@ def counts():
         "files that list what changes on one machine":
             sum('"memory_available_bytes"' in text_of(f)
                 for f in under("harness/", CPP + (".py",)) + under("plots/", ".py")),
+        # The one reader, and the recorder of other programs' rows.
+        "files of the package that know the version of a row":
+            sum("schema_version" in text_of(f) for f in under("harness/python/", ".py")),
         "files a number of a pass is in (planning_seconds)":
             sum(bool(re.search(r"\bplanning_seconds\b", text_of(f))) for f in under("harness/", CPP)),
         # A method reports it, so that the view it reports by is the third.

@@ -15,6 +15,7 @@ from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import replace_file, shown
 from unmask.rows.program import answer_of, program
 from unmask.rows.text import json_text
+from unmask.tables.tables import write
 
 MOST_SHARDS = 1 << 20
 
@@ -179,7 +180,10 @@ def parsed(arguments):
 def main(arguments):
     given = parsed(arguments)
     plans = [planned(experiment, given) for experiment in given.experiments]
-    print(json_text(plans) if given.format == "json" else table(plans), end="")
+    if given.format == "json":
+        print(json_text(plans), end="")
+    else:
+        write(table(plans), "")
     if given.scheduler is None:  # a plan alone is for this machine, a job array may be for others
         lacks = [p["obstacle"] for p in plans if "needs cuda" in (p["obstacle"] or "")]
         if lacks:

@@ -3,6 +3,7 @@
 
 Computes what the page shows; plots/report.py draws it."""
 
+import itertools
 import math
 import os
 import shlex
@@ -238,12 +239,16 @@ def _files_below(path):
 
 
 def _holds_rows(path):
-    try:
-        with opened(path) as file:
-            first = json_value(file.readline(64 << 20).decode())
-    except ValueError:
-        return False
-    return isinstance(first, dict) and "point_id" in first and "metrics" in first
+    """Whether one of the first lines is a row's: damaged ones may lie before it."""
+    with opened(path) as file:
+        for line in itertools.islice(file, 100):
+            try:
+                value = json_value(line.removeprefix(results.BYTE_ORDER_MARK).decode())
+            except ValueError:
+                continue
+            if isinstance(value, dict) and "point_id" in value and "metrics" in value:
+                return True
+    return False
 
 
 def _runs_of(path, folder):
