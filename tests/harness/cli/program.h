@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <string>
 
+#include "harness/base/process.h"
+
 namespace unmask::test {
 
 struct outcome {
@@ -23,10 +25,15 @@ inline int exit_code_of(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// A word for the shell: a checkout may lie below a folder with blanks and apostrophes.
+inline std::string shell_word(const std::string& word) {
+  return shell_line({word});
+}
+
 // A line for the shell in a folder, with $UNMASK for the program.
 inline outcome run_shell(const std::string& folder, const std::string& command) {
-  const std::string line =
-      "cd '" + folder + "' && UNMASK='" + UNMASK_PROGRAM + "' && { " + command + "\n} 2>&1";
+  const std::string line = "cd " + shell_word(folder) + " && UNMASK=" + shell_word(UNMASK_PROGRAM) +
+                           " && { " + command + "\n} 2>&1";
   outcome o;
   FILE* pipe = popen(line.c_str(), "r");
   std::array<char, 4096> buffer;
@@ -53,8 +60,8 @@ inline outcome run_on_terminal(const std::string& folder, const std::string& arg
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) {
-    const std::string line = "cd '" + folder + "' && TERM=xterm " + variables + " exec '" +
-                             UNMASK_PROGRAM + "' " + arguments;
+    const std::string line = "cd " + shell_word(folder) + " && TERM=xterm " + variables + " exec " +
+                             shell_word(UNMASK_PROGRAM) + " " + arguments;
     execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
     _exit(127);
   }
