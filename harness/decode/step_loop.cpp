@@ -381,7 +381,7 @@ void step_loop::impl::decide() {
     if (parts && parts[s] == schedule_action::recompute) continue;
     state.advance_step(s);
     method.pace->observe(state, s, step, outcome);
-    refuse_idling(s, begin[s + 1] - begin[s], outcome);
+    refuse_idling(s, {token + begin[s], token + begin[s + 1]}, outcome);
   }
   if (step_listener* who = current_step_listener()) who->step(numbers());
 }
@@ -389,19 +389,20 @@ void step_loop::impl::decide() {
 // A rule that unmasks nothing would go on for ever, or end with an empty answer: neither is a result.
 // No published method waits for as many forwards as there are positions. A model that predicts the mask
 // token ends as its method's own code does.
-void step_loop::impl::refuse_idling(std::int32_t s, std::int32_t candidates,
+void step_loop::impl::refuse_idling(std::int32_t s, std::span<const std::int32_t> candidates,
                                     const step_outcome& outcome) {
   constexpr std::int64_t fewest = 64;  // of very short responses
-  if (candidates == 0) return;
   const sequence& q = state.at(s);
+  if (candidates.empty() || q.length == q.prompt_length) return;  // nothing is to be unmasked
   idle_forwards& none = idle[static_cast<std::size_t>(s)];
   if (!outcome.quiet()) {
     none = {};
     return;
   }
   ++none.forwards;
-  none.candidates += candidates;
-  const bool masks = q.counters.mask_decided > 0;
+  none.candidates += std::ssize(candidates);
+  const bool masks = q.counters.mask_decided > 0 ||
+                     std::ranges::find(candidates, model.config().mask_id) != candidates.end();
   const bool never = q.finished && q.counters.committed == 0 && !masks;
   if (!never && none.forwards <= std::max<std::int64_t>(q.length, fewest)) return;
   throw error(exit_code::run_failed,

@@ -171,7 +171,8 @@ struct step_loop::impl {
   void list_decisions();
   void commit();
   step_outcome outcome_of(std::int32_t s) const;
-  void refuse_idling(std::int32_t s, std::int32_t candidates, const step_outcome& outcome);
+  void refuse_idling(std::int32_t s, std::span<const std::int32_t> candidates,
+                     const step_outcome& outcome);
   // Throws a logic_error that names the method when it made decisions that it did not announce or
   // that do not fit the canvas.
   void refuse_broken_decisions(std::int32_t s) const;

@@ -15,7 +15,7 @@ import sys
 from unmask.rows import estimates, glossary, intervals, options as command_options, rows as results
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.estimates import estimate_text
-from unmask.rows.later import special
+from unmask.rows.later import import_all, special
 from unmask.rows.names import number_text
 from unmask.rows.rows import circumstance, is_reportable, number_setting, row_name, setting
 from unmask.rows.verdicts import against_margin
@@ -235,7 +235,7 @@ def _compare_machines(result, before, after):
                              for words, value in (("before", a), ("now", b)))
             _add(result.warnings, f"the machine differs: {key} {text}")
     a, b = _load(before), _load(after)
-    if a is not None and b is not None and abs(a - b) > LOAD_APART:
+    if not result.in_turn and a is not None and b is not None and abs(a - b) > LOAD_APART:
         _add(result.warnings, f"the load differs: {a:.1f} processes before, {b:.1f} now; other work "
                               "changes speeds")
     if old["source_hash"] != new["source_hash"]:
@@ -472,6 +472,7 @@ Kernels: Google Benchmark's compare.py on two files of build/.../unmask_bench --
 def _measured_in_turn(options):
     if options.turns < 2:
         raise UserError("--turns must be 2 or more: the interval is over the turns")
+    import_all()  # before hours of measuring, not behind them
     *programs, experiment = options.programs
     folder = turns.fresh_folder(options.rows or "")
     before, after = turns.measure(programs, experiment, folder, options.turns,

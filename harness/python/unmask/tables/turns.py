@@ -34,11 +34,12 @@ def _measure(program, experiment, folder, more):
     """One run of one side; its rows are added to those of its earlier turns."""
     words = [program, "run", experiment, "-o", folder, "--fresh", "--no-progress", *more]
     try:
-        done = subprocess.run(words, check=False, stdout=subprocess.DEVNULL,
+        done = subprocess.run(words, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                               env={**os.environ, "UNMASK_PROGRAM": program})
     except OSError as problem:
         raise EnvironmentFault(f"cannot start {program} ({problem.strerror})") from None
     if done.returncode != 0:
+        sys.stderr.write(done.stderr.decode("utf-8", "replace"))
         raise EnvironmentFault(f"{' '.join(words)} ended with exit code {done.returncode}")
 
 
