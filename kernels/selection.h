@@ -28,7 +28,7 @@ struct key_scores {
   float* score = nullptr;
 };
 
-// Computes the attention that listed rows receive from each other (FOCUS). Each head and listed
+// Computes the attention that listed rows receive from each other. Each head and listed
 // query scores the listed keys of its sequence; the scores are max-pooled (3) along keys, then
 // softmax is summed over heads and queries. index[begin[s] .. begin[s+1]) lists the rows of
 // sequence s; out has one value per entry.
