@@ -34,6 +34,13 @@ QUESTIONS = ["Jane has 3 bags with 4 coins each. How many coins does Jane have?"
              "Ben has 9 shells. Then Ben sells 4 shells. How many shells does Ben have now?"]
 
 
+def settled(row):
+    """Verdict and reason without what other work on the machine adds to them."""
+    left = [part for part in row["reason"].split("; ") if part != row["samples"].get("disturbance")
+            and not part.startswith("the speed is known to")]
+    return "PASS" if row["verdict"] == "NOISY" else row["verdict"], "; ".join(left)
+
+
 class Program(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -83,7 +90,7 @@ class Program(unittest.TestCase):
         self.write_gsm8k([last[0], int(last[1]) + 1, last[2]])
         row, said = self.measure("gsm8k", "shots = 0")
         self.assertEqual(row["score"]["libraries"], {"lm-eval": "0.4.8"})
-        self.assertEqual((row["score"]["n"], row["verdict"]), (3, "PASS"), said)
+        self.assertEqual((row["score"]["n"], settled(row)), (3, ("PASS", "")), said)
         self.assertAlmostEqual(row["score"]["beside"]["flexible-extract"], 2 / 3)
         strict = sum(f"#### {n}" in text for n, (_, text) in
                      zip([last[0], "none", last[2]], sorted(outputs.items())))
@@ -114,12 +121,12 @@ class Program(unittest.TestCase):
         scored_at = later["score"].pop("scored_at")
         self.assertGreater(scored_at, row["finished_at"][:10])
         self.assertEqual(later["score"], there["score"])
-        self.assertEqual((later["verdict"], later["reason"]), (there["verdict"], there["reason"]))
+        self.assertEqual(settled(later), settled(there))
         rest = ("score", "verdict", "reason", "items")
         self.assertEqual({k: v for k, v in later.items() if k not in rest},
                          {k: v for k, v in row.items() if k not in rest})
         table = self.run_program("table", "rows", "--format", "csv")
-        self.assertIn("PASS", table.stdout)
+        self.assertRegex(table.stdout, "PASS|NOISY")
         self.assertNotIn("NOT_VERIFIED", table.stdout)
         self.run_program("score", command.group(1))
         self.assertEqual(support.read_lines(self.path("rows", "rows.jsonl")), rows)
