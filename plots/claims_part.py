@@ -148,9 +148,16 @@ def claim_row(c, columns, sections):
         "n": ("–" if c.get("n") is None else text(c["n"])) + (f" <small>{text(c['n_unit'])}</small>"
                                                               if c.get("n_unit") else ""),
         "scale": scale}
-    body = "".join(f'<td{" class=n" if right else ""}>{cells[name]}</td>' for name, right in columns)
     return (f'<tr data-verdict="{text(c.get("shown", c["verdict"]))}" data-paper="{text(c.get("paper", ""))}">'
-            f"{body}</tr>")
+            f"{cells_html(cells, columns)}</tr>")
+
+
+def cells_html(cells, columns):
+    """A line's cells; on a narrow screen each but claim and verdict says what it is."""
+    def cell(name, right):
+        label = "" if name in ("claim", "verdict") else f' data-label="{text(name)}"'
+        return f'<td{" class=n" if right else ""}{label}>{cells[name]}</td>'
+    return "".join(cell(name, right) for name, right in columns)
 
 
 def claims_table(claims, columns, caption, rows):
@@ -184,9 +191,8 @@ def headlines_part(claims):
                  "over the simplest method": simplest_text(c),
                  "published": shown + (f"<br><small>{text(ratio_text(c).strip(' ·'))}</small>"
                                        if isinstance(c.get("published"), dict) and ratio_text(c) else "")}
-        rows.append("<tr>" + "".join(f'<td{" class=n" if right else ""}>{cells[name]}</td>' for name, right in columns)
-                    + "</tr>")
-    return ('<section id="headlines" class="block"><h2>Headlines</h2>'
+        rows.append(f"<tr>{cells_html(cells, columns)}</tr>")
+    return ('<section id="headlines" class="block claims"><h2>Headlines</h2>'
             f'<p class="quiet">What the abstracts claim, measured here: {text(counts_text(claims))}. A speed says '
             'nothing without the score beside it.</p>'
             f"{claims_table(claims, columns, 'The headlines of the papers against these rows', rows)}</section>")
@@ -220,6 +226,6 @@ def claims_part(claims, sections):
         opened = " open" if len(claims) <= OPEN_UP_TO else ""
         parts.append(f'<details class="claims-of"{opened}><summary>{text(name)}: {text(counts_text(of_paper))}'
                      f"</summary>{table}</details>")
-    return ('<section id="claims" class="block"><h2>Claims</h2>'
+    return ('<section id="claims" class="block claims"><h2>Claims</h2>'
             f'<p class="quiet">{text(counts_text(claims))}. Brackets: 95 % intervals; pp: percentage points; published '
             f"values are the papers'.</p>{claims_filter(claims)}{''.join(parts)}</section>")

@@ -356,7 +356,7 @@ class Odd(Case):
         self.assertIn('<li><span class="badge mid">○ OPEN</span> Blocks are as fast. <small>1.09 '
                       "<small>[0.856, 1.39]", claims)
         self.assertEqual(claims.count("Blocks are as fast"), 1)  # not in the running text as well
-        self.assertIn("<td class=n>0.896</td>", claims)  # a count has no interval of no width
+        self.assertIn('<td class=n data-label="measured">0.896</td>', claims)  # a count has no interval of no width
 
     def test_names_of_models_can_be_told_apart(self):
         def change(row):
