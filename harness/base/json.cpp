@@ -201,6 +201,7 @@ void json_reader::fail(std::string_view key, const std::string& sentence) const 
 }
 
 const json_value* json_reader::find(std::string_view key) const {
+  if (asked_ != nullptr) asked_->emplace(key);
   const json_value* value = object_->find(key);
   return value == nullptr || value->is_null() ? nullptr : value;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -73,6 +74,9 @@ class json_reader {
   std::string text_or(std::string_view key, std::string_view otherwise) const;
   json_reader child(std::string_view key) const;  // must be an object
 
+  // From here on, puts every key that is looked for into `asked`, which must outlive this reader.
+  void note_asked(std::set<std::string>& asked) { asked_ = &asked; }
+
   const std::string& file() const { return file_; }
   std::string name_of(std::string_view key) const;  // path and key, for messages
   // Throws the environment error "FILE: `KEY` SENTENCE".
@@ -82,6 +86,7 @@ class json_reader {
   const json_value* object_;
   std::string file_;
   std::string path_;
+  std::set<std::string>* asked_ = nullptr;
 };
 
 }  // namespace unmask

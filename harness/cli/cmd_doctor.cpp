@@ -37,11 +37,14 @@ bool check_model(const std::filesystem::path& given) {
     const tokenizer tokens = tokenizer::load(directory);
     print("  ok    {}  {:.2f} M parameters, tokenizer of {} entries\n", directory.string(),
           static_cast<double>(config.parameters()) * 1e-6, tokens.vocabulary_size());
-    print("        chat template: {}\n", chat_template::load(directory, config).summary());
+    const chat_template chat = chat_template::load(directory, config);
+    print("        chat template: {}\n", chat.summary());
     print("        {}{}: {}\n", decoding_of(config).model,
           config.release.empty() ? "" : " (" + config.told_by + ")", describe(decoding_of(config)));
     print("        hash: {}\n", hash_of_checkpoint(directory));
-    if (!config.caution.empty()) print("  NOTE  {}\n", config.caution);
+    for (const std::string& said : {config.caution, caution_of(weights.unread), chat.caution()}) {
+      if (!said.empty()) print("  NOTE  {}\n", said);
+    }
     return true;
   } catch (const error& failure) {
     print("  FAIL  {}\n", failure.what());

@@ -39,7 +39,7 @@ bool sets_a_decode(std::string key) {
 // The one point of an experiment with this model, method and settings, as `unmask run` would plan it.
 experiment_point planned(const command_line& line) {
   experiment_spec spec;
-  spec.models = {entry_of_model(line.text("model"))};
+  spec.models = {entry_of_model(line.text("model"), line)};
   const std::string usual = usual_method(read_model_config(spec.models.front().path));
   spec.methods = entries_of_methods({line.text("method", usual)}, line.text("preset"));
   spec.run.seed = line.at_least("seed", 0);
@@ -60,22 +60,26 @@ experiment_point planned(const command_line& line) {
 }
 
 option_table generate_options() {
-  return {
-      {"model", std::string("tiny-llada"),
-       "decode with this checkpoint: a folder in Hugging Face layout, ORG/NAME of its cache, or "
-       "the name of an embedded model"},
-      {"method,m", no_default, "decode by this method; default: the one the model was made for"},
-      {"preset", no_default, "take these named settings of the method"},
-      {"set", repeated(),
-       "set a parameter of the method, or how the model runs (repeatable): params.threshold=0.9, "
-       "run.format=bf16"},
-      device_option(),
-      {"gen-length,n", 64, "generate this many tokens"},
-      {"seed", 0, "draw sampling noise from this seed"},
-      {"raw", flag(), "take the prompt as it is, without the model's chat template"},
-      {"watch", flag(), "show the response step by step"},
-      {"pause", 60, "with --watch: wait this many milliseconds between steps"},
-      color_option()};
+  return option_table{
+             {"model", std::string("tiny-llada"),
+              "decode with this checkpoint: a folder in Hugging Face layout, ORG/NAME of its "
+              "cache, or "
+              "the name of an embedded model"},
+             {"method,m", no_default,
+              "decode by this method; default: the one the model was made for"},
+             {"preset", no_default, "take these named settings of the method"},
+             {"set", repeated(),
+              "set a parameter of the method, or how the model runs (repeatable): "
+              "params.threshold=0.9, "
+              "run.format=bf16"},
+             device_option(),
+             {"gen-length,n", 64, "generate this many tokens"},
+             {"seed", 0, "draw sampling noise from this seed"},
+             {"raw", flag(), "take the prompt as it is, without the model's chat template"},
+             {"watch", flag(), "show the response step by step"},
+             {"pause", 60, "with --watch: wait this many milliseconds between steps"},
+             color_option()} +
+         unread_options();
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "harness/base/error.h"
+#include "harness/base/nearest.h"
 #include "harness/base/text.h"
 #include "harness/decode/registry.h"
 #include "harness/plan/locate.h"
@@ -30,7 +31,7 @@ option_table model_options(int repetitions) {
              {"seed", 0, "draw random prompts and sampling noise from this seed"},
              {"repetitions", repetitions, "time at most N passes"},
              {"warmup", 1, "make N passes before them"}} +
-         settings_options();
+         unread_options() + settings_options();
 }
 
 namespace {
@@ -100,6 +101,19 @@ model_entry entry_of_model(const std::filesystem::path& given) {
   return model;
 }
 
+model_entry entry_of_model(const std::filesystem::path& given, const command_line& line) {
+  model_entry model = entry_of_model(given);
+  const auto take = [&](const char* option, const std::vector<std::string>& known,
+                        std::string& into) {
+    if (!line.given(option)) return;
+    find_known(std::string("value of --") + option, line.text(option), known);
+    into = line.text(option);
+  };
+  take("pictures", pictures_uses(), model.pictures);
+  take("unread", unread_uses(), model.unread);
+  return model;
+}
+
 std::vector<method_entry> entries_of_methods(const texts& methods, const std::string& preset) {
   std::vector<method_entry> all;
   for (const std::string& method : methods) {
@@ -120,7 +134,7 @@ experiment_spec spec_of_model(const std::filesystem::path& given, const command_
   if (weights != "checkpoint" && !random) {
     throw usage_error("--weights is checkpoint or random:SEED, not '" + weights + "'");
   }
-  model_entry model = entry_of_model(given);
+  model_entry model = entry_of_model(given, line);
   const model_config config = read_model_config(model.path);
   model.weights = weights;
   model.layers = line.within("layers", 0, largest_number);

@@ -35,6 +35,8 @@ std::filesystem::path fresh_folder(const std::filesystem::path& wanted);
 
 // The entry of a model in a folder, under the name that rows give it.
 model_entry entry_of_model(const std::filesystem::path& given);
+// The same with --pictures and --unread of the command line.
+model_entry entry_of_model(const std::filesystem::path& given, const command_line& line);
 // Those methods with this preset; usage error with the nearest name where there is none.
 std::vector<method_entry> entries_of_methods(const texts& methods, const std::string& preset);
 

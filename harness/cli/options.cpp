@@ -206,6 +206,14 @@ option device_option() {
               "; default auto: cuda where there is a usable GPU, else cpu"};
 }
 
+option_table unread_options() {
+  return {{"pictures", no_default,
+           "off: ask a model with a picture tower, which is not read, about text alone"},
+          {"unread", no_default,
+           "accept: take a checkpoint without tensors that nothing reads and that would change "
+           "answers"}};
+}
+
 option_table paired_options() {
   return {{"margin", 0.02, "of speed, relative: what counts as the same"},
           {"score-margin", 0.02, "of the score, of 1"},

@@ -37,6 +37,8 @@ option output_option(const std::string& meaning);
 option format_option(const std::string& meaning);
 option_table settings_options();  // --set, --device
 option device_option();
+// --pictures and --unread: what of a checkpoint is taken although nothing reads it.
+option_table unread_options();
 option experiments_option();
 option_table paired_options();  // --margin, --score-margin, --base
 

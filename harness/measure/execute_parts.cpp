@@ -69,16 +69,16 @@ void loaded_model::make_room(std::int32_t rows) {
 
 std::string model_key(const model_entry& entry, const run_settings& run) {
   return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
-         std::to_string(entry.positions) + " " + std::to_string(entry.layers) + "\n" + run.device +
-         "\n" + keys_as_used(run).format + "\n" + name_of(kv_type_of(run)) + "\n" + run.isa + "\n" +
-         run.gemm + "\n" + run.graphs + "\n" + run.device_check + (runs_dry(run) ? "\ndry" : "");
+         std::to_string(entry.positions) + " " + std::to_string(entry.layers) + "\n" +
+         entry.pictures + " " + entry.unread + "\n" + run.device + "\n" + keys_as_used(run).format +
+         "\n" + name_of(kv_type_of(run)) + "\n" + run.isa + "\n" + run.gemm + "\n" + run.graphs +
+         "\n" + run.device_check + (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
   auto m = std::make_shared<loaded_model>();
   m->directory = entry.path;
   m->config = read_model_config(entry.path);
-  if (!m->config.caution.empty()) tell("note: {}\n", m->config.caution);
   if (!m->config.release.empty()) {
     tell("note: {} is {} ({}), whose own decoding is {}\n", m->config.name, m->config.release,
          m->config.told_by, describe(decoding_of(m->config)));
@@ -98,7 +98,6 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
                          static_cast<std::size_t>(m->config.kv_heads * m->config.head_dim);
   m->record = {entry.name,      "", m->config.parameters(), "synthetic", keys_as_used(run),
                m->config.layers};
-  m->record.caution = m->config.caution;
   m->config.max_positions =
       std::max(m->config.max_positions, static_cast<std::int32_t>(entry.positions));
   std::error_code none;
@@ -108,6 +107,18 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
     m->chat = chat_template::load(entry.path, m->config);
     m->record.chat_template = m->chat->summary();
   }
+  const bool loads = !random && !runs_dry(run);
+  if (loads) {
+    m->weights = load_weights(m->config, entry.path, true,
+                              {entry.pictures == "off", entry.unread == "accept"});
+  }
+  for (const std::string& said :
+       {m->config.caution, caution_of(loads ? m->weights.unread : m->config.unread),
+        m->chat ? m->chat->caution() : ""}) {
+    if (said.empty()) continue;
+    tell("note: {}\n", said);
+    m->record.caution += (m->record.caution.empty() ? "" : "; ") + said;
+  }
   if (runs_dry(run)) {
     m->config = shape_only(m->config);
     m->weights = random_weights(m->config, 0, dtype::f32);
@@ -115,8 +126,9 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
     m->record.used.format = "f32";
     return m;
   }
-  m->weights = random ? random_weights(m->config, std::stoull(entry.weights.substr(7)), dtype::bf16)
-                      : load_weights(m->config, entry.path);
+  if (random) {
+    m->weights = random_weights(m->config, std::stoull(entry.weights.substr(7)), dtype::bf16);
+  }
   m->record.hash = random               ? entry.weights
                    : entry.hash.empty() ? hash_of_checkpoint(entry.path)
                                         : entry.hash;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <limits>
 #include <map>
 
 #include "harness/base/digest.h"
@@ -62,49 +61,6 @@ bool named(const std::filesystem::path& directory, const std::string& name) {
   return false;
 }
 
-constexpr std::size_t checkpoint_limit = 256 << 20;
-
-json_value object_in(const std::filesystem::path& file) {
-  return is_there(file) ? parse_python_json(read_file(file, checkpoint_limit), file.string())
-                        : json_value{json_value::object{}};
-}
-
-// The id of an added token in the files of a tokenizer; -1: none of them lists it.
-std::int64_t added_id(const std::filesystem::path& directory, const json_value& config,
-                      const std::string& token) {
-  const auto is_token = [&](const json_value& entry) {
-    const json_value* content = entry.find("content");
-    return content != nullptr && content->text() != nullptr && *content->text() == token;
-  };
-  if (const json_value* listed = config.find("added_tokens_decoder");
-      listed != nullptr && listed->members() != nullptr) {
-    for (const auto& [id, entry] : *listed->members()) {
-      if (is_token(entry)) return std::atoll(id.c_str());
-    }
-  }
-  const json_value added = object_in(directory / "added_tokens.json");
-  if (const json_value* id = added.find(token); id != nullptr && id->integer() != nullptr) {
-    return *id->integer();
-  }
-  const json_value tokenizer = object_in(directory / "tokenizer.json");
-  if (const json_value* list = tokenizer.find("added_tokens");
-      list != nullptr && list->items() != nullptr) {
-    for (const json_value& entry : *list->items()) {
-      const json_value* id = entry.find("id");
-      if (is_token(entry) && id != nullptr && id->integer() != nullptr) return *id->integer();
-    }
-  }
-  return -1;
-}
-
-std::string mask_contradiction(const model_config& model, const std::filesystem::path& directory) {
-  const std::int32_t id = mask_of_tokenizer(directory);
-  if (model.mask_id < 0 || id < 0 || id == model.mask_id) return {};
-  return "mask_token_id of config.json is " + std::to_string(model.mask_id) +
-         ", but mask_token of tokenizer_config.json has the id " + std::to_string(id) +
-         ": the canvas is filled with the first, and answers are nonsense where it is wrong";
-}
-
 }  // namespace
 
 checkpoint::checkpoint(const std::filesystem::path& directory) : directory_(directory.string()) {
@@ -144,6 +100,35 @@ void checkpoint::open_index(const std::filesystem::path& index) {
     }
     names_.emplace_back(tensor, at->second);
   }
+  look_at_rest();
+}
+
+// What the shards hold beyond the index.
+void checkpoint::look_at_rest() {
+  for (const safetensors_file& file : files_) {
+    for (const safetensors_entry& entry : file.entries()) {
+      const located read = find(entry.name);
+      if (!read) {
+        unlisted_.push_back(entry.name);
+      } else if (read.file != &file &&
+                 (read.entry->type != entry.type || read.entry->shape != entry.shape ||
+                  !std::ranges::equal(read.bytes(), file.bytes_of(entry)))) {
+        const auto name_of = [](const safetensors_file& f) {
+          return std::filesystem::path(f.path()).filename().string();
+        };
+        doubled_.push_back(entry.name + " of " + name_of(file) + " (other values than in " +
+                           name_of(*read.file) + ", which the index names)");
+      }
+    }
+  }
+}
+
+std::vector<std::string> checkpoint::names() const {
+  std::vector<std::string> all = unlisted_;
+  for (const auto& [name, file] : names_) all.push_back(name);
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
 }
 
 checkpoint::located checkpoint::find(std::string_view name) const {
@@ -176,34 +161,6 @@ std::string hash_of_checkpoint(const std::filesystem::path& directory,
     lines += "  " + name + "\n";
   }
   return sha256_hex(lines);
-}
-
-std::string contradictions_of(const model_config& model, const std::filesystem::path& directory) {
-  std::string all = mask_contradiction(model, directory);
-  const auto say = [&](const std::string& sentence) {
-    all += (all.empty() ? "" : "; ") + sentence;
-  };
-  if (is_file(directory / "model.safetensors") &&
-      is_file(directory / "model.safetensors.index.json")) {
-    say("the folder holds model.safetensors and an index of shards: the first is read, as "
-        "transformers does");
-  }
-  if (const json_value config = object_in(directory / "config.json");
-      config.find("quantization_config") != nullptr &&
-      !config.find("quantization_config")->is_null()) {
-    say("quantization_config of config.json is not applied: the weights are computed with as they "
-        "are stored");
-  }
-  return all;
-}
-
-std::int32_t mask_of_tokenizer(const std::filesystem::path& directory) {
-  const json_value config = object_in(directory / "tokenizer_config.json");
-  const json_value* named = config.find("mask_token");
-  if (named != nullptr && named->members() != nullptr) named = named->find("content");
-  if (named == nullptr || named->text() == nullptr) return -1;
-  const std::int64_t id = added_id(directory, config, *named->text());
-  return id > std::numeric_limits<std::int32_t>::max() ? -1 : static_cast<std::int32_t>(id);
 }
 
 std::pair<std::string, std::string> release_of(const model_config& model,

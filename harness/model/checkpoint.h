@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,17 +34,23 @@ class checkpoint {
     const safetensors_file* file = nullptr;
     const safetensors_entry* entry = nullptr;
     explicit operator bool() const { return entry != nullptr; }
+    std::span<const std::byte> bytes() const { return file->bytes_of(*entry); }
   };
   located find(std::string_view name) const;  // false when absent
-  std::size_t tensors() const { return names_.size(); }
+  std::vector<std::string> names() const;     // of all tensors, sorted
+  // Tensors that two shards hold with different values, and which of the two is read, a sentence each.
+  const std::vector<std::string>& doubled() const { return doubled_; }
   const std::string& directory() const { return directory_; }
 
  private:
   void open_index(const std::filesystem::path& index);
+  void look_at_rest();
 
   std::string directory_;
   std::vector<safetensors_file> files_;
   std::vector<std::pair<std::string, std::size_t>> names_;  // sorted: tensor -> index of file
+  std::vector<std::string> doubled_;
+  std::vector<std::string> unlisted_;  // in a shard, but not in the index
 };
 
 // SHA-256, in lower-case hex, over the lines "DIGEST  NAME\n" (ascending names) of every file that
@@ -71,8 +78,10 @@ std::pair<std::string, std::string> release_of(const model_config& model,
 std::string caution_of(const model_config& model, const std::filesystem::path& directory);
 
 // Where the files of a checkpoint contradict each other, and which of them counts: a mask token of
-// tokenizer_config.json with another id than config.json's, model.safetensors beside an index of
-// shards, quantization_config beside weights that are read as they are stored. Empty: nowhere.
+// tokenizer_config.json with another id than config.json's, an end token of the tokenizer that ends no
+// answer, special or added tokens that two files describe differently, two chat templates,
+// model.safetensors beside an index of shards, quantization_config beside weights that are read as
+// they are stored. Empty: nowhere.
 std::string contradictions_of(const model_config& model, const std::filesystem::path& directory);
 
 }  // namespace unmask

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <set>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -183,6 +184,22 @@ void read_yarn(const json_reader& scaling, model_config& m) {
   m.rope.magnitude = static_cast<float>(scaling.number_or("attention_factor", 1e-6, 1e6, usual));
 }
 
+void add_caution(model_config& m, const std::string& sentence) {
+  if (!sentence.empty()) m.caution += (m.caution.empty() ? "" : "; ") + sentence;
+}
+
+// Where a key has another value at the top than in the part that counts.
+void compare_twice(const json_reader& config, const json_reader& inner, const char* key,
+                   bool inner_counts, model_config& m) {
+  if (!config.given(key) || !inner.given(key)) return;
+  const double top = config.number(key, -1e300, 1e300), within = inner.number(key, -1e300, 1e300);
+  if (top == within) return;
+  add_caution(m,
+              fmt::format("`{}` of config.json is {:g} and `{}` is {:g}: the {} counts, as in "
+                          "transformers",
+                          key, top, inner.name_of(key), within, inner_counts ? "second" : "first"));
+}
+
 // `rope_scaling`, or the same keys in transformers 5's `rope_parameters`, as ROPE_INIT_FUNCTIONS of
 // transformers 5 reads them. The pretrained length is max_position_embeddings unless given.
 void read_scaling(const json_reader& config, const char* name, model_config& m) {
@@ -206,6 +223,7 @@ void read_scaling(const json_reader& config, const char* name, model_config& m) 
   }
   rope_scaling& s = m.rope.scaling;
   s.kind = known->kind;
+  compare_twice(config, scaling, "original_max_position_embeddings", false, m);
   const json_reader& where = config.given("original_max_position_embeddings") ? config : scaling;
   s.positions = static_cast<double>(
       where.integer_or("original_max_position_embeddings", 1, max_length, m.max_positions));
@@ -221,14 +239,20 @@ void read_scaling(const json_reader& config, const char* name, model_config& m) 
   }
 }
 
-// rope_theta and friends, at the top level or inside transformers 5's `rope_parameters`.
+// rope_theta and friends, at the top level or inside transformers 5's `rope_parameters`, which count
+// where both are given.
 void read_rope(const json_reader& config, model_config& m) {
-  const json_reader source = !config.given("rope_theta") && config.given("rope_parameters")
-                                 ? config.child("rope_parameters")
-                                 : config;
+  const bool newer = config.given("rope_parameters");
+  const json_reader inner = newer ? config.child("rope_parameters") : config;
+  const json_reader& source =
+      newer && (inner.given("rope_theta") || !config.given("rope_theta")) ? inner : config;
+  if (newer) {
+    compare_twice(config, inner, "rope_theta", true, m);
+    compare_twice(config, inner, "partial_rotary_factor", true, m);
+  }
   m.rope.theta = static_cast<float>(source.number("rope_theta", 1.0, 1e12));
 
-  const json_reader partial = source.given("partial_rotary_factor") ? source : config;
+  const json_reader& partial = inner.given("partial_rotary_factor") ? inner : config;
   std::int32_t rotary = m.head_dim;
   const char* key = "head_dim";
   if (partial.given("partial_rotary_factor")) {
@@ -398,16 +422,23 @@ void read_ids(const json_reader& config, const json_reader& generation, const ar
   m.eos_id = agree ? own[0] : m.stop_ids.front();  // what pads, where both name it
   for (const std::int32_t id : own) {
     if (std::ranges::find(m.stop_ids, id) != m.stop_ids.end()) continue;
-    m.caution = fmt::format(
-        "config.json names eos_token_id {}, generation_config.json does not: answers end at the "
-        "second file's ids alone, as in transformers",
-        id);
+    add_caution(
+        m,
+        fmt::format("config.json names eos_token_id {}, generation_config.json does not: answers "
+                    "end at the second file's ids alone, as in transformers",
+                    id));
   }
   if (m.attention == mask_kind::causal) return;
 
   const char* key = "mask_token_id";
   if (config.given(key)) {
     m.mask_id = static_cast<std::int32_t>(config.integer(key, 0, m.vocabulary - 1));
+    if (generation.given(key) && generation.integer(key, -1, max_vocabulary) != m.mask_id) {
+      add_caution(m,
+                  fmt::format("mask_token_id of config.json is {}, of generation_config.json {}: "
+                              "the first counts",
+                              m.mask_id, generation.integer(key, -1, max_vocabulary)));
+    }
   } else if (generation.given(key)) {
     m.mask_id = static_cast<std::int32_t>(generation.integer(key, 0, m.vocabulary - 1));
   } else if (kind.default_mask < 0 && tokenizer_mask >= 0 && tokenizer_mask < m.vocabulary) {
@@ -499,7 +530,9 @@ model_config parse_model_config(std::string_view config_text, std::string_view g
       generation_text.empty()
           ? json_value{json_value::object{}}
           : parse_python_json(generation_text, prefix + "generation_config.json");
-  const json_reader config(root, prefix + "config.json");
+  json_reader config(root, prefix + "config.json");
+  std::set<std::string> asked;
+  config.note_asked(asked);
   const json_reader generation(generation_root, prefix + "generation_config.json");
   const architecture& kind = find_architecture(config);
 
@@ -523,9 +556,13 @@ model_config parse_model_config(std::string_view config_text, std::string_view g
   m.qk_norm = m.family == model_family::sdar || m.family == model_family::qwen3;
   if (kind.softmax_moe) read_softmax_moe(config, m);
   if (m.family == model_family::llada2_moe) read_ling(config, m);
+  if (m.family == model_family::dream) require_flags(config, true, {"full_attn_mask"});
+  m.further_layers =
+      static_cast<std::int32_t>(config.integer_or("num_nextn_predict_layers", 0, max_layers, 0));
   read_rope(config, m);
   read_attention(config, kind, m);
   read_ids(config, generation, kind, tokenizer_mask, m);
+  m.unread = unread_keys(root, asked);
   return m;
 }
 
@@ -555,7 +592,7 @@ model_config read_model_config(const std::filesystem::path& directory) {
                          directory.string(), mask_of_tokenizer(directory));
   std::tie(m.release, m.told_by) = release_of(m, directory);
   for (const std::string& sentence : {caution_of(m, directory), contradictions_of(m, directory)}) {
-    if (!sentence.empty()) m.caution += (m.caution.empty() ? "" : "; ") + sentence;
+    add_caution(m, sentence);
   }
   return m;
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/model/unread.h"
 #include "kernels/backend.h"
 #include "kernels/model_core.h"
 
@@ -70,6 +71,9 @@ struct model_config {
   std::int32_t mask_id = -1;           // -1: the model has no mask token (autoregressive)
   std::int32_t eos_id = -1;            // first EOS; also pads
   std::vector<std::int32_t> stop_ids;  // all ids that end an answer, eos_id among them
+
+  unread_parts unread;              // keys of config.json that nothing reads
+  std::int32_t further_layers = 0;  // behind `layers`; they predict further tokens and are not read
 
   std::int64_t parameters() const;  // count of all weights
 };

@@ -178,22 +178,26 @@ const safetensors_entry* safetensors_file::find(std::string_view name) const {
   return at != entries_.end() && at->name == name ? &*at : nullptr;
 }
 
+std::span<const std::byte> safetensors_file::bytes_of(const safetensors_entry& entry) const {
+  return mapping_->bytes().subspan(entry.begin, entry.end - entry.begin);
+}
+
 tensor_view safetensors_file::view(const safetensors_entry& entry) const {
   tensor_view v;
   if (entry.type == "F32") {
     v.type = dtype::f32;
+  } else if (entry.type == "U8") {
+    v.type = dtype::u8;
   } else if (entry.type == "BF16") {
     v.type = dtype::bf16;
   } else if (entry.type == "F16") {
     v.type = dtype::f16;
   } else {
     throw environment_error(path_ + ": " + tensor_name(entry.name) + " has the `dtype` " +
-                            entry.type + "; weights must be F32, BF16 or F16");
+                            entry.type + "; only F32, BF16, F16 and U8 are read");
   }
-  if (entry.shape.empty() || entry.shape.size() > v.shape.size()) {
-    throw environment_error(path_ + ": " + tensor_name(entry.name) + " has " +
-                            std::to_string(entry.shape.size()) +
-                            " dimensions; weights have one to four");
+  if (entry.shape.empty()) {
+    throw environment_error(path_ + ": " + tensor_name(entry.name) + " has no dimension");
   }
   // The mapping itself is page-aligned, so the offset decides.
   if (entry.begin % size_of(v.type) != 0) {
@@ -201,8 +205,10 @@ tensor_view safetensors_file::view(const safetensors_entry& entry) const {
                             " does not start at a multiple of its element size; write the file " +
                             "again with the safetensors library");
   }
-  v.rank = static_cast<int>(entry.shape.size());
-  std::copy(entry.shape.begin(), entry.shape.end(), v.shape.begin());
+  v.rank = static_cast<int>(std::min(entry.shape.size(), v.shape.size()));
+  std::copy_n(entry.shape.begin(), v.rank, v.shape.begin());
+  for (std::size_t d = v.shape.size(); d < entry.shape.size(); ++d)
+    v.shape.back() *= entry.shape[d];
   v.row_stride = v.columns();
   v.data = const_cast<std::byte*>(mapping_->bytes().data()) + entry.begin;
   return v;

@@ -42,8 +42,11 @@ class safetensors_file {
   const std::vector<safetensors_entry>& entries() const { return entries_; }
   const safetensors_entry* find(std::string_view name) const;  // null when absent
 
-  // View into the mapping; read only. A tensor of another type than F32, F16 and BF16, of no or
-  // more than four dimensions, or not aligned for its type is an environment error.
+  std::span<const std::byte> bytes_of(const safetensors_entry& entry) const;
+
+  // View into the mapping; read only. The fourth dimension of the view is the product of all from the
+  // fourth on: the entry has them apart. A tensor of another type than F32, F16, BF16 and U8, without
+  // a dimension, or not aligned for its type is an environment error.
   tensor_view view(const safetensors_entry& entry) const;
   // The same of a tensor that must be there.
   tensor_view view(std::string_view name) const;

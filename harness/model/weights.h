@@ -44,9 +44,9 @@ struct model_weights {
   tensor_view lm_head;     // [V, D]; the same memory as embedding when the two are tied
   std::vector<layer_weights> layers;
 
-  std::size_t extra_tensors = 0;  // tensors of the checkpoint that nothing reads
-  std::uint64_t bytes = 0;        // of all tensors above
-  bool synthetic = false;         // made by random_weights
+  unread_parts unread;      // tensors of the checkpoint and keys of its config.json
+  std::uint64_t bytes = 0;  // of all tensors above
+  bool synthetic = false;   // made by random_weights
 
   std::vector<std::shared_ptr<const void>> memory;  // keeps what the views point into alive
 };
@@ -65,9 +65,10 @@ model_weights collect_weights(const model_config& config, const weight_source& g
 
 // Weights of the checkpoint in `directory`, as views into its mapped files. Every shape is checked
 // against the config, and every value for NaN and infinity unless check_values is false (the scan
-// reads the whole checkpoint). Errors are environment errors that name file and tensor.
+// reads the whole checkpoint). Errors are environment errors that name file and tensor. What would
+// change answers and is not read is one too, unless `use` takes it so.
 model_weights load_weights(const model_config& config, const std::filesystem::path& directory,
-                           bool check_values = true);
+                           bool check_values = true, const unread_use& use = {});
 
 // Weights from a seed, for measuring speed at shapes nobody has weights for: norms 1, everything
 // else normal with mean 0 and deviation 0.02. Each tensor has its own stream, keyed by its name,

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 //
 // From the published tensor names of each family to model_weights.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -60,10 +61,10 @@ const naming ling_names = [] {
   return names;
 }();
 
-std::string shape_text(const tensor_view& v) {
+std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
-  for (int d = 0; d < v.rank; ++d) {
-    text += (d == 0 ? "" : ", ") + std::to_string(v.shape[static_cast<std::size_t>(d)]);
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    text += (d == 0 ? "" : ", ") + std::to_string(shape[d]);
   }
   return text + "]";
 }
@@ -104,14 +105,15 @@ class loader {
   loader(const model_config& config, const std::filesystem::path& directory)
       : config_(config), source_(std::make_shared<checkpoint>(directory)), names_(choose()) {}
 
-  model_weights load(bool check_values) {
+  model_weights load(bool check_values, const unread_use& use) {
     model_weights w = collect_weights(
         config_, [&](const weight_name& name, std::initializer_list<std::int64_t> shape) {
           return find(name, shape);
         });
+    w.unread = unread();
+    refuse_unread(w.unread, use, source_->directory());
     if (check_values) scan();
     w.bytes = bytes_;
-    w.extra_tensors = source_->tensors() - taken_.size();
     w.memory.push_back(source_);
     return w;
   }
@@ -125,6 +127,31 @@ class loader {
                             ".weight, " + hf_names.at("embedding") + ".weight or " +
                             ling_names.at("embedding") +
                             ".weight; the checkpoint is of an unknown family");
+  }
+
+  // Behind the last find().
+  unread_parts unread() const {
+    unread_parts parts = config_.unread;
+    const unread_names names = {
+        names_.at("layers"),
+        config_.layers,
+        config_.layers + config_.further_layers,
+        {names_.at("embedding"), names_.at("final_norm"), names_.at("lm_head")}};
+    const std::string head = names_.at("lm_head") + ".weight";
+    for (const std::string& name : source_->names()) {
+      if (taken_.contains(name) || (name == head && repeats_embedding(name))) continue;
+      append_unread_tensor(name, names, parts);
+    }
+    parts.append({{}, source_->doubled(), {}});
+    return parts;
+  }
+
+  // A head that the configuration ties to the embedding, written out with its values.
+  bool repeats_embedding(const std::string& head) const {
+    const checkpoint::located a = source_->find(head),
+                              b = source_->find(names_.at("embedding") + ".weight");
+    return a && b && a.entry->type == b.entry->type && a.entry->shape == b.entry->shape &&
+           std::ranges::equal(a.bytes(), b.bytes());
   }
 
   std::string published(const weight_name& name) const {
@@ -157,18 +184,20 @@ class loader {
     return whole.slice(first[rows_of], *shape.begin());
   }
 
-  tensor_view take(const std::string& name, std::initializer_list<std::int64_t> shape) {
+  tensor_view take(const std::string& name, const std::vector<std::int64_t>& wanted) {
     const checkpoint::located found = source_->find(name);
     if (!found) {
       throw environment_error(source_->directory() + ": tensor \"" + name +
                               "\" is missing, but config.json calls for it");
     }
     const tensor_view view = found.file->view(*found.entry);
-    tensor_view wanted;
-    for (std::int64_t n : shape) wanted.shape[static_cast<std::size_t>(wanted.rank++)] = n;
-    if (view.rank != wanted.rank || view.shape != wanted.shape) {
+    if (view.type == dtype::u8) {
+      throw environment_error(found.file->path() + ": tensor \"" + name + "\" has the `dtype` " +
+                              found.entry->type + "; weights must be F32, BF16 or F16");
+    }
+    if (found.entry->shape != wanted) {
       throw environment_error(found.file->path() + ": tensor \"" + name + "\" has the shape " +
-                              shape_text(view) + ", but config.json makes it " +
+                              shape_text(found.entry->shape) + ", but config.json makes it " +
                               shape_text(wanted));
     }
     if (taken_.insert(name).second) {
@@ -199,8 +228,8 @@ class loader {
 }  // namespace
 
 model_weights load_weights(const model_config& config, const std::filesystem::path& directory,
-                           bool check_values) {
-  return loader(config, directory).load(check_values);
+                           bool check_values, const unread_use& use) {
+  return loader(config, directory).load(check_values, use);
 }
 
 }  // namespace unmask

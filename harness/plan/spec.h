@@ -50,14 +50,25 @@ struct model_entry {
   std::string name;
   std::filesystem::path path;
   std::string weights = "checkpoint", role;
-  std::string published;         // NAME of a path "weights:NAME"; empty: a plain path
-  double soften = 1;             // divides the final norm, and with it all logits
-  std::int64_t positions = 0;    // more than the checkpoint's own, for times only; 0: its own
-  std::int64_t layers = 0;       // of random weights: use only the first N; 0: all
-  std::string hash;              // of what decides its output; "": not computed yet
-  std::filesystem::path config;  // a folder with its config.json; empty: its own
+  std::string published;       // NAME of a path "weights:NAME"; empty: a plain path
+  double soften = 1;           // divides the final norm, and with it all logits
+  std::int64_t positions = 0;  // more than the checkpoint's own, for times only; 0: its own
+  // What is taken although nothing reads it (unread_use).
+  std::string pictures = "refuse", unread = "refuse";
+  std::int64_t layers = 0;               // of random weights: use only the first N; 0: all
+  std::string hash;                      // of what decides its output; "": not computed yet
+  std::filesystem::path config;          // a folder with its config.json; empty: its own
   std::vector<dotted_setting> settings;  // of every point of this model, before the sweep
 };
+
+inline const std::vector<std::string>& pictures_uses() {
+  static const std::vector<std::string> uses = {"refuse", "off"};
+  return uses;
+}
+inline const std::vector<std::string>& unread_uses() {
+  static const std::vector<std::string> uses = {"refuse", "accept"};
+  return uses;
+}
 
 template <class Visit>
 void each_key(model_entry& m, Visit& visit) {
@@ -87,6 +98,14 @@ void each_key(model_entry& m, Visit& visit) {
             .bounds(0, 1 << 24)
             .in_ids(id_part::when_changed),
         m.positions);
+  visit(file_key{"pictures", "\"off\": ask a model with a picture tower about text alone"}.one_of(
+            pictures_uses, "use of pictures"),
+        m.pictures);
+  visit(file_key{"unread",
+                 "\"accept\": take a checkpoint without tensors that nothing reads and "
+                 "that would change answers"}
+            .one_of(unread_uses, "use of what is not read"),
+        m.unread);
   visit(file_key{"config", "a folder with its config.json, to plan with where it is not here"}.once(
             "shape"),
         m.config);

@@ -467,7 +467,8 @@ class recordings {
     ++taken;
     if (how == nullptr) {
       ++sum.skipped;
-      if (!options_.quiet) print("SKIP {}  no method '{}' is registered\n", id, name);
+      if (!options_.quiet)
+        print("SKIP {}  no method translates the recordings of '{}'\n", id, name);
       return;
     }
     const std::string difference = run_case(golden, *how, name, model_of(golden.at("model")));
@@ -487,8 +488,9 @@ class recordings {
     if (!there) {
       const std::filesystem::path directory = options_.directory / "models" / name;
       const model_config config = read_model_config(directory);
-      there = std::make_unique<transformer>(config, load_weights(config, directory),
-                                            *options_.backend, weight_format::f32, 256);
+      there =
+          std::make_unique<transformer>(config, load_weights(config, directory, true, text_alone),
+                                        *options_.backend, weight_format::f32, 256);
     }
     return *there;
   }

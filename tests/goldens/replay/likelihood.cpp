@@ -13,6 +13,7 @@
 #include "harness/base/json.h"
 #include "harness/decode/likelihood.h"
 #include "harness/model/tokenizer.h"
+#include "tests/goldens/replay/replay.h"
 
 namespace unmask {
 namespace {
@@ -130,8 +131,8 @@ class replayer {
       const fs::path folder = root / "models" / name;
       if (!fs::is_regular_file(folder / "config.json")) continue;
       const model_config config = read_model_config(folder);
-      model = std::make_unique<transformer>(config, load_weights(config, folder), *backend_,
-                                            weight_format::f32, most_rows);
+      model = std::make_unique<transformer>(config, load_weights(config, folder, true, text_alone),
+                                            *backend_, weight_format::f32, most_rows);
       return *model;
     }
     throw lacking_data("there is no models/" + name + " in the folders of golden data");

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/model/unread.h"
 #include "kernels/backend.h"
 #include "tests/goldens/replay/result.h"
 
@@ -22,6 +23,9 @@ std::int32_t recorded_number(const nlohmann::json& value);
 std::vector<std::int32_t> recorded_numbers(const nlohmann::json& values);
 // What is wrong with a recorded file: the sentence of a library without its own marks.
 std::string recording_problem(const std::exception& problem);
+
+// Recordings of models with a picture tower ask about text.
+inline constexpr unread_use text_alone = {true, false};
 
 struct golden_summary {
   int passed = 0, failed = 0, skipped = 0;

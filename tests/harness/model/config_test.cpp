@@ -110,6 +110,105 @@ TEST(config, contradictions_between_files_are_said) {
   EXPECT_EQ(read_model_config(folder.path()).caution.find("mask"), std::string::npos);
 }
 
+// What a folder's files say of one thing; each sentence alone.
+TEST(config, two_files_that_disagree_are_said) {
+  const auto said = [](const std::map<std::string, std::string>& files, json config = llada()) {
+    const scratch_folder folder;
+    write_file(folder.path() / "config.json", config.dump());
+    for (const auto& [name, text] : files) write_file(folder.path() / name, text);
+    return read_model_config(folder.path()).caution;
+  };
+  const std::string end =
+      R"({"eos_token": "<e>", "added_tokens_decoder": {"7": {"content": "<e>"}}})";
+  EXPECT_EQ(
+      said({{"tokenizer_config.json", end}}),
+      "eos_token of tokenizer_config.json has the id 7, but answers end at 251 alone: what is "
+      "behind an answer's end is counted as answer if the second is wrong");
+  EXPECT_EQ(said({{"tokenizer_config.json", end},
+                  {"generation_config.json", R"({"eos_token_id": [251, 7]})"}}),
+            "");
+
+  const char* map = R"({"bos_token": {"content": "<b>"}})";
+  const std::string old = said(
+      {{"tokenizer_config.json", R"({"bos_token": "<a>"})"}, {"special_tokens_map.json", map}});
+  EXPECT_EQ(old,
+            "bos_token is <a> in tokenizer_config.json and <b> in special_tokens_map.json: a "
+            "chat template gets the second, as in transformers");
+  EXPECT_NE(said({{"tokenizer_config.json", R"({"bos_token": "<a>", "added_tokens_decoder": {}})"},
+                  {"special_tokens_map.json", map}})
+                .find("gets the first"),
+            std::string::npos);
+  EXPECT_EQ(said({{"tokenizer_config.json", R"({"bos_token": "<b>"})"},
+                  {"special_tokens_map.json", map}}),
+            "");
+
+  const std::string flags = said(
+      {{"tokenizer_config.json",
+        R"({"added_tokens_decoder": {"7": {"content": "<e>", "rstrip": true, "special": true}}})"},
+       {"tokenizer.json",
+        R"({"added_tokens": [{"id": 7, "content": "<e>", "rstrip": false, "special": true}]})"}});
+  EXPECT_NE(flags.find("1 added token has other flags"), std::string::npos) << flags;
+  EXPECT_NE(flags.find("(rstrip of <e>)"), std::string::npos) << flags;
+
+  const char* split = R"({"pre_tokenizer": {"type": "Sequence"}})";
+  const char* level = R"({"pre_tokenizer": {"type": "ByteLevel"}})";
+  const char* gpt2 = R"({"tokenizer_class": "GPT2TokenizerFast"})";
+  EXPECT_NE(
+      said({{"tokenizer_config.json", gpt2}, {"tokenizer.json", split}}).find("GPT2Tokenizer"),
+      std::string::npos);
+  EXPECT_EQ(said({{"tokenizer_config.json", gpt2}, {"tokenizer.json", level}}), "");
+
+  const char* chat = R"({"chat_template": "a"})";
+  EXPECT_NE(said({{"tokenizer_config.json", chat}, {"chat_template.jinja", "b"}}).find("differ"),
+            std::string::npos);
+  EXPECT_EQ(said({{"tokenizer_config.json", chat}, {"chat_template.jinja", "a"}}), "");
+  EXPECT_EQ(said({{"generation_config.json", R"({"mask_token_id": 249})"}}),
+            "mask_token_id of config.json is 250, of generation_config.json 249: the first counts");
+}
+
+// As in transformers 5: what is inside rope_parameters counts.
+TEST(config, rope_theta_twice) {
+  json config = sdar();
+  config["rope_theta"] = 10000.0;
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5000.0}};
+  const model_config m = parse(config);
+  EXPECT_EQ(m.rope.theta, 5000.0F);
+  EXPECT_EQ(m.caution,
+            "`rope_theta` of config.json is 10000 and `rope_parameters.rope_theta` is 5000: the "
+            "second counts, as in transformers");
+  config["rope_theta"] = 5000;
+  EXPECT_EQ(parse(config).caution, "");
+  config["rope_parameters"].erase("rope_theta");
+  EXPECT_EQ(parse(config).rope.theta, 5000.0F);
+}
+
+TEST(config, keys_that_nothing_reads) {
+  json config = sdar();
+  EXPECT_EQ(caution_of(parse(config).unread), "");
+  config["torch_dtype"] = "bfloat16";
+  config["final_logit_softcapping"] = nullptr;
+  config["logit_scale"] = 1.0;
+  config["my_switch"] = false;
+  config["_name_or_path"] = "images";
+  EXPECT_EQ(caution_of(parse(config).unread), "");
+  config["final_logit_softcapping"] = 30.0;
+  config["rope_scaling"] = {{"type", "default"}, {"mrope_section", {16, 24, 24}}};
+  config["my_switch"] = 3;
+  config["code_revision"] = "main";  // no vision
+  const unread_parts parts = parse(config).unread;
+  using names = std::vector<std::string>;
+  EXPECT_EQ(parts.changing, names{"`final_logit_softcapping` of config.json"});
+  EXPECT_EQ(parts.pictures, names{"`rope_scaling.mrope_section` of config.json"});
+  EXPECT_EQ(parts.others, (names{"`code_revision` of config.json", "`my_switch` of config.json"}));
+  expect_refused(
+      [] {
+        json dream = sdar();
+        dream["architectures"] = {"DreamModel"};
+        return dream;
+      }(),
+      "full_attn_mask", false);
+}
+
 TEST(config, a_pointer_and_the_root_of_a_cache_are_named) {
   const scratch_folder folder;
   const fs::path root = folder.path() / "models--x--y";
@@ -476,6 +575,9 @@ TEST(config, published_configs_parse) {
           parse_model_config(test::text_of(item.path()),
                              fs::exists(generation) ? test::text_of(generation) : "", name);
       ++count;
+      // No published configuration says more than is read, but the one of pictures.
+      EXPECT_EQ(m.unread.pictures.size(), name == "Dimple-7B" ? 7U : 0U);
+      EXPECT_EQ(caution_of({{}, m.unread.changing, m.unread.others}), "");
       EXPECT_GT(m.parameters(), 1'000'000'000);
       if (const auto at = known.find(name); at != known.end()) {
         EXPECT_EQ(m.parameters(), at->second.parameters);

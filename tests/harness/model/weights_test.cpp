@@ -58,7 +58,7 @@ TEST(weights, every_tensor_is_needed_and_checked) {
   write_checkpoint(directory.path(), tensors());
   const model_weights good = load_weights(config(), directory.path());
   EXPECT_EQ(good.bytes, 4U * static_cast<std::uint64_t>(config().parameters()));
-  EXPECT_EQ(good.extra_tensors, 0U);
+  EXPECT_EQ(caution_of(good.unread), "");
   ASSERT_EQ(good.layers.size(), 1U);
   EXPECT_EQ(good.layers[0].q.rows(), 12);
   EXPECT_EQ(good.layers[0].router.data, nullptr);
@@ -122,17 +122,66 @@ TEST(weights, wrong_type_and_rank) {
                            {"model.norm.weight", "`dtype` I32"});
 }
 
-TEST(weights, extra_tensors_and_tied_embeddings) {
+// What is not read would change answers, belongs to a picture tower, or is said.
+TEST(weights, tensors_that_nothing_reads) {
   const scratch_folder directory;
-  auto some = tensors();
-  some.push_back({"model.vision.weight", {3}, {}});
+  const auto with = [&](const std::string& name) {
+    auto some = tensors();
+    some.push_back({name, {3}, {}});
+    write_checkpoint(directory.path(), some);
+  };
+  const auto load = [&](const unread_use& use = {}) {
+    return load_weights(config(), directory.path(), true, use).unread;
+  };
+  for (const char* name :
+       {"model.layers.0.self_attn.q_proj.bias", "model.layers.1.mlp.up_proj.weight",
+        "model.layers.0.self_attn.q_proj.lora_A.weight", "model.norm.bias"}) {
+    with(name);
+    expect_environment_error(load, {directory.path().string(), name, "would change answers",
+                                    "unread = \"accept\"", "--unread accept"});
+    expect_environment_error([&] { load({true, false}); }, {name});
+    const unread_parts taken = load({false, true});
+    EXPECT_EQ(taken.changing, std::vector<std::string>{name});
+    EXPECT_EQ(caution_of(taken),
+              std::string("1 part that would change answers is not read: ") + name);
+  }
+  for (const char* name :
+       {"visual.blocks.0.attn.qkv.weight", "model.vision_tower.x", "mm_projector.0"}) {
+    with(name);
+    expect_environment_error(load,
+                             {directory.path().string(), name, "picture tower", "--pictures off"});
+    expect_environment_error([&] { load({false, true}); }, {name});
+    EXPECT_EQ(caution_of(load({true, false})),
+              std::string("1 part of a picture tower is not read: ") + name);
+  }
+  with("something.else");
+  EXPECT_EQ(caution_of(load()), "1 part of the checkpoint is not read: something.else");
+  for (const char* name :
+       {"model.rotary_emb.inv_freq", "model.layers.0.self_attn.rotary_emb.inv_freq"}) {
+    with(name);
+    EXPECT_EQ(caution_of(load()), "");
+  }
+  // A layer behind the last one that predicts further tokens is no part of an answer.
+  with("model.layers.1.eh_proj.weight");
+  model_config further = config();
+  further.further_layers = 1;
+  EXPECT_EQ(load_weights(further, directory.path()).unread.others.size(), 1U);
+}
+
+TEST(weights, tied_embeddings) {
+  const scratch_folder directory;
+  model_config tied = config();
+  tied.tied_embeddings = true;
+  auto some = tensors();  // all values are equal
   write_checkpoint(directory.path(), some);
-  EXPECT_EQ(load_weights(config(), directory.path()).extra_tensors, 1U);
+  EXPECT_EQ(caution_of(load_weights(tied, directory.path()).unread), "");
+  some[2].values = {1};  // lm_head, else as the embedding
+  write_checkpoint(directory.path(), some);
+  expect_environment_error([&] { load_weights(tied, directory.path()); },
+                           {"lm_head.weight", "would change answers"});
 
   some.erase(some.begin() + 2);
   write_checkpoint(directory.path(), some);
-  model_config tied = config();
-  tied.tied_embeddings = true;
   const model_weights w = load_weights(tied, directory.path());
   EXPECT_EQ(w.lm_head.data, w.embedding.data);
   EXPECT_EQ(w.bytes, 4U * static_cast<std::uint64_t>(tied.parameters()));
@@ -171,6 +220,21 @@ class sharded : public ::testing::Test {
 TEST_F(sharded, loads) {
   const model_weights w = load_weights(config(), directory_.path());
   EXPECT_EQ(w.bytes, 4U * static_cast<std::uint64_t>(config().parameters()));
+}
+
+TEST_F(sharded, tensor_in_two_shards) {
+  auto all = tensors();
+  std::vector<f32_tensor> first(all.begin(), all.begin() + 7);
+  first.push_back(all.back());
+  write_file(path("a.safetensors"), test::make_safetensors(first));
+  EXPECT_EQ(caution_of(load_weights(config(), directory_.path()).unread), "");
+  first.back().values = {0.25F};
+  write_file(path("a.safetensors"), test::make_safetensors(first));
+  expect_refused({"down_proj.weight of a.safetensors", "other values than in b.safetensors",
+                  "would change answers"});
+  first.back().name = "model.layers.0.extra.weight";  // in no line of the index
+  write_file(path("a.safetensors"), test::make_safetensors(first));
+  expect_refused({"model.layers.0.extra.weight", "would change answers"});
 }
 
 TEST_F(sharded, missing_shard) {
@@ -245,7 +309,7 @@ void expect_loads(const fs::path& directory) {
   SCOPED_TRACE(directory.string());
   const model_config c = read_model_config(directory);
   const model_weights w = load_weights(c, directory);
-  EXPECT_EQ(w.extra_tensors, 0U);
+  EXPECT_EQ(caution_of(w.unread), "");
   EXPECT_EQ(w.bytes, size_of(w.embedding.type) * static_cast<std::uint64_t>(c.parameters()));
   EXPECT_EQ(hash_of_checkpoint(directory).size(), 64U);
 }
