@@ -90,6 +90,19 @@ class Damaged(unittest.TestCase):
             self.assertIn(code, (0, 1), text[-3000:])
             self.assertEqual(self.counted(text), number, text[-3000:])
 
+    def test_a_skipped_run_fails(self):
+        # The recordings of a registered method under a name that it does not translate.
+        with open(os.path.join(GOLDENS, "decode", "vanilla_llada.jsonl"), "rb") as file:
+            line = min((line for line in file), key=len)
+        text, code = self.replayed("decode/of_nobody.jsonl", line, "--method", "of_nobody")
+        self.assertEqual(code, 1, text)
+        self.assertIn("no method translates the recordings of 'of_nobody'", text)
+        self.assertIn("0 passed, 0 failed, 1 skipped", text)
+        self.assertIn("--allow-skips", text)
+        text, code = self.replayed("decode/of_nobody.jsonl", line, "--method", "of_nobody",
+                                   "--allow-skips")
+        self.assertEqual(code, 0, text)
+
     def test_files_of_logits(self):
         with open(os.path.join(GOLDENS, "logits", "tiny-llada-s1.json"), "rb") as file:
             whole = json.loads(file.read())

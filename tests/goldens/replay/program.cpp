@@ -44,7 +44,8 @@ po::options_description option_list() {
       "data", po::value<texts>()->default_value({}, ""),
       "look for models/ and tokenizers/ of likelihoods here before DIR/data, DIR/../data and "
       "DIR/../goldens (repeatable)")("quiet,q", po::bool_switch(),
-                                     "print failures and the summary only");
+                                     "print failures and the summary only")(
+      "allow-skips", po::bool_switch(), "end with 0 although cases were skipped");
   return all;
 }
 
@@ -168,6 +169,13 @@ int replay_golden_data(int argc, char** argv) {
   if (sum.left_out > 0) print(", {} left out by --limit or --max-rows", sum.left_out);
   print("\n");
   check_output();
+  const bool skips = sum.skipped > 0 && !(*values)["allow-skips"].as<bool>();
+  if (skips) {
+    check_output();
+    throw error(exit_code::run_failed, std::to_string(sum.skipped) +
+                                           " skipped: what is not replayed shows nothing; " +
+                                           "--allow-skips takes it so");
+  }
   return static_cast<int>(sum.failed == 0 ? exit_code::ok : exit_code::run_failed);
 }
 
