@@ -57,6 +57,8 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
 // The same for a planned point, after the device check of the kernels that its [run] asks for.
 // Environment error that names the places looked in where there is no such model.
 std::shared_ptr<loaded_model> load_model_of(const experiment_point& point);
+// SHA-256 of a line of numbers for each prompt: its tokens, a blank behind each.
+std::string hash_of_prompts(const std::vector<sequence_request>& requests);
 std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry,
                                                      const run_settings& run,
                                                      const loaded_model& model);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/devices/device.h"
 #include "harness/measure/execute_parts.h"
@@ -186,6 +187,25 @@ std::string hash_of_lengths(const loaded_workload& w) {
   return fmt::format("lengths:{:016x}", hash);
 }
 
+void fill_workload(loaded_workload& w, const workload_entry& entry, const run_settings& run,
+                   const loaded_model& model) {
+  if (entry.prompt_tokens > 0) {
+    fill_random(w, entry, run, model.config);
+    return;
+  }
+  if (entry.lengths.empty() && entry.trace_format.empty()) {
+    if (!model.tokens) {
+      throw environment_error(entry.name +
+                              ": tasks need a tokenizer.json beside the model; `trace` "
+                              "and `lengths` do without");
+    }
+    fill_tasks(w, entry, run, model);
+    return;
+  }
+  fill_requests(w, request_lengths(entry, run), run, model.config);
+  w.record = {entry.name, hash_of_lengths(w), static_cast<std::int64_t>(w.requests.size())};
+}
+
 }  // namespace
 
 std::int32_t generated_length(const workload_entry& entry, const run_settings& run,
@@ -199,25 +219,21 @@ std::uint64_t request_seed(const run_settings& run, std::size_t request) {
   return (std::uint64_t{noise.x[0]} << 32) | noise.x[1];
 }
 
+std::string hash_of_prompts(const std::vector<sequence_request>& requests) {
+  std::string lines;
+  for (const sequence_request& r : requests) {
+    for (const std::int32_t id : r.prompt) lines += std::to_string(id) + " ";
+    lines += "\n";
+  }
+  return sha256_hex(lines);
+}
+
 std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry,
                                                      const run_settings& run,
                                                      const loaded_model& model) {
   auto w = std::make_shared<loaded_workload>();
-  if (entry.prompt_tokens > 0) {
-    fill_random(*w, entry, run, model.config);
-    return w;
-  }
-  if (entry.lengths.empty() && entry.trace_format.empty()) {
-    if (!model.tokens) {
-      throw environment_error(entry.name +
-                              ": tasks need a tokenizer.json beside the model; `trace` "
-                              "and `lengths` do without");
-    }
-    fill_tasks(*w, entry, run, model);
-    return w;
-  }
-  fill_requests(*w, request_lengths(entry, run), run, model.config);
-  w->record = {entry.name, hash_of_lengths(*w), static_cast<std::int64_t>(w->requests.size())};
+  fill_workload(*w, entry, run, model);
+  w->record.prompts_hash = hash_of_prompts(w->requests);
   return w;
 }
 

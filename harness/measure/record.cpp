@@ -454,6 +454,26 @@ void describe_device(result_row& row) {
   if (on != device_list().end()) row.device = {on->is_card, on->times_mean_something};
 }
 
+namespace {
+
+void add_reason(result_row& row, const std::string& more) {
+  if (!more.empty()) row.reason += (row.reason.empty() ? "" : "; ") + more;
+}
+
+// A wrong stop token makes every speed larger: what is behind an answer is counted too. A base model, or
+// answers that their length cuts, look the same.
+std::string no_end_seen(const measured_point& point) {
+  const std::vector<answer_record>& answers = point.passes.front().answers;
+  const std::vector<std::int32_t>& stops = point.rules.stop_ids;
+  const bool ends = std::ranges::any_of(answers, [&](const answer_record& a) {
+    return std::ranges::find_first_of(a.tokens, stops) != a.tokens.end();
+  });
+  if (ends || answers.empty()) return {};
+  return "no answer ended at a stop token: their length cut them, or the stop token is wrong";
+}
+
+}  // namespace
+
 void measure_row(result_row& row, const measured_point& point) {
   describe_device(row);
   row.verdict = row_verdict::invalid;
@@ -511,20 +531,18 @@ void measure_row(result_row& row, const measured_point& point) {
     const auto why = std::ranges::find_if(
         all, [](const scored_answer& a) { return a.note.starts_with("NOT RUN"); });
     const std::string undecided = undecided_items(all);
-    row.reason = why != all.end()     ? why->note
-                 : !undecided.empty() ? undecided
-                                      : nothing_to_score;
+    row.reason = why != all.end() ? why->note : !undecided.empty() ? undecided : nothing_to_score;
   } else {
     row.verdict = row_verdict::pass;
     row.reason = row.model.caution;
-    if (const std::string undecided = undecided_items(point.scores); !undecided.empty()) {
-      row.reason += (row.reason.empty() ? "" : "; ") + undecided;
-    }
+    add_reason(row, undecided_items(point.scores));
+    add_reason(row, no_end_seen(point));
   }
-  judge_times(row, point);
-  check_batch(row, point.passes.front());
-  check_activity(row, point.knobs);
-  check_kernels(row);
+}
+judge_times(row, point);
+check_batch(row, point.passes.front());
+check_activity(row, point.knobs);
+check_kernels(row);
 }
 
 }  // namespace unmask

@@ -88,7 +88,8 @@ struct workload_record {
   std::string family, hash;
   std::int64_t items = 0;  // used
   benchmark_record benchmark = {};
-  std::string rater;  // model whose likelihood of free text is its score; empty: none
+  std::string rater;         // model whose likelihood of free text is its score; empty: none
+  std::string prompts_hash;  // of the tokens put in
 };
 
 struct score_record {

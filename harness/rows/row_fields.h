@@ -105,6 +105,9 @@ void each_field(workload_record& w, Visit& visit) {
   visit(needed("hash"), w.hash);
   visit.object(some("benchmark"), w.benchmark);
   visit(some("judge"), w.rater);
+  visit(some("prompts_hash",
+             "SHA-256 of the tokens of every prompt, those of one prompt a line of numbers"),
+        w.prompts_hash);
 }
 
 template <class Visit>

@@ -212,12 +212,12 @@ fs::path kept_passes::file_of(const std::string& point) const {
   return folder_ / (point + ".passes");
 }
 
-unfinished_point kept_passes::take_up(const std::string& point) {
+unfinished_point kept_passes::take_up(const std::string& point, const std::string& prompts) {
   unfinished_point found;
   const fs::path file = file_of(point);
   if (!is_file(file)) return found;
   const std::string text = read_file(file, largest_passes);
-  bool head = true, ours = false;
+  bool head = true, ours = false, other_prompts = false;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;  // cut off as it was written
@@ -229,6 +229,8 @@ unfinished_point kept_passes::take_up(const std::string& point) {
       ours = in.is_object() && in.value("passes", json()) == passes_version &&
              in.value("point", json()) == point &&
              in.value("circumstances", json()) == circumstances_;
+      other_prompts = ours && in.value("prompts", json("")) != prompts;
+      ours = ours && !other_prompts;
       if (!ours) break;
       continue;
     }
@@ -244,7 +246,10 @@ unfinished_point kept_passes::take_up(const std::string& point) {
     }
   }
   if (!ours) {
-    say_(file.string() + ": passes of another program or machine; they are measured again");
+    say_(file.string() + ": passes of " +
+         (other_prompts ? "other prompts (a chat template that asks for the time?)"
+                        : "another program or machine") +
+         "; they are measured again");
     drop(point);
     return {};
   }
@@ -253,7 +258,8 @@ unfinished_point kept_passes::take_up(const std::string& point) {
 }
 
 void kept_passes::keep(const std::string& point, const pass_record& pass, const pass_record* first,
-                       const std::vector<double>& warmup_seconds, const std::string& memory) {
+                       const std::vector<double>& warmup_seconds, const std::string& memory,
+                       const std::string& prompts) {
   try {
     if (open_.size() > most_open && !open_.contains(point)) open_.clear();
     std::unique_ptr<line_file>& file = open_[point];
@@ -261,8 +267,10 @@ void kept_passes::keep(const std::string& point, const pass_record& pass, const 
       const bool fresh = !is_file(file_of(point));
       file = std::make_unique<line_file>(file_of(point));
       if (fresh) {
-        const json head = {
-            {"passes", passes_version}, {"point", point}, {"circumstances", circumstances_}};
+        const json head = {{"passes", passes_version},
+                           {"point", point},
+                           {"circumstances", circumstances_},
+                           {"prompts", prompts}};
         file->append(head.dump());
       }
     }

@@ -39,11 +39,13 @@ class kept_passes {
   // in a sentence, what cannot be kept or taken up.
   kept_passes(std::filesystem::path rows_folder, std::string circumstances,
               std::function<void(const std::string&)> say);
-  // The passes of a point that can go on. A file of other circumstances is removed and said.
-  unfinished_point take_up(const std::string& point);
+  // The passes of a point that can go on. `prompts`: the hash of what its model is asked. A file of
+  // other circumstances or prompts is removed and said.
+  unfinished_point take_up(const std::string& point, const std::string& prompts = "");
   // Adds a pass of a point. A pass that cannot be kept is said once a run and costs nothing else.
   void keep(const std::string& point, const pass_record& pass, const pass_record* first,
-            const std::vector<double>& warmup_seconds, const std::string& memory);
+            const std::vector<double>& warmup_seconds, const std::string& memory,
+            const std::string& prompts = "");
   void drop(const std::string& point);  // its row is written, or its passes are not wanted
   std::size_t count() const;            // passes kept of points that this run has seen
 

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <deque>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <random>
 #include <set>
@@ -160,6 +161,14 @@ class experiment_run {
 
   run_summary& summary() { return summary_; }
   void note(const std::string& line) { progress_.note(line); }
+  // What the rows that are there were asked.
+  void remember_prompts(const std::vector<result_row>& rows) {
+    for (const result_row& row : rows) {
+      if (!row.workload.prompts_hash.empty()) {
+        prompts_.emplace(asked_of(row), row.workload.prompts_hash);
+      }
+    }
+  }
   // Passes of points with a row: their run was killed before it could remove them.
   void forget(const std::set<std::string>& points) {
     for (const std::string& id : points) passes_.drop(id);
@@ -245,7 +254,7 @@ class experiment_run {
   void take_up(in_flight& f) {
     f.ready->count_in(progress_.meter());
     if (!options_.resume) passes_.drop(f.point->id);
-    unfinished_point before = passes_.take_up(f.point->id);
+    unfinished_point before = passes_.take_up(f.point->id, f.ready->workload().prompts_hash);
     if (!before.passes.empty() && remembers(f, before.memory)) {
       f.measured.passes = std::move(before.passes);
       f.measured.warmup_seconds = std::move(before.warmup_seconds);
@@ -313,7 +322,7 @@ class experiment_run {
     const std::lock_guard hold(keeping_);
     passes_.keep(f.point->id, pass,
                  f.measured.passes.size() > 1 ? &f.measured.passes.front() : nullptr,
-                 f.measured.warmup_seconds, f.ready->memory());
+                 f.measured.warmup_seconds, f.ready->memory(), f.ready->workload().prompts_hash);
   }
 
   static void keep_rounds(in_flight& f, std::size_t rounds) {
@@ -367,7 +376,20 @@ class experiment_run {
       }
     }
     write_samples(f, row);
+    compare_prompts(row);
     write(f, std::move(row));
+  }
+
+  // Rows of one workload and model were asked the same, in this run and before.
+  void compare_prompts(const result_row& row) {
+    if (row.workload.prompts_hash.empty()) return;
+    const std::string& there =
+        prompts_.emplace(asked_of(row), row.workload.prompts_hash).first->second;
+    if (there == row.workload.prompts_hash || !other_prompts_.insert(asked_of(row)).second) return;
+    say(fmt::format(
+        "note: the prompts of {} for {} are other tokens than those of rows that are in {} "
+        "already: answers and scores do not compare",
+        row.workload.family, row.model.name, options_.output.string()));
   }
 
   // The trace of the probes' pass is kept where the package cannot compute on it.
@@ -511,6 +533,12 @@ class experiment_run {
     claim_.release();
   }
 
+  static std::string asked_of(const result_row& row) {
+    const benchmark_record& b = row.workload.benchmark;
+    return fmt::format("{}\n{}\n{}\n{}\n{} {}\n{}", row.model.name, row.model.hash,
+                       row.workload.family, row.workload.hash, b.config, b.prompt, row.run.seed);
+  }
+
   static std::string title(const in_flight& f) { return title_of(*f.point); }
 
   const experiment_spec& spec_;
@@ -526,6 +554,8 @@ class experiment_run {
   std::timed_mutex keeping_;  // what is written and counted below
   kept_passes passes_;
   std::atomic<std::size_t> rows_kept_;
+  std::map<std::string, std::string> prompts_;  // asked_of() a row and its prompts_hash
+  std::set<std::string> other_prompts_;         // of these it was said
   std::deque<waiting_row> waiting_;
   std::string problem_;  // why the first of them waits
   bool made_a_pass_ = false;
@@ -635,6 +665,7 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
   }
   experiment_run run(spec, options, with, points, there, skipped, claim);
   run.forget(done);
+  run.remember_prompts(before);
   if (skipped > 0) {
     run.note(fmt::format("{} of {} points already have a row in {}", skipped, planned.size(),
                          options.output.string()));

@@ -54,6 +54,19 @@ TEST(prompt_maker, a_question_is_the_first_turn_of_a_chat) {
   EXPECT_EQ(all[2].text, asked);
 }
 
+// sha256sum of "1 2 3 \n4 \n\n" by coreutils.
+TEST(prompt_maker, prompts_have_a_hash_of_their_tokens) {
+  std::vector<sequence_request> requests(3);
+  requests[0].prompt = {1, 2, 3};
+  requests[1].prompt = {4};
+  EXPECT_EQ(hash_of_prompts(requests),
+            "950ae7a33c3da3f46503c5f67fb43bd79f53c5ccca9aba6ef56e04e2bf146909");
+  requests[1].prompt = {3, 4};
+  requests[0].prompt = {1, 2};
+  EXPECT_NE(hash_of_prompts(requests),
+            "950ae7a33c3da3f46503c5f67fb43bd79f53c5ccca9aba6ef56e04e2bf146909");
+}
+
 TEST(prompt_maker, a_text_without_the_template_stays_as_it_is) {
   const loaded_model model = tiny_llada();
   const prompt_maker prompts(model);

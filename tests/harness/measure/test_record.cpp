@@ -194,7 +194,7 @@ TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
   result_row row = sample_row();
   row.experiment = {"a.toml", "focus", "table_2", "tiny"};
   row.model.caution = row.model.checked = row.model.chat_template = row.workload.rater =
-      row.answers_hash = "x";
+      row.workload.prompts_hash = row.answers_hash = "x";
   row.workload.benchmark = {"h", "v", "c", "p", "s", "m", 1, 2, 3};
   row.score = score_record{0.5, 1, 2, 0.1, 0.9, 3, 0.6, {{"b", 0.5}}, 0.25, {{"l", "1"}}};
   row.samples.taken_up = 1;
@@ -326,6 +326,27 @@ TEST(record, requests_that_never_fit_are_told) {
       broken_law(pass, rules),
       "no request was answered to its end: 3 were rejected, because they need more pages than "
       "there are");
+}
+
+// Where no answer ends, either all were cut or nothing stops them: what is behind an answer counts then.
+TEST(record, a_pass_without_an_end_says_so) {
+  const auto reason_of = [](std::vector<std::int32_t> tokens) {
+    measured_point point = good_point();
+    for (pass_record& pass : point.passes) {
+      pass.seconds = 1;
+      for (answer_record& a : pass.answers) {
+        a.tokens = tokens;
+        a.work.committed = static_cast<std::int64_t>(tokens.size());
+      }
+    }
+    result_row row;
+    measure_row(row, point);
+    EXPECT_EQ(row.verdict, row_verdict::pass) << row.reason;
+    return row.reason;
+  };
+  EXPECT_EQ(reason_of({3, 2, 4}), "");  // 2 is the stop token
+  EXPECT_EQ(reason_of({3, 5, 4}),
+            "no answer ended at a stop token: their length cut them, or the stop token is wrong");
 }
 
 // A setting that never acted makes a row of something else, and the row says so.

@@ -37,13 +37,18 @@ class counting_executor final : public executor {
   std::string build = "build";
   std::string source = "source", machine = "fake";
   std::string unscorable;  // label whose answers cannot be judged
+  std::string prompts;     // the hash of what is asked
 
   class point final : public prepared_point {
    public:
     point(counting_executor& owner, std::string label, std::string id)
         : owner_(owner), label_(std::move(label)), salt_(std::stoull(id, nullptr, 16)) {}
     model_record model() const override { return {"m", "hash", 10, "checkpoint"}; }
-    workload_record workload() const override { return {"t", "hash", 2}; }
+    workload_record workload() const override {
+      workload_record w = {"t", "hash", 2};
+      w.prompts_hash = owner_.prompts;
+      return w;
+    }
     token_rules rules() const override { return fixtures::rules; }
     pass_record pass() override {
       ::usleep(static_cast<useconds_t>(1000 * owner_.pace.count()));
@@ -195,9 +200,10 @@ void killed_run(const scratch_directory& dir, const experiment_spec& spec,
 
 // The run that goes on says `words`, and takes up no pass.
 void expect_measured_again(const scratch_directory& dir, const experiment_spec& spec,
-                           const std::string& words) {
+                           const std::string& words, const std::string& prompts = "") {
   counting_executor with;
   with.log = dir / "log";
+  with.prompts = prompts;
   testing::internal::CaptureStderr();
   run_experiment(spec, quiet(dir / "out"), with);
   const std::string said = testing::internal::GetCapturedStderr();
@@ -235,6 +241,39 @@ TEST(resume, tells_of_rows_of_another_program_or_machine) {
                       "differ): their speeds are not compared with new ones; --fresh measures"),
             std::string::npos)
       << said;
+}
+
+TEST(resume, takes_up_no_pass_of_other_prompts) {
+  const scratch_directory dir;
+  const experiment_spec spec = spec_of(false);
+  killed_run(dir, spec, "build");
+  expect_measured_again(dir, spec, "passes of other prompts", "0f");
+}
+
+// A template that asks for the time: the second run puts other tokens in and says so, once.
+TEST(resume, says_that_its_rows_were_asked_something_else) {
+  const scratch_directory dir;
+  const experiment_spec spec = spec_of(false);
+  const auto said = [&](const std::string& prompts, bool again) {
+    counting_executor with;
+    with.log = dir / "log";
+    with.prompts = prompts;
+    if (again) {  // without its last row
+      const std::filesystem::path file = entries_of(dir / "out", ".jsonl").front();
+      std::string rows = read_file(file, 1 << 24);
+      rows.erase(rows.rfind('\n', rows.size() - 2) + 1);
+      write_file(file, rows);
+    }
+    testing::internal::CaptureStderr();
+    run_experiment(spec, quiet(dir / "out"), with);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said("a", false).find("other tokens"), std::string::npos);
+  EXPECT_EQ(said("a", true).find("other tokens"), std::string::npos);
+  const std::string other = said("b", true);
+  const std::size_t at = other.find("the prompts of t for m are other tokens");
+  ASSERT_NE(at, std::string::npos) << other;
+  EXPECT_EQ(other.find("other tokens", at + 40), std::string::npos);
 }
 
 TEST(resume, passes_whose_memory_is_damaged_are_measured_again) {

@@ -97,6 +97,9 @@ def _compare_facts(result, title, before, after):
     differ("verdict", settled(before), settled(after))
     differ("weights", before["model"]["hash"][:16], after["model"]["hash"][:16])
     differ("workload", before["workload"]["hash"][:16], after["workload"]["hash"][:16])
+    asked = [row["workload"].get("prompts_hash", "")[:16] for row in (before, after)]
+    if all(asked):  # the same items, as other tokens: a template that asks for the time, another tokenizer
+        differ("prompts", *asked)
     if "calibration" in before or "calibration" in after:
         result.calibrated += 1
         _add(result.notes, f"{before['label']} calibrates itself on measured times: its tokens and "

@@ -57,6 +57,14 @@ class Repetitions(unittest.TestCase):
         self.assertIn("DIFFERS", text_of(lost))
         self.assertFalse(compare.compare_rows(self.before, after, with_speed=False).repeated())
 
+    def test_the_same_items_asked_as_other_tokens_differ(self):
+        before, after = copies(self.before), copies(self.before)
+        after[0]["workload"]["prompts_hash"] = "b" * 64
+        self.assertEqual(compare.compare_rows(before, after).differences, [])  # an older row does not say
+        before[0]["workload"]["prompts_hash"] = "a" * 64
+        [(_, what, was, now)] = compare.compare_rows(before, after).differences
+        self.assertEqual((what, was, now), ("prompts", "a" * 16, "b" * 16))
+
     def test_a_ratio_between_methods_that_moved_is_no_repetition(self):
         after = copies(self.before)
         after[1]["samples"]["seconds"] = [2 * s for s in after[1]["samples"]["seconds"]]
