@@ -28,6 +28,14 @@ struct key_scores {
   float* score = nullptr;
 };
 
+// FLOPs of the scores of sequence s: two for each element of a product.
+inline double flops_of(const key_scores& o, std::int32_t s) {
+  const key_set& keys = o.keys;
+  const std::int32_t n =
+      keys.key_begin != nullptr ? keys.key_begin[s + 1] - keys.key_begin[s] : keys.kv_length[s];
+  return 2.0 * n * static_cast<double>(o.q.columns());
+}
+
 // Computes the attention that listed rows receive from each other. Each head and listed
 // query scores the listed keys of its sequence; the scores are max-pooled (3) along keys, then
 // softmax is summed over heads and queries. index[begin[s] .. begin[s+1]) lists the rows of
@@ -41,5 +49,10 @@ struct importance {
   float scale = 0;
   float* out = nullptr;
 };
+
+inline double flops_of(const importance& o, std::int32_t s) {
+  const double n = o.begin[s + 1] - o.begin[s];
+  return 2.0 * n * n * static_cast<double>(o.q.columns());
+}
 
 }  // namespace unmask::op

@@ -22,7 +22,13 @@ batch::batch(const unmask::backend& backend, const model_config& model, std::int
       seed_(backend.allocate(dtype::u64, {capacity}, memory_use::host_visible)),
       step_(backend.allocate(dtype::i32, {capacity}, memory_use::host_visible)),
       sequences_(static_cast<std::size_t>(capacity)),
-      occupied_(static_cast<std::size_t>(capacity), false) {}
+      occupied_(static_cast<std::size_t>(capacity), false),
+      scored_(static_cast<std::size_t>(capacity)) {}
+
+void batch::take_scored(std::vector<double>& flops) {
+  flops = scored_;
+  std::ranges::fill(scored_, 0.0);
+}
 
 void batch::admit(std::int32_t s, const sequence_request& request, std::int32_t length) {
   const auto prompt = static_cast<std::int32_t>(request.prompt.size());

@@ -83,6 +83,17 @@ class batch {
   // the mask token, which the canvas keeps. Counted as a rule's decision to reopen it would be.
   void reopen(std::int32_t s, std::int32_t position);
   void advance_step(std::int32_t s);
+  // Runs an operation that scores keys or rows, and notes what it spends on each sequence by its
+  // flops_of(operation, s): the loop counts it, a method does not.
+  template <class Operation>
+  void score(const Operation& operation) const {
+    backend_->run(operation);
+    for (std::int32_t s = 0; s < capacity_; ++s) {
+      scored_[static_cast<std::size_t>(s)] += flops_of(operation, s);
+    }
+  }
+  // What was noted since the last call, [capacity].
+  void take_scored(std::vector<double>& flops);
   // What the positions are decided as: the held token where there is one, else the canvas.
   std::vector<std::int32_t> tokens(std::int32_t s, std::int32_t first, std::int32_t last) const;
 
@@ -93,6 +104,7 @@ class batch {
   tensor canvas_, state_, held_, seed_, step_;
   std::vector<sequence> sequences_;
   std::vector<bool> occupied_;
+  mutable std::vector<double> scored_;  // FLOPs of score() for each batch slot
 };
 
 }  // namespace unmask

@@ -294,10 +294,8 @@ class key_policy {
   virtual ~key_policy() = default;
   const key_traits& traits() const { return traits_; }
   // key_traits::chooses. Scores what the cache holds and chooses from it, after the K/V of the
-  // layer were written; flops [S]: adds what that cost each sequence.
-  virtual void choose(const layer_rows& layer, const paged_kv& cache, double* flops) {
-    (void)layer, (void)cache, (void)flops;
-  }
+  // layer were written. What scores is run by batch::score().
+  virtual void choose(const layer_rows& layer, const paged_kv& cache) { (void)layer, (void)cache; }
   // Names the arrays that say what is seen. It asks for no operation and waits for none, because
   // the layers that read them may be recorded; what the arrays hold may change with every step.
   // Default: slots [0, kv_length) under the model's own mask. kv_length [S] holds the plan's.

@@ -111,6 +111,7 @@ void step_loop::impl::count_layer(std::int32_t layer) {
 
 // A listener is told inside the layer, so it has to be waited for.
 void step_loop::impl::count_layer_in_time(std::int32_t layer) {
+  state.take_scored(choice_flops);
   const bool later = keys_of[static_cast<std::size_t>(layer)].counted_later;
   if (later && current_listener() == nullptr) {
     uncounted.emplace_back(layer, choice_flops);

@@ -230,8 +230,7 @@ void step_loop::impl::decide_on_host(const layer_action& action) {
     case step_action::choose: {
       const phase_range range(profile_phase::selection, l);
       const stopwatch clock(totals.selection_seconds);
-      std::ranges::fill(choice_flops, 0.0);
-      method.keys->choose(rows_of_layer(l), cache.layer(l), choice_flops.data());
+      method.keys->choose(rows_of_layer(l), cache.layer(l));
       break;
     }
     case step_action::show: {
@@ -265,6 +264,7 @@ void step_loop::impl::decide_on_host(const layer_action& action) {
                             *method.keys, plan.arrays.kv_length);
       keys_of[static_cast<std::size_t>(l)] = {done.keys, {}, {}};
       const phase_range range(profile_phase::accounting, l);
+      state.take_scored(choice_flops);
       const std::int32_t* begin = done.rows.row_begin;
       count_layer(l,
                   {done.rows, done.value_begin, begin, begin, done.value_begin, done.probe_begin},
@@ -421,7 +421,9 @@ void step_loop::impl::issue_captured() {
     run_captured(actions, shrank);
     const phase_range range(profile_phase::accounting, actions.front().layer);
     for (const layer_action& action : actions) {
-      if (action.what == step_action::close) count_layer(action.layer);
+      if (action.what != step_action::close) continue;
+      state.take_scored(choice_flops);
+      count_layer(action.layer);
     }
   }
 }

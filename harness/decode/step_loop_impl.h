@@ -100,7 +100,7 @@ struct step_loop::impl {
   std::int32_t most_views = 0;
   tensor view_key_begin, view_slots, view_tables;
   std::vector<layer_keys> keys_of;        // of each layer of the forward
-  std::vector<double> choice_flops;       // [S] of keys.choose() in the current layer
+  std::vector<double> choice_flops;       // [S] of what scored in the current layer
   std::vector<std::int32_t> layer_begin;  // [S+1] rows entering the current layer
   std::vector<std::pair<std::int32_t, std::vector<double>>> uncounted;  // layers, choice_flops
 

@@ -538,11 +538,10 @@ void measure_row(result_row& row, const measured_point& point) {
     add_reason(row, undecided_items(point.scores));
     add_reason(row, no_end_seen(point));
   }
-}
-judge_times(row, point);
-check_batch(row, point.passes.front());
-check_activity(row, point.knobs);
-check_kernels(row);
+  judge_times(row, point);
+  check_batch(row, point.passes.front());
+  check_activity(row, point.knobs);
+  check_kernels(row);
 }
 
 }  // namespace unmask

@@ -137,26 +137,20 @@ class rolled_out_keys final : public key_policy {
   explicit rolled_out_keys(std::shared_ptr<d2_state> state)
       : key_policy(0, {.chooses = true}), state_(std::move(state)) {}
 
-  void choose(const layer_rows& layer, const paged_kv& cache, double* flops) override {
+  void choose(const layer_rows& layer, const paged_kv& cache) override {
     const batch& b = layer.state;
     const model_config& model = b.model();
     prepare(b, layer.rows.rows);
     const tensor_view weight = weights(layer.layer, layer.rows.rows);
     const std::int32_t* kv_length = layer.plan.arrays.kv_length;
-    b.backend().run(op::mean_attention{layer.rows, layer.q, cache, kv_length,
-                                       1.0F / std::sqrt(static_cast<float>(model.head_dim)),
-                                       weight});
-    for (std::int32_t s = 0; s < b.capacity(); ++s) {
-      const double pairs =
-          1.0 * kv_length[s] * (layer.rows.row_begin[s + 1] - layer.rows.row_begin[s]);
-      flops[s] += pairs * (2.0 * model.heads * model.head_dim + 2.0);
-    }
+    b.score(op::mean_attention{layer.rows, layer.q, cache, kv_length,
+                               1.0F / std::sqrt(static_cast<float>(model.head_dim)), weight});
     if (layer.layer + 1 < model.layers) return;
     tensor_view from;
     for (std::int32_t l = model.layers - 1; l >= 0; --l) {
       const tensor_view to =
           l == 0 ? state_->importance.view() : between_[static_cast<std::size_t>(l % 2)].view();
-      b.backend().run(op::roll_out{layer.rows, kv_length, weights(l, layer.rows.rows), from, to});
+      b.score(op::roll_out{layer.rows, kv_length, weights(l, layer.rows.rows), from, to});
       from = to;
     }
   }
@@ -214,7 +208,7 @@ class density_unmask final : public unmask_policy {
       backend.run(op::confidence{head_input, head, computed, params, out});
     }
     backend.synchronize();
-    score(b, plan, c, 1.0F / static_cast<float>(head.out_features));
+    score(b, plan, c, 1.0F / static_cast<float>(b.model().vocabulary));
   }
 
   void decide(const batch& b, const step_choice& plan, candidate_lists& c) override {

@@ -284,6 +284,7 @@ TEST(limits_blocks, focus_retains_at_least_its_budget) {
   struct watcher : step_observer {
     recipe_views views;
     int evictions = 0;
+    double products = 0;  // of masked rows with one another
     void on_step(const step_view& s) override {
       const method_report told = views.reports.at("eviction")(0);
       const auto score = told.arrays.find("score");
@@ -292,6 +293,7 @@ TEST(limits_blocks, focus_retains_at_least_its_budget) {
         return;
       }
       ++evictions;
+      products += static_cast<double>(score->second.size() * score->second.size());
       EXPECT_GE(s.candidates.count, told.numbers.at("budget"));  // the masked rows that stayed
       EXPECT_LE(static_cast<std::size_t>(s.candidates.count), score->second.size());
       double sum = 0;  // both layers' importances sum to masked rows x heads
@@ -306,6 +308,8 @@ TEST(limits_blocks, focus_retains_at_least_its_budget) {
   while (loop.step()) {
   }
   EXPECT_GT(seen.evictions, 3);
+  // In two layers, 4 heads of 10.
+  EXPECT_EQ(loop.state().at(0).counters.selection_flops, 2 * seen.products * 2 * 40);
 }
 
 TEST(limits_blocks, focus_computes_a_position_at_most_once_for_a_placeholder) {

@@ -98,8 +98,8 @@ void focus_eviction::importance(const batch& b, const tensor_view& q, const tens
   const bool rounded = budgets_->settings.round_importance;
   const float scale = 1.0F / std::sqrt(static_cast<float>(b.model().head_dim));
   if (!budgets_->settings.whole_block) {
-    backend.run(op::importance{b.capacity(), begin_.as<std::int32_t>(), row_.as<std::int32_t>(), q,
-                               k, scale, out.as<float>()});
+    b.score(op::importance{b.capacity(), begin_.as<std::int32_t>(), row_.as<std::int32_t>(), q, k,
+                           scale, out.as<float>()});
     if (rounded) backend.run(op::round_bf16{count_, out.as<float>()});
   } else {
     const tensor& all = &out == &layer0_ ? all0_ : all1_;
@@ -111,8 +111,8 @@ void focus_eviction::importance(const batch& b, const tensor_view& q, const tens
                                                    list_begin_.as<std::int32_t>(),
                                                    list_.as<std::int32_t>(),
                                                    list_sequence_.as<std::int32_t>()});
-    backend.run(op::importance{b.capacity(), list_begin_.as<std::int32_t>(),
-                               list_.as<std::int32_t>(), q, k, scale, score_.as<float>()});
+    b.score(op::importance{b.capacity(), list_begin_.as<std::int32_t>(), list_.as<std::int32_t>(),
+                           q, k, scale, score_.as<float>()});
     if (rounded) backend.run(op::round_bf16{n, score_.as<float>()});
     backend.run(op::scatter_rows{score_.view().first(n), list_.as<std::int32_t>(), all});
     backend.run(op::gather_rows{all, row_.as<std::int32_t>(), out.view().first(count_)});

@@ -43,5 +43,21 @@ TEST(limits_full, focus_dllm_refuses_to_compute_less_than_it_unmasks) {
             "");
 }
 
+// Prompt 10, which is 3 blocks of 4, canvas 16 in two blocks of 8, one token a step: 7 forwards of each
+// block score the 3 means in the 2 layers behind the dense one, a product of 4 heads of 10 for each.
+TEST(limits_full, focus_dllm_counts_its_scores_by_hand) {
+  const auto model = tiny_model(model_family::llada, cpu_backend());
+  const sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 16, 0};
+  const parameter_map given =
+      with(blocks, {{"dense_layers", 1}, {"dense_tail_layers", 0}, {"prompt_block_size", 4}});
+  const auto counted = [&](const parameter_map& settings) {
+    return decode_closed(*model, "focus_dllm", settings, {request}, 1).answers[0].counters;
+  };
+  const sequence_counters scored = counted(given);
+  EXPECT_EQ(scored.forwards, 16);
+  EXPECT_EQ(scored.selection_flops, (7 + 7) * 2 * 3 * 2.0 * 40);
+  EXPECT_EQ(counted(with(given, {{"selection", std::string("last")}})).selection_flops, 0);
+}
+
 }  // namespace
 }  // namespace unmask

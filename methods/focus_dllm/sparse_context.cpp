@@ -31,7 +31,7 @@ std::int32_t sparse_context::blocks_of(const batch& b, std::int32_t s) const {
 
 // Once per forward, at layer 0: which sequences are focused, and room for what follows.
 void sparse_context::prepare(const batch& b, const step_choice& plan, const paged_kv& cache,
-                             dtype query) {
+                             const tensor_view& query) {
   const std::int32_t sequences = b.capacity();
   any_focused_ = false;
   for (std::int32_t s = 0; s < sequences; ++s) any_focused_ = any_focused_ || focused(plan, s);
@@ -57,8 +57,8 @@ void sparse_context::prepare(const batch& b, const step_choice& plan, const page
   for (std::int32_t l = 0; l < b.model().layers; ++l) {
     key_begin_.push_back(backend.allocate(dtype::i32, {sequences + 1}, memory_use::host_visible));
   }
-  mean_query_ = backend.allocate(dtype::f32, {sequences, b.model().heads * dim});
-  focus_query_ = backend.allocate(query, {b.max_length(), b.model().heads * dim});
+  mean_query_ = backend.allocate(dtype::f32, {sequences, query.shape[1] * dim});
+  focus_query_ = backend.allocate(query.type, {b.max_length(), query.shape[1] * dim});
 }
 
 // The last dense layer finds the sinks.
@@ -166,7 +166,7 @@ void sparse_context::score_blocks(const batch& b, const step_choice& plan, std::
   means.keys = means.values = means_[static_cast<std::size_t>(layer)].view();
   means.page_table = means_table_.data();
   means.table_stride = means_stride_;
-  backend.run(op::key_scores{
+  b.score(op::key_scores{
       mean, means, {blocks_.data(), nullptr, nullptr, mask_kind::full, 1}, score_.as<float>()});
   backend.run(op::top_indices{sequences, block_begin_.data(), score_.as<float>(), top_begin_.data(),
                               top_.as<std::int32_t>()});
@@ -221,11 +221,11 @@ void sparse_context::list_slots(const batch& b, const step_choice& plan, std::in
                              key_slot_.as<std::int32_t>(), nullptr});
 }
 
-void sparse_context::choose(const layer_rows& rows, const paged_kv& cache, double*) {
+void sparse_context::choose(const layer_rows& rows, const paged_kv& cache) {
   const batch& b = rows.state;
   const step_choice& plan = rows.plan;
   const std::int32_t layer = rows.layer;
-  if (layer == 0) prepare(b, plan, cache, rows.q.type);
+  if (layer == 0) prepare(b, plan, cache, rows.q);
   if (sums_mass(layer)) {
     b.backend().clear(mass_.view().data, mass_.bytes());
   }

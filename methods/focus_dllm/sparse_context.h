@@ -50,7 +50,7 @@ class sparse_context final : public key_policy {
  public:
   explicit sparse_context(std::shared_ptr<focus_dllm_state> state)
       : key_policy(0, {true}), state_(std::move(state)) {}
-  void choose(const layer_rows& layer, const paged_kv& cache, double* flops) override;
+  void choose(const layer_rows& layer, const paged_kv& cache) override;
   layer_keys select(const batch& b, const step_choice& plan, std::int32_t layer,
                     const std::int32_t* kv_length) const override;
 
@@ -59,7 +59,8 @@ class sparse_context final : public key_policy {
   bool sums_mass(std::int32_t layer) const;
   bool focused(const step_choice& plan, std::int32_t s) const;
   std::int32_t blocks_of(const batch& b, std::int32_t s) const;
-  void prepare(const batch& b, const step_choice& plan, const paged_kv& cache, dtype query);
+  void prepare(const batch& b, const step_choice& plan, const paged_kv& cache,
+               const tensor_view& query);
   void find_sinks(const batch& b, const step_choice& plan);
   void refresh_means(const batch& b, const step_choice& plan, std::int32_t layer,
                      const paged_kv& cache);

@@ -20,7 +20,7 @@ void ranked_unmask::judge(const batch& b, const step_choice&, const tensor_view&
     out.negative_entropy = c.negative_entropy.as<float>();
   if (settings_.rank_in_double) out.residual = c.score.as<float>();
   if (settings_.temperature > 0) {
-    grow(backend, c.count, head.out_features);
+    grow(backend, c.count, b.model().vocabulary);
     const tensor_view rows = logits_.view().first(c.count);
     backend.run(op::logits{head_input, head, c.row.as<std::int32_t>(), rows});
     backend.run(op::sample{c.set(b.capacity()),

@@ -31,6 +31,22 @@ TEST(limits_full, sparse_dllm_with_delay_beyond_the_steps_is_vanilla) {
                       blocks);
 }
 
+// Prompt 6, canvas 16 in two blocks of 8, one token a step: in the second forward of each block the other
+// 14 positions are scored in every layer, one product of 4 heads of 10 for each.
+TEST(limits_full, sparse_dllm_counts_its_scores_by_hand) {
+  const auto model = tiny_model(model_family::llada, cpu_backend());
+  const sequence_request request{{1, 2, 3, 4, 5, 6}, 16, 0};
+  const parameter_map given =
+      with(blocks, {{"delay", 1}, {"eviction", std::string("bidirectional")}});
+  const auto counted = [&](const parameter_map& settings) {
+    return decode_closed(*model, "sparse_dllm", settings, {request}, 1).answers[0].counters;
+  };
+  const sequence_counters scored = counted(given);
+  EXPECT_EQ(scored.forwards, 16);
+  EXPECT_EQ(scored.selection_flops, 3 * (14 + 14) * 2.0 * 40);
+  EXPECT_EQ(counted(with(given, {{"selection", std::string("random")}})).selection_flops, 0);
+}
+
 // Sparse-dLLM's cache is as small as its selection: kept and block in every layer, one full-length
 // scratch for all layers together.
 TEST(limits_full, sparse_dllm_holds_fewer_pages_than_a_dual_cache) {

@@ -9,9 +9,9 @@
 namespace unmask {
 
 // The product of each candidate's key with the mean query of its sequence's rows.
-void slot_ranking::score(const backend& backend, const tensor_view& q,
-                         std::span<const std::int32_t> first, std::span<const std::int32_t> last,
-                         const paged_kv& cache) {
+void slot_ranking::score(const batch& b, const tensor_view& q, std::span<const std::int32_t> first,
+                         std::span<const std::int32_t> last, const paged_kv& cache) {
+  const backend& backend = b.backend();
   const auto sequences = static_cast<std::int32_t>(first.size());
   const std::int64_t heads = q.shape[1], dim = q.shape[2];
   if (!mean_query_) mean_query_ = backend.allocate(dtype::f32, {sequences, heads * dim});
@@ -32,10 +32,10 @@ void slot_ranking::score(const backend& backend, const tensor_view& q,
     backend.run(op::mean_rows{rows, of, mean_query_.view().slice(s, 1)});
   }
   const tensor_view mean = make_view(mean_query_.view().data, dtype::f32, {sequences, heads, dim});
-  backend.run(op::key_scores{mean,
-                             cache,
-                             {nullptr, begin_.data(), slots_.data(), mask_kind::full, 1},
-                             score_.as<float>()});
+  b.score(op::key_scores{mean,
+                         cache,
+                         {nullptr, begin_.data(), slots_.data(), mask_kind::full, 1},
+                         score_.as<float>()});
 }
 
 // A draw by seed, forward, layer and position, so that it is the same in any batch.
@@ -63,7 +63,7 @@ void slot_ranking::rank(std::int32_t layer, const batch& b, const tensor_view& q
   if (random_) {
     draw(layer, b);
   } else {
-    score(backend, q, first, last, cache);
+    score(b, q, first, last, cache);
   }
   const float* ranked = score_.as<float>();
   if (kernel_size_ > 0 && !random_) {

@@ -51,7 +51,7 @@ class slot_ranking {
   }
 
  private:
-  void score(const backend& backend, const tensor_view& q, std::span<const std::int32_t> first,
+  void score(const batch& b, const tensor_view& q, std::span<const std::int32_t> first,
              std::span<const std::int32_t> last, const paged_kv& cache);
   void draw(std::int32_t layer, const batch& b);
 

@@ -143,6 +143,12 @@ def long_functions(text, most=80):
     return found
 
 
+def is_figure(name):
+    """Whether a file is a picture to look at; one in a folder of data is what a model is asked about."""
+    folders = set(name.split("/")[:-1])
+    return name.endswith((".png", ".svg", ".pdf", ".jpg")) and not folders & {"data", "fixtures", "goldens"}
+
+
 def counts():
     everything = files()
     under = lambda folder, endings: [f for f in everything  # noqa: E731
@@ -232,7 +238,10 @@ def counts():
         "golden checkpoints and runs, kB": kilobytes(under("tests/goldens/", ".tar.xz")),
         "results, files": len(results),
         "results, kB": kilobytes(results),
-        "pictures": len([f for f in everything if f.endswith((".png", ".svg", ".pdf", ".jpg"))]),
+        "scores of keys or rows that a method runs uncounted":
+            sum(len(re.findall(r"\brun\(op::(?:key_scores|importance|mean_attention|block_mass|roll_out)\b", text_of(f)))
+                for f in under("methods/", ".cpp") if "/bench/" not in f and "/kernels/" not in f),
+        "pictures": len([f for f in everything if is_figure(f)]),
     }
 
 

@@ -77,7 +77,7 @@ class last_token final : public unmask_policy {
       backend.run(op::confidence{head_input, head, c.set(b.capacity()), {}, out});
       return;
     }
-    if (!logits_) logits_ = backend.allocate(dtype::f32, {b.capacity(), head.out_features});
+    if (!logits_) logits_ = backend.allocate(dtype::f32, {b.capacity(), b.model().vocabulary});
     sampling_.noise = {b.seeds(), b.steps()};
     const tensor_view rows = logits_.view().first(c.count);
     backend.run(op::logits{head_input, head, c.row.as<std::int32_t>(), rows});

@@ -20,14 +20,14 @@ std::int32_t pattern_keys::kept_blocks(std::int32_t n, double select) {
   return std::min(n, static_cast<std::int32_t>(n * select) + 1);
 }
 
-void pattern_keys::allocate(const batch& b) {
+void pattern_keys::allocate(const batch& b, std::int64_t heads) {
   if (!keep_.empty()) return;
   const backend& backend = b.backend();
   const model_config& model = b.model();
   const std::int64_t s = b.capacity();
   blocks_ = (b.max_length() + settings_.block_size - 1) / settings_.block_size;
   const auto tiles = [&](dtype type) {
-    return backend.allocate(type, {s, model.heads, blocks_, blocks_});
+    return backend.allocate(type, {s, heads, blocks_, blocks_});
   };
   for (std::int32_t l = 0; l < model.layers; ++l) {
     keep_.push_back(tiles(dtype::u8));
@@ -46,9 +46,9 @@ void pattern_keys::allocate(const batch& b) {
   rows_.sequence = backend.allocate(dtype::i32, {n}, memory_use::host_visible);
 }
 
-void pattern_keys::choose(const layer_rows& layer, const paged_kv& cache, double* flops) {
+void pattern_keys::choose(const layer_rows& layer, const paged_kv& cache) {
   const batch& b = layer.state;
-  allocate(b);
+  allocate(b, layer.q.shape[1]);
   bool make = false;
   sparse_ = false;
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
@@ -64,7 +64,7 @@ void pattern_keys::choose(const layer_rows& layer, const paged_kv& cache, double
     make = make || (active && one.step == end);
     sparse_ = sparse_ || (active && one.step > end);
   }
-  if (make) make_pattern(layer, cache, flops);
+  if (make) make_pattern(layer, cache);
 }
 
 layer_keys pattern_keys::select(const batch& b, const step_choice& plan, std::int32_t layer,
@@ -78,10 +78,9 @@ layer_keys pattern_keys::select(const batch& b, const step_choice& plan, std::in
   return keys;
 }
 
-void pattern_keys::make_pattern(const layer_rows& layer, const paged_kv& cache, double* flops) {
+void pattern_keys::make_pattern(const layer_rows& layer, const paged_kv& cache) {
   const batch& b = layer.state;
   const backend& backend = b.backend();
-  const model_config& model = b.model();
   const std::int32_t size = settings_.block_size;
   std::int32_t* length = make_.length.as<std::int32_t>();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
@@ -97,8 +96,6 @@ void pattern_keys::make_pattern(const layer_rows& layer, const paged_kv& cache, 
     make_.last_slot.as<std::int32_t>()[s] = last * size;
     make_.count.as<std::int32_t>()[s] = kept_blocks(blocks, settings_.select);
     make_.last_count.as<std::int32_t>()[s] = kept_blocks(blocks - last, settings_.select);
-    // Every query with every key, and with the keys of the answer once more.
-    flops[s] += 2.0 * model.heads * model.head_dim * n * (2.0 * n - last * size);
   }
   // The rows of this forward are those of every active sequence; sequences that make nothing keep
   // their rows in the list and are left alone because their length is 0.
@@ -121,12 +118,13 @@ void pattern_keys::make_pattern(const layer_rows& layer, const paged_kv& cache, 
   const auto at = static_cast<std::size_t>(layer.layer);
   const tensor& keep = keep_[at];
   const auto of = [](const tensor& t) { return t.as<std::int32_t>(); };
-  backend.run(op::block_mass{rows, layer.q, cache, length, of(make_.zero), size,
-                             settings_.pattern_scale, mass_});
+  // Every query with every key, and with the keys of the answer once more.
+  b.score(op::block_mass{rows, layer.q, cache, length, of(make_.zero), size,
+                         settings_.pattern_scale, mass_});
   backend.run(op::keep_top_blocks{mass_, of(make_.blocks), of(make_.zero), of(make_.last),
                                   of(make_.count), keep});
-  backend.run(op::block_mass{rows, layer.q, cache, length, of(make_.last_slot), size,
-                             settings_.pattern_scale, mass_});
+  b.score(op::block_mass{rows, layer.q, cache, length, of(make_.last_slot), size,
+                         settings_.pattern_scale, mass_});
   backend.run(op::keep_top_blocks{mass_, of(make_.blocks), of(make_.last), of(make_.blocks),
                                   of(make_.last_count), keep});
   backend.run(op::block_mask_keys{keep, made_.as<std::uint8_t>(), size, length, keys_[at]});

@@ -30,7 +30,7 @@ class pattern_keys final : public key_policy {
   pattern_keys(const settings& s, parameters schedule)
       : key_policy(0, {true}), settings_(s), schedule_(std::move(schedule)) {}
 
-  void choose(const layer_rows& layer, const paged_kv& cache, double* flops) override;
+  void choose(const layer_rows& layer, const paged_kv& cache) override;
   layer_keys select(const batch& b, const step_choice& plan, std::int32_t layer,
                     const std::int32_t* kv_length) const override;
 
@@ -42,8 +42,8 @@ class pattern_keys final : public key_policy {
   static std::int32_t kept_blocks(std::int32_t n, double select);
 
  private:
-  void allocate(const batch& b);
-  void make_pattern(const layer_rows& layer, const paged_kv& cache, double* flops);
+  void allocate(const batch& b, std::int64_t heads);
+  void make_pattern(const layer_rows& layer, const paged_kv& cache);
 
   settings settings_;
   parameters schedule_;              // of the whole-canvas recipe: how many steps a request plans

@@ -30,7 +30,7 @@ class prompt_keys final : public key_policy {
   prompt_keys(std::int32_t block, prompt_selection s)
       : key_policy(block, {true}), settings_(s), ranking_(s.kernel_size, s.max_pooling) {}
 
-  void choose(const layer_rows& layer, const paged_kv& cache, double* flops) override {
+  void choose(const layer_rows& layer, const paged_kv& cache) override {
     const batch& b = layer.state;
     const step_choice& plan = layer.plan;
     if (layer.layer == 0) open_step(b, plan);
@@ -49,11 +49,6 @@ class prompt_keys final : public key_policy {
         if (sparse_[i]) slots_.insert(slots_.end(), kept[i].begin(), kept[i].end());
         for (std::int32_t p = sparse_[i] ? scored_[i] : 0; p < step.kv_length; ++p) {
           slots_.push_back(p);
-        }
-        // Chosen with all keys in sight, used from the next forward on.
-        if (chooses_[i]) {
-          // Two FLOPs per candidate, head and dimension.
-          flops[s] += 2.0 * ranking_.candidates(s) * b.model().heads * b.model().head_dim;
         }
       }
       begin_.push_back(static_cast<std::int32_t>(slots_.size()));

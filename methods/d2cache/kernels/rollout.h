@@ -20,6 +20,12 @@ struct mean_attention {
   tensor_view weight;
 };
 
+// FLOPs of sequence s: two for each element of q . k.
+inline double flops_of(const mean_attention& o, std::int32_t s) {
+  const double rows = o.rows.row_begin[s + 1] - o.rows.row_begin[s];
+  return 2.0 * rows * o.kv_length[s] * static_cast<double>(o.q.columns());
+}
+
 // One layer of an attention rollout from the last layer to the first, of the row vector `from`:
 // to = from (A + I) / 2 with the rows of `weight` in A for computed positions and unit rows elsewhere,
 //   to[s, j] = from[s, j] c_j + sum over rows r of s of from[s, position[r]] weight[r, j] / 2,
@@ -32,5 +38,9 @@ struct roll_out {
   tensor_view from;
   tensor_view to;
 };
+
+inline double flops_of(const roll_out& o, std::int32_t s) {
+  return 2.0 * (o.rows.row_begin[s + 1] - o.rows.row_begin[s]) * o.kv_length[s];
+}
 
 }  // namespace unmask::op

@@ -5,6 +5,8 @@
 // and which tiles are kept.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/operation.h"
 
 namespace unmask {
@@ -26,6 +28,13 @@ struct block_mass {
   float scale = 0;
   tensor_view out;
 };
+
+// FLOPs of sequence s: two for each element of q . key.
+inline double flops_of(const block_mass& o, std::int32_t s) {
+  const double rows = o.rows.row_begin[s + 1] - o.rows.row_begin[s];
+  return 2.0 * rows * std::max(o.kv_length[s] - o.first_slot[s], 0) *
+         static_cast<double>(o.q.columns());
+}
 
 // Per sequence s, head and query block i < used[s]: the count[s] largest mass[s, h, i, j] with j
 // in [first[s], used[s]) are chosen (all when fewer); keep[s, h, i, j] for j in [first[s],
