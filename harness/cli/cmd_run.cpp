@@ -29,8 +29,10 @@
 #include "harness/plan/request.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/rows/glossary.h"
+#include "harness/rows/store.h"
 #include "harness/rows/table.h"
 #include "harness/run/folder_run.h"
+#include "harness/run/past_hours.h"
 #include "harness/run/point_claim.h"
 #include "harness/run/runner.h"
 
@@ -211,7 +213,10 @@ int run_one(const fs::path& file, const command_line& line) {
   const std::unique_ptr<executor> with = make_executor();
   if (only_plan) {
     const auto points = plan_points(spec, *with, run);
-    print_tables(forecast_table(spec, points, ceilings_of(line.text("gpu"))));
+    std::vector<result_row> before;
+    if (fs::is_directory(run.output)) before = read_rows(run.output).rows;
+    print_tables(forecast_table(spec, points, ceilings_of(line.text("gpu"))) +
+                 past_hours(spec, points, before, with->environment()));
     if (!obstacle.empty()) print("{}\n", obstacle);
     return 0;
   }

@@ -287,7 +287,7 @@ void expect_hours(const experiment_point& p, const pass_work& w, double seconds,
   }
   if (configured && std::isfinite(seconds)) f.work = f.passes * seconds / 3600;
   if (!find_device(device).is_card) {
-    f.no_hours = "on " + device + ", so no hours of a GPU; the time on this machine is unknown";
+    f.no_hours = "on " + device + ", so no hours of a GPU";
     return;
   }
   f.on_gpu = true;
