@@ -76,7 +76,7 @@ bool is_number(const json_value& value, double wanted) {
 
 bool of_pictures(std::string_view key) {
   return key.starts_with("mm_") || key == "mrope_section" ||
-         holds_any(key, {"vision", "image", "video"});
+         holds_any(key, {"vision", "image", "img", "video"});
 }
 
 // "A, B, C and 7 more"
@@ -134,7 +134,7 @@ void append_unread_tensor(const std::string& name, const unread_names& of, unrea
     std::from_chars(name.data() + of.layers.size(), name.data() + name.size(), layer);
     const bool further = layer >= of.first_other && layer < of.last_other;
     (further ? parts.others : parts.changing).push_back(name);
-  } else if (holds_any(name, {"vision", "visual", "image", "mm_projector", "multi_modal"})) {
+  } else if (holds_any(name, {"vision", "visual", "image", "img", "mm_projector", "multi_modal"})) {
     parts.pictures.push_back(name);
   } else if (std::ranges::any_of(of.tables, [&](const std::string& table) {
                return name == table || name.starts_with(table + ".");

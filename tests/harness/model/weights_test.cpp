@@ -145,8 +145,8 @@ TEST(weights, tensors_that_nothing_reads) {
     EXPECT_EQ(caution_of(taken),
               std::string("1 part that would change answers is not read: ") + name);
   }
-  for (const char* name :
-       {"visual.blocks.0.attn.qkv.weight", "model.vision_tower.x", "mm_projector.0"}) {
+  for (const char* name : {"visual.blocks.0.attn.qkv.weight", "model.vision_tower.x",
+                           "mm_projector.0", "img_projector.linear_1.bias"}) {
     with(name);
     expect_environment_error(load,
                              {directory.path().string(), name, "picture tower", "--pictures off"});
