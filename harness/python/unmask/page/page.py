@@ -113,7 +113,7 @@ def _decode_table(rows):
     if len(table.rows) < len(rows):
         table.notes.append(seeds.NOTE)
     table.notes += notes_of(apart)
-    table.notes += note_of_undecided(rows, lambda row: f"{row_name(row)}, {row['workload']['family']}")
+    table.notes += note_of_undecided(rows)
     _note_unscored(table, rows)
     return table
 

@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 
 from unmask.rows.intervals import wilson
+from unmask.rows.rows import row_name
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,14 @@ def score_with_undecided(score):
                  (right + undecided) / n)
 
 
-def note_of_undecided(rows, name):
-    """A list of one sentence that says whose answers could not be judged; name(row) names a row."""
+def note_of_undecided(rows):
+    """A list of one sentence that says whose answers could not be judged."""
     found = [(row, score_with_undecided(row["score"])) for row in rows
              if row["score"] and row["score"].get("undecided", 0) > 0]
     if not found:
         return []
-    said = "; ".join(f"{score.undecided} of {score.n} of {name(row)}" for row, score in found[:8])
+    said = "; ".join(f"{score.undecided} of {score.n} of {row_name(row)}, {row['workload']['family']}"
+                     for row, score in found[:8])
     return ["Undecided answers count as wrong, and the score's interval ends where all of them were right: "
             + said + (f"; and {len(found) - 8} more rows" if len(found) > 8 else "")]
 

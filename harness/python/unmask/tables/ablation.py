@@ -15,6 +15,7 @@ from unmask.rows.intervals import Estimate
 from unmask.rows.machines import machine_class
 from unmask.rows.names import unknown_name
 from unmask.rows.rows import circumstance, grouped, is_reportable, row_name, variation
+from unmask.rows.scores import note_of_undecided
 from unmask.rows.verdicts import against_margin
 from unmask.tables import tables
 from unmask.tables.tables import count_cell, estimate_cell, number_cell
@@ -226,4 +227,6 @@ def paired_report(rows, margins, base, form):
                         "first, other methods against the one that --base names")
     if form == "json":
         return tables.json_text(paired_json(lines, effects, margins))
-    return tables.render(paired_tables(lines, effects, margins), form)
+    several = paired_tables(lines, effects, margins)
+    several[-1].notes += note_of_undecided(rows)
+    return tables.render(several, form)

@@ -13,7 +13,7 @@ from unmask.rows.machines import machine_class
 from unmask.rows.names import unknown_name
 from unmask.rows.rows import (RUN_KEYS, circumstance, grouped, is_reportable, is_synthetic, read_latest,
                               row_name, setting)
-from unmask.rows.scores import score_with_undecided
+from unmask.rows.scores import note_of_undecided, score_with_undecided
 from unmask.tables import tables
 from unmask.tables.tables import count_cell, estimate_cell, number_cell
 
@@ -165,11 +165,14 @@ def main(arguments):
         raise UserError("--score-within is from 0 to 1")
     if not options.rows:
         raise UserError("crossover needs files of rows")
-    cells = crossover_cells(read_latest(*options.rows), options.base, options.across_models,
+    rows = read_latest(*options.rows)
+    cells = crossover_cells(rows, options.base, options.across_models,
                             options.score_within)
     if not cells:
         raise UserError("no row of these files has a throughput")
+    table = crossover_table(cells)
+    table.notes += note_of_undecided(rows)
     text = (tables.json_text(cells_json(cells)) if options.format == "json" else
-            tables.render(crossover_table(cells), options.format))
+            tables.render(table, options.format))
     tables.write(text, options.output)
     return 0

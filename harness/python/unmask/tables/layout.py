@@ -17,7 +17,7 @@ from unmask.rows.errors import UserError
 from unmask.rows.intervals import mean
 from unmask.rows.machines import machine_class, machine_name, several
 from unmask.rows.names import find_known, number_text
-from unmask.rows.rows import check_key, circumstance, grouped, is_reportable, is_synthetic, row_name, setting
+from unmask.rows.rows import check_key, circumstance, grouped, is_reportable, is_synthetic, setting
 from unmask.rows.scores import has_right_answers, note_of_undecided
 from unmask.rows.selectors import Selector, read_selector
 from unmask.rows.shapes import LARGEST_NUMBER, TEXT, fit
@@ -332,7 +332,7 @@ def _add_footnotes(table, layout, rows):
     for judge in _distinct(rows, lambda r: r["workload"].get("judge", "")):
         if judge:
             table.footnotes.append(f"Score of free text: its likelihood per token under {judge}.")
-    table.footnotes += note_of_undecided(rows, lambda row: f"{row_name(row)}, {row['workload']['family']}")
+    table.footnotes += note_of_undecided(rows)
     if any(len(line) > 1 for line in seeds.over_seeds(rows)):
         table.footnotes.append(f"{seeds.NOTE}.")
     cells = [cell for row in table.rows for cell in row.cells]

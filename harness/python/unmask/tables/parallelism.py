@@ -15,7 +15,7 @@ import math
 from unmask.rows import apart, glossary
 from unmask.rows.errors import UserError
 from unmask.rows.rows import grouped, is_reportable, is_synthetic, variation
-from unmask.rows.scores import score_with_undecided
+from unmask.rows.scores import note_of_undecided, score_with_undecided
 from unmask.tables import tables
 
 PENALTY, FALL = 3.0, 5.0  # alpha; points of score by which a point may lie below the first
@@ -98,4 +98,5 @@ def report(rows, form):
                   f"{scores[0]:.1f}" if len(scores) == 1 else f"{scores[0]:.1f} to {scores[-1]:.1f}")
     table.notes.append("AUP: area under score against tokens/forward, as d3LLM (arXiv 2601.07568) weighs "
                        "it; points more than 5 below a method's slowest are left out")
+    table.notes += note_of_undecided(rows)
     return tables.render(table, form)

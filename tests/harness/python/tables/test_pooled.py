@@ -160,6 +160,9 @@ class Undecided(unittest.TestCase):
         self.half["metrics"] |= {"nfe": 10, "output_tokens": 10}
         (curve,) = parallelism.curves([self.half])
         self.assertEqual(curve["points"][0][1], 50.0)
+        for text in (parallelism.report([self.half], "md"),
+                     ablation.paired_report([self.whole, self.half], (0.02, 0.02), "whole", "md")):
+            self.assertIn("10 of 20 of half", text)
 
     def test_differences_and_mcnemar_treat_them_alike(self):
         (line,) = ablation.paired_comparison([self.whole, self.half], base="whole")
