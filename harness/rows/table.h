@@ -15,8 +15,9 @@ namespace unmask {
 // Closed batches: score, tokens/s, speedup over the first method that ran on the same model and
 // workload in the same circumstances, counts, verdict; headings and verdicts in the words of the
 // glossary. Long reasons are footnotes. "!" marks a speed known to worse than 10 %. A preset follows
-// its method's label. A method that ran on several families has a mean line over them. A row with
-// synthetic weights is marked and never shows a score.
+// its method's label. Rows that differ only in their seed are one line. Rows of several machines have
+// a column that names them. A method has a mean line over the tasks with right answers, if it ran on
+// several. A row with synthetic weights is marked and never shows a score.
 text_table decode_table(const row_list& rows);
 // Rows of kind serve: requests, arrivals, clock, TTFB, TPOT by the definition of the row's objective,
 // goodput, capacity.

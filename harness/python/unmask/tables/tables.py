@@ -3,7 +3,6 @@
 sign that a format takes for its own is escaped here."""
 
 from dataclasses import dataclass, field
-import json
 import math
 import re
 

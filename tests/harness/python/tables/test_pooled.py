@@ -75,8 +75,9 @@ class Seeds(unittest.TestCase):
             self.assertEqual([cell.removesuffix(" !") for cell in a], of_page)
 
     def test_other_settings_and_doubled_seeds_stay_apart(self):
-        others = [of_seed("base", 0, 0.4, 1.0) | {"point_id": "x", "gen_length": 7},
-                  of_seed("base", 0, 0.4, 1.0) | {"point_id": "y", "model": row_of("a", [1.0])["model"] | {"hash": "n"}}]
+        first = of_seed("base", 0, 0.4, 1.0)
+        others = [first | {"point_id": "x", "gen_length": 7},
+                  first | {"point_id": "y", "model": first["model"] | {"hash": "n"}}]
         table = layout.lay_out_columns(self.rows[:3] + others, ["score"])
         self.assertEqual(len(table.rows), 3)
         doubled = self.rows[:3] + [of_seed("base", 0, 0.4, 1.0) | {"point_id": "z"}]
