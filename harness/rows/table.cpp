@@ -286,6 +286,19 @@ std::string note_of_undecided(const row_list& rows) {
          text + (left > 0 ? fmt::format("; and {} more rows", left) : "");
 }
 
+// Settings that were measured under several seeds for nothing: all of them gave the same answers.
+std::string note_of_same_answers(const std::vector<row_list>& lines) {
+  std::string text;
+  for (const row_list& rows : lines) {
+    const result_row& row = *rows.front();
+    const bool same = std::ranges::all_of(
+        rows, [&](const result_row* r) { return r->answers_hash == row.answers_hash; });
+    if (rows.size() < 2 || row.answers_hash.empty() || !same) continue;
+    text += (text.empty() ? "" : "; ") + name_of_row(row, {"seed"}) + ", " + row.workload.family;
+  }
+  return text.empty() ? "" : "The seed changes no answer of: " + text;
+}
+
 // A column "machine" behind the model, where rows are of several.
 void add_machines(text_table& t, const std::vector<row_list>& lines) {
   const auto machine = [](const row_list& rows) { return machine_class_of(*rows.front()); };
@@ -388,7 +401,8 @@ text_table decode_table(const row_list& rows) {
   if (std::ranges::any_of(lines, [](const row_list& of_line) { return of_line.size() > 1; })) {
     t.notes.emplace_back(seeds_note);
   }
-  for (const std::string& note : {note_of_undecided(rows), note_of_fastest(lines, shown)}) {
+  for (const std::string& note :
+       {note_of_same_answers(lines), note_of_undecided(rows), note_of_fastest(lines, shown)}) {
     if (!note.empty()) t.notes.push_back(note);
   }
   return t;

@@ -110,8 +110,7 @@ def _decode_table(rows):
         worst = next((of_seed for of_seed in line if of_seed["verdict"] != "PASS"), row)
         table.add(_model_name(row), *[machine_name(row)][:machines], seeds.line_name(line, varying),
                   row["workload"]["family"], count_cell(row["workload"]["items"]), *cells, _verdict_cell(worst))
-    if len(table.rows) < len(rows):
-        table.notes.append(seeds.NOTE)
+    table.notes += seeds.notes(seeds.over_seeds(rows))
     table.notes += notes_of(apart)
     table.notes += note_of_undecided(rows)
     _note_unscored(table, rows)

@@ -76,3 +76,12 @@ def ratio(line, bases, metric):
     """A ratio of rows of one line, each over the base of its own seed; None where one lacks it."""
     found = [estimates.ratio(row, base, metric) if base is not None else None for row, base in zip(line, bases)]
     return None if any(e is None for e in found) else over(found, logs=True)
+
+
+def notes(lines):
+    """What a table says below lines of several seeds: how they are pooled, and which settings were measured under
+    several seeds for nothing."""
+    several = [line for line in lines if len(line) > 1]
+    same = [f"{row_name(line[0], {'seed'})}, {line[0]['workload']['family']}" for line in several
+            if line[0]["answers_hash"] and len({row["answers_hash"] for row in line}) == 1]
+    return [NOTE] * bool(several) + (["The seed changes no answer of: " + "; ".join(same)] if same else [])

@@ -333,8 +333,7 @@ def _add_footnotes(table, layout, rows):
         if judge:
             table.footnotes.append(f"Score of free text: its likelihood per token under {judge}.")
     table.footnotes += note_of_undecided(rows)
-    if any(len(line) > 1 for line in seeds.over_seeds(rows)):
-        table.footnotes.append(f"{seeds.NOTE}.")
+    table.footnotes += seeds.notes(seeds.over_seeds(rows))
     cells = [cell for row in table.rows for cell in row.cells]
     counts = [cell.n for cell in cells if cell.range]
     if counts:

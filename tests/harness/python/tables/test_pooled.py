@@ -69,6 +69,9 @@ class Seeds(unittest.TestCase):
         self.assertEqual(lines[0][4], "50.0 % [25, 75]")
         self.assertIn("3 seeds", text)
         self.assertIn("in their seed alone", text)
+        self.assertIn("The seed changes no answer of: base, word_problem; fast, word_problem\n", text)
+        self.rows[0]["answers_hash"] = "other"
+        self.assertIn("The seed changes no answer of: fast, word_problem\n", printed(self.rows))
         (ours,) = page.row_tables(self.rows)
         for a, b in zip(lines, ours.rows):
             of_page = [cell.text + (f" [{cell.range}]" if cell.range else "") for cell in b]
