@@ -76,7 +76,7 @@ struct step_loop::impl {
   candidate_lists found;
   // The tokens that each generated position of a place has had; kept for rules that replace.
   std::vector<std::map<std::int32_t, std::vector<std::int32_t>>> tokens_had;
-  // Of each place: forwards in a row that had candidates and decided nothing, and those candidates.
+  // Of each batch slot: forward passes in a row that unmasked none of their candidates.
   struct idle_forwards {
     std::int64_t forwards = 0, candidates = 0;
   };

@@ -146,7 +146,7 @@ TEST(machine_use, spans_add_up) {
   EXPECT_NE(disturbance(all, false), "");
 }
 
-// A child that spins, beside this process that sleeps: its processor time by wait4() is other work.
+// A child that spins while this process sleeps: its processor time by wait4() is other work.
 TEST(machine_use, another_process_is_seen) {
   const pid_t child = ::fork();
   if (child == 0) {
