@@ -57,9 +57,9 @@ SIGNAL = {"kind": "signal", "scales": ("tiny", "full"), "items": "64 a task here
 # ---- What static thresholds miss (sections 1 and 3) ----
 
 @claim(place="Section 3.3, Fig. 1",
-       statement="At least 15 % of the active steps are in the stagnation zone.",
+       statement="Between 15 % and 20 % of the active steps are in the stagnation zone.",
        quantity="share of active tokens whose best token stays while they stay below 0.9",
-       bound=at_least(0.15, "paper: \"approximately 15-20 %\""),
+       bound=within(0.15, 0.2, "paper: \"approximately 15-20 %\""),
        published=Published(0.175, "section 3.3, \"approximately 15-20 %\"", 0.025),
        artifacts=("figure_1",), controls=("stagnation_without_stories",), **SIGNAL)
 def stagnation(f):
@@ -67,9 +67,9 @@ def stagnation(f):
 
 
 @claim(place="Section 1, Fig. 2",
-       statement="A static threshold misses at least 43.75 % of the stable tokens of some sample.",
+       statement="A static threshold misses 35 % to 52.5 % of the stable tokens of the worst sample.",
        quantity="share of the stable tokens of a sample that are below 0.9, the largest",
-       bound=at_least(0.4375, "paper: \"up to\""),
+       bound=within(0.35, 0.525, "us: a fifth either way of the published \"up to 43.75 %\""),
        published=Published(0.4375, "section 1", 0.0, says="up to 43.75 % missed"),
        artifacts=("figure_2",), controls=("missed_stable_without_stories",),
        each_because="\"up to\": the largest counts", **SIGNAL)
@@ -119,39 +119,41 @@ def faster_than_vanilla(f):
        statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
        published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
-       reading="blocks of 32, delivered tokens", rivals=RIVALS,
-       controls=("stories_stay_likely", "beats_a_threshold_of_equal_score",
+       reading="blocks of 32, delivered tokens",
+       controls=("faster_than_fast_dllm_by_canvas", "faster_than_fast_dllm_whole_canvas",
+                 "faster_than_fast_dllm_whole_canvas_by_canvas", "threshold_of_equal_text", "threshold_0_7",
+                 "stories_stay_likely", "beats_a_threshold_of_equal_score",
                  "faster_where_the_threshold_is_slow", "fewer_forwards_on_softened_models"),
        **TABLE_1)
 def faster_than_fast_dllm(f):
     return speed(f, "Ada-DLM", "Fast-dLLM", TOKENS, model=MODELS)
 
 
-@claim(place="Abstract, section 5.2, Table 1",
+@control(place="Abstract, section 5.2, Table 1",
        statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
        published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
-       reading="blocks of 32, canvas tokens", rivals=RIVALS, controls=("stories_stay_likely",),
+       reading="blocks of 32, canvas tokens",
        **{**TABLE_1, "clock": "canvas tokens a second, prefill included"})
 def faster_than_fast_dllm_by_canvas(f):
     return speed(f, "Ada-DLM", "Fast-dLLM", CANVAS, model=MODELS)
 
 
-@claim(place="Abstract, section 5.2, Algorithm 1",
+@control(place="Abstract, section 5.2, Algorithm 1",
        statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
        published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
-       reading="whole canvas, delivered tokens", rivals=RIVALS, controls=("stories_stay_likely",),
+       reading="whole canvas, delivered tokens", rivals=RIVALS,
        **{**TABLE_5, "preset": "whole canvas, as Algorithm 1 is written"})
 def faster_than_fast_dllm_whole_canvas(f):
     return speed(f, "whole canvas", "threshold 0.9", TOKENS, model=MODELS)
 
 
-@claim(place="Abstract, section 5.2, Algorithm 1",
+@control(place="Abstract, section 5.2, Algorithm 1",
        statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
        published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
-       reading="whole canvas, canvas tokens", rivals=RIVALS, controls=("stories_stay_likely",),
+       reading="whole canvas, canvas tokens",
        **{**TABLE_5, "preset": "whole canvas, as Algorithm 1 is written",
           "clock": "canvas tokens a second, prefill included"})
 def faster_than_fast_dllm_whole_canvas_by_canvas(f):
@@ -230,20 +232,30 @@ def keeps_quality(f):
 @claim(place="Abstract, section 5.2",
        statement="Ada-DLM scores higher than Fast-dLLM on open text.",
        quantity="Ada-DLM - Fast-dLLM, summaries", bound=above(0, "paper"), artifacts=("table_6",),
-       published=Published(0.0279, "SAMSum: 17.37 - 14.58", 0.0001, says="up to 19 % better"),
        controls=("stories_stay_likely",),
+       note="The paper's number, 17.37 - 14.58 on SAMSum, is of dialogues that are summarised in new words. The "
+            "summaries here are extracted word by word from 177 tokens, so no number is compared.",
        **{**SCORES, "tasks": "summaries (ROUGE-L here)", "items": scored(0.03, 0.3)})
 def better_on_open_text(f):
     return score(f, "Ada-DLM", "Fast-dLLM", model=MODELS)
 
 
-@claim(place="Table 6", statement="Ada-DLM has a higher ROUGE-1 than Fast-dLLM on long summaries.",
+@claim(place="Table 6", statement="Ada-DLM has a higher ROUGE-1 than Fast-dLLM on GPQA with LLaDA.",
        quantity="Ada-DLM - Fast-dLLM, ROUGE-1", bound=above(0, "paper"), artifacts=("table_6",),
        published=Published(0.0201, "Table 6: 16.51 - 14.50", 0.0001),
        controls=("stories_stay_likely",),
-       **{**SCORES, "tasks": "summaries by ROUGE-1", "scales": ("full",)})
+       **{**SCORES, "tasks": "GPQA by ROUGE-1", "scales": ("full",)})
 def better_by_rouge_1(f):
-    return score(f, "Ada-DLM", "Fast-dLLM")
+    return score(f, "Ada-DLM", "Fast-dLLM", model=MODELS[1])
+
+
+@claim(place="Table 6", statement="Ada-DLM has a lower ROUGE-1 than Fast-dLLM on GPQA with Dream.",
+       quantity="Ada-DLM - Fast-dLLM, ROUGE-1", bound=below(0, "paper"), artifacts=("table_6",),
+       published=Published(-0.0037, "Table 6, Dream: 25.25 - 25.62", 0.0001),
+       controls=("stories_stay_likely",),
+       **{**SCORES, "tasks": "GPQA by ROUGE-1", "scales": ("full",)})
+def worse_by_rouge_1_on_dream(f):
+    return score(f, "Ada-DLM", "Fast-dLLM", model=MODELS[2])
 
 
 @claim(place="Table 2", statement="On long prompts Ada-DLM answers as well as vanilla decoding.",
@@ -253,18 +265,14 @@ def keeps_quality_on_long_prompts(f):
     return score(f, "Ada-DLM", "Vanilla")
 
 
-def temperature(row):
-    return float(row["params"].get("temperature", 0))
-
-
 @claim(place="Section 5.3", statement="The standard deviation of the score over five seeds is at "
                                       "most 0.5 percentage points.",
        kind="signal", quantity="standard deviation of the score over five seeds",
        bound=at_most(0.005, "us: half a point"),
        published=Published(0.0018, "section 5.3: 72.50 +- 0.18", 0.00005, says="a spread of 0.18 points"),
        artifacts=("table_1",),
-       scales=("tiny", "full"), regime=presumes("tokens are drawn", temperature, above(0, "us")),
-       tasks="tasks with an answer", items="five seeds", preset="block32, temperature above 0")
+       scales=("full",), regime=no_precondition("the paper names no temperature"),
+       tasks="tasks with an answer", items="five seeds", preset="block32")
 def seeds_agree(f):
     return level(f, "score_deviation", label="Ada-DLM")
 
@@ -457,7 +465,7 @@ def beats_a_threshold_of_equal_score(f):
 
 @control(statement="Ada-DLM writes stories as likely as those of Fast-dLLM.",
          quantity="likelihood a token, Ada-DLM - Fast-dLLM", bound=KEPT, artifacts=("table_1",),
-         **{**SCORES, "tasks": "stories, judged by a causal model", "items": scored(0.05, 0.5)})
+         **{**SCORES, "scales": ("scores",), "tasks": "stories, judged by a causal model", "items": scored(0.05, 0.5)})
 def stories_stay_likely(f):
     return score(f, "Ada-DLM", "Fast-dLLM", workload="story", model=MODELS)
 
@@ -465,8 +473,8 @@ def stories_stay_likely(f):
 ANSWERS = ("word_problem", "list_program", "retrieval_64", "retrieval_128", "summary")
 
 
-@control(statement="At least 15 % of the active steps are in the stagnation zone, without stories.",
-         quantity="share of active tokens, all tasks but stories", bound=at_least(0.15, "us"),
+@control(statement="Between 15 % and 20 % of the active steps are in the stagnation zone, without stories.",
+         quantity="share of active tokens, all tasks but stories", bound=within(0.15, 0.2, "us"),
          artifacts=("figure_1",), **SIGNAL)
 def stagnation_without_stories(f):
     return level(f, "probes.stagnation.share", label="Fast-dLLM", model=MODELS, workload=ANSWERS)

@@ -53,7 +53,7 @@ SIGNAL = {"kind": "signal", "tasks": "every task of the file", "preset": "vanill
        statement="The confidence of a position correlates with that of the step before by at least 0.8.",
        quantity="correlation", bound=at_least(0.8, "us: for \"strongly\""),
        artifacts=("figure_1",), scales=("tiny", "full"),
-       regime=no_precondition("this is the paper's observation"), items="192 a task here", **SIGNAL)
+       regime=no_precondition("this is the paper's observation"), items="12 a task here", **SIGNAL)
 def confidence_persists(f):
     return level(f, "probes.confidence.correlation")
 
@@ -65,7 +65,7 @@ def confidence_persists(f):
        published=Published(0.961, "section 4.1, one prompt", 0.0005, says="96.1 %, of one prompt"),
        artifacts=("figure_1",),
        scales=("tiny", "full"), regime=no_precondition("this is the paper's observation"),
-       items="192 a task here", controls=("recall_on_long_prompts",), **SIGNAL)
+       items="12 a task here", controls=("recall_on_long_prompts",), **SIGNAL)
 def recall_of_four(f):
     return level(f, "probes.confidence.recall.value[2]")
 
@@ -134,7 +134,7 @@ def faster_than_vanilla(f):
     return speed(f, "Focus-dLLM", "Vanilla", CANVAS)
 
 
-@claim(place="Abstract, section 6.2",
+@claim(place="Section 6.2",
        statement="The speedup over vanilla decoding is larger with a longer context.",
        quantity="speed-up at 2K tokens over that at 0.5K", bound=above(1, "paper"),
        published=Published(3.15, "section 6.2: 9.4 -> 29.6, 8K to 32K", 0.02),
@@ -292,8 +292,8 @@ def both_parts_cost_nothing(f):
        statement="Focus-dLLM answers as well as vanilla decoding.", quantity="Focus-dLLM - vanilla",
        bound=KEPT, artifacts=("table_1",),
        published=Published(0.0024, "Table 1, UltraLLaDA, mean: 45.14 - 44.90", 0.0001),
-       rivals=("random_blocks_keep_quality", "last_blocks_keep_quality"),
-       controls=("cache_keeps_quality", "lossless_on_short_prompts"), **SCORES)
+       controls=("random_blocks_keep_quality", "last_blocks_keep_quality", "cache_keeps_quality",
+                 "lossless_on_short_prompts"), **SCORES)
 def lossless(f):
     return score(f, "Focus-dLLM", "Vanilla")
 

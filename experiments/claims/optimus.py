@@ -8,8 +8,8 @@ and the cost of a forward the shape that explains the paper's figures. What they
 the machine; the curve itself is held against Figure 1 by claims of its own."""
 
 from unmask.claims import (Published, above, at_least, at_most, below, claim, control, fastest_rival,
-                           graded, largest, level, no_precondition, presumes, presumes_a_gpu, ratio, repeated,
-                           score, scored, smallest, speed, within)
+                           calibration, graded, largest, level, no_precondition, presumes, presumes_a_gpu,
+                           presumes_of_the_clock, ratio, repeated, score, scored, smallest, speed, within)
 
 DELIVERED = "decode_output_tokens_per_second"
 DECIDED = "decode_tokens_per_second"
@@ -88,7 +88,7 @@ def blocks_saturate(f):
 @claim(place="Sections 1 and 3.2, Fig. 1",
        statement="The throughput of autoregressive decoding grows by at least half from 16 to 64 requests.",
        quantity="throughput of AR, 64 requests over 16", bound=at_least(1.5, "us: for \"keeps growing\""),
-       rivals=("blocks_of_32_grow_on",), **SATURATION)
+       controls=("blocks_of_32_grow_on",), **SATURATION)
 def ar_grows_on(f):
     return speed(f, {"label": "AR", "batch_size": 64}, {"label": "AR", "batch_size": 16}, DECIDED)
 
@@ -124,9 +124,9 @@ USED = {"kind": "signal", "items": "32 stories", "preset": "blocks, threshold 0.
 
 
 @claim(place="Section 3.3, Fig. 3c",
-       statement="Blocks of 32 unmask at most 15 % of the positions that they compute.",
+       statement="Blocks of 32 unmask 9 % to 15 % of the positions that they compute.",
        quantity="tokens decided, those of prefill forwards among them, over rows of decode forwards",
-       bound=at_most(0.15, "us: a quarter above the published 0.12"),
+       bound=within(0.09, 0.15, "us: a quarter either way of the published 0.12"),
        published=Published(0.12, "section 3.3, 3.8 / 32", 0.005, says="about 12 %"), artifacts=("figure_9",),
        scales=("tiny", "full"),
        regime=presumes("few tokens are decided a step, 3.8 as in the paper", "committed_per_step",
@@ -245,7 +245,7 @@ def ar_catches_up(f):
     return speed(f, causal("AR"), ours("Optimus"), DELIVERED, batch_size=LARGE)
 
 
-@claim(place="Abstract, section 7.3, Fig. 9",
+@claim(place="Section 7.3, Fig. 9",
        statement="Optimus has a higher throughput than autoregressive decoding over all settings.",
        quantity="throughput, Optimus over AR, geometric mean", bound=FASTER,
        published=Published(2.07, "section 7.3, geometric mean", 0.005,
@@ -266,12 +266,12 @@ def throughput_over_ar_largest(f):
     return largest(speed(f, ours("Optimus"), causal("LMDeploy-AR"), DELIVERED))
 
 
-@claim(place="Abstract, section 7.3, Fig. 9",
+@claim(place="Section 7.3, Fig. 9",
        statement="Optimus has a higher throughput than plain block diffusion over all settings.",
        quantity="throughput, Optimus over BD32, geometric mean", bound=FASTER,
        published=Published(1.31, "section 7.3, geometric mean", 0.005,
-                           says="1.31 times the throughput, on average"), rivals=("chunk_4_over_blocks",),
-       controls=("stories_stay_likely", "over_the_best_fixed_chunk"), **SPEEDS, **FIGURE_9)
+                           says="1.31 times the throughput, on average"),
+       controls=("chunk_4_over_blocks", "stories_stay_likely", "over_the_best_fixed_chunk"), **SPEEDS, **FIGURE_9)
 def throughput_over_blocks_mean(f):
     return speed(f, ours("Optimus"), ours("LMDeploy-BD32"), DELIVERED)
 
@@ -281,7 +281,7 @@ def throughput_over_blocks_mean(f):
        quantity="throughput, Optimus over BD32, the largest point", bound=FASTER,
        published=Published(4.25, "abstract and section 7.3, up to", 0.005,
                            says="up to 4.3 times the throughput"), each_because="\"up to\"",
-       rivals=("chunk_4_over_blocks",), controls=("stories_stay_likely",), **SPEEDS, **FIGURE_9)
+       controls=("chunk_4_over_blocks", "stories_stay_likely"), **SPEEDS, **FIGURE_9)
 def throughput_over_blocks_largest(f):
     return largest(speed(f, ours("Optimus"), ours("LMDeploy-BD32"), DELIVERED))
 
@@ -375,8 +375,8 @@ def policy(label, name):
 
 @claim(place="Abstract, section 7.4, Fig. 10",
        statement="Optimus serves more requests per second than plain block diffusion.", bound=HIGHER,
-       published=Published(1.95, "section 7.4, SDAR-8B, ShareGPT", 0.005), rivals=("chunk_8_raises_capacity",),
-       controls=("as_shipped_batching_costs_capacity",), **FIGURE_10)
+       published=Published(1.95, "section 7.4, SDAR-8B, ShareGPT", 0.005),
+       controls=("chunk_8_raises_capacity", "as_shipped_batching_costs_capacity"), **FIGURE_10)
 def capacity_over_blocks(f):
     return capacity(f, "Optimus", "LMDeploy-BD32", serve_policy="iter")
 
@@ -386,8 +386,8 @@ def step_of_one(row):
     return float(row["serve"]["cost"].split()[0].partition(":")[2])
 
 
-AR_CAN = presumes("an autoregressive step takes less than the 50 ms a token that are allowed, on the clock of "
-                  "Figs. 1, 3 and 13", step_of_one, below(50, "paper: section 7.1"), label="Optimus")
+AR_CAN = presumes_of_the_clock("an autoregressive step takes less than the 50 ms per token that are allowed, as it "
+                               "does in the paper", step_of_one, below(50, "paper: section 7.1"), label="Optimus")
 
 
 @claim(place="Section 7.4, Fig. 10",
@@ -413,7 +413,7 @@ PANELS = {**FIGURE_10, "scales": ("shapes",), "tasks": "all panels of the figure
        statement="Optimus serves more requests per second than plain block diffusion over six panels.",
        bound=HIGHER,
        published=Published(1.4, "section 7.4, over BD32, mean of six panels", 0.05,
-                           says="1.4 times as many, on average"), rivals=("chunk_8_raises_capacity",), **PANELS)
+                           says="1.4 times as many, on average"), controls=("chunk_8_raises_capacity",), **PANELS)
 def capacity_over_blocks_in_every_panel(f):
     return capacity(f, "Optimus", "LMDeploy-BD32", serve_policy="iter")
 
@@ -423,7 +423,7 @@ def capacity_over_blocks_in_every_panel(f):
        bound=HIGHER,
        published=Published(2.0, "section 7.4, over BD32, largest of six panels", 0.05,
                            says="up to 2.0 times as many"), each_because="\"up to\"",
-       rivals=("chunk_8_raises_capacity",), **PANELS)
+       controls=("chunk_8_raises_capacity",), **PANELS)
 def capacity_over_blocks_largest(f):
     return largest(capacity(f, "Optimus", "LMDeploy-BD32", serve_policy="iter"))
 
@@ -438,7 +438,7 @@ def capacity_over_ar_in_every_panel(f):
                  {"label": "LMDeploy-AR", "serve_policy": "iter", **CAUSAL})
 
 
-@claim(place="Abstract, section 7.4",
+@claim(place="Section 7.4",
        statement="Optimus serves more requests per second than SGLang over six panels.", bound=HIGHER,
        published=Published(11.8, "section 7.4, mean of six panels; 50.7 the largest", 0.05,
                            says="11.8 times as many, on average"), rivals=("chunks_over_block_sync",), **PANELS)
@@ -475,8 +475,8 @@ def every_chunk_beats_blocks(f):
 
 
 @claim(place="Section 7.7, Fig. 13",
-       statement="Optimus without tuning serves at least 90 % of the requests per second of chunks of 8.",
-       bound=at_least(0.9, "us: a point below the published 0.913"),
+       statement="Optimus without tuning serves at least 88 % of the requests per second of chunks of 8.",
+       bound=at_least(0.88, "us: three points below the published 0.913"),
        published=Published(0.913, "section 7.7: 5.06 / 5.54", 0.002,
                            says="within 9 % of the best chunk size"),
        controls=("paper_cost_nears_the_best_chunk", "letter_nears_the_best_chunk"), **FIGURE_13)
@@ -500,10 +500,11 @@ def elastic_beats_chunks_of_32(f):
 
 ABSOLUTE = {**FIGURE_13, "kind": "signal", "controls": ("chunk_8_raises_capacity",),
             "quantity": "requests a second that keep 50 ms a token, absolute",
+            "calibrates": "the scale of the virtual clock's cost was set by this figure",
             "note": "Checks the curve of the virtual clock, on which every claim of capacity rests."}
 
 
-@claim(place="Section 7.7, Fig. 13",
+@calibration(place="Section 7.7, Fig. 13",
        statement="Plain block diffusion serves 2.60 requests per second, within 20 %.",
        bound=within(2.08, 3.12, "us: a fifth either way"), published=Published(2.60, "section 7.7", 0.005),
        **ABSOLUTE)
@@ -511,14 +512,14 @@ def capacity_of_blocks(f):
     return level(f, RATE, label="BD32")
 
 
-@claim(place="Section 7.7, Fig. 13", statement="Chunks of 8 serve 5.54 requests per second, within 20 %.",
+@calibration(place="Section 7.7, Fig. 13", statement="Chunks of 8 serve 5.54 requests per second, within 20 %.",
        bound=within(4.43, 6.65, "us: a fifth either way"), published=Published(5.54, "section 7.7", 0.005),
        **ABSOLUTE)
 def capacity_of_chunks_of_8(f):
     return level(f, RATE, label="Chunk-8")
 
 
-@claim(place="Section 7.7, Fig. 13", statement="Optimus serves 5.06 requests per second, within 20 %.",
+@calibration(place="Section 7.7, Fig. 13", statement="Optimus serves 5.06 requests per second, within 20 %.",
        bound=within(4.05, 6.07, "us: a fifth either way"), published=Published(5.06, "section 7.7", 0.005),
        **ABSOLUTE)
 def capacity_of_optimus(f):
@@ -630,7 +631,7 @@ def ar_over_optimus_by_decided_tokens(f):
 @control(statement="Fixed chunks of 4 are faster than plain block diffusion.",
          quantity="chunk 4 over BD32, all loads", bound=FASTER, **CPU, **FIGURE_8)
 def chunk_4_over_blocks(f):
-    return speed(f, "chunk 4", "LMDeploy-BD32", DELIVERED)
+    return speed(f, ours("chunk 4"), ours("LMDeploy-BD32"), DELIVERED)
 
 
 @control(statement="Fixed chunks of 4 are faster than plain block diffusion in large batches.",

@@ -235,7 +235,7 @@ def same_answers(f, of, over, **where):
        quantity="share of equal answers", bound=at_least(0.94, "us: 72 of 72 equal answers show it, 71 leave "
                                                           "it open; the paper says all"),
        published=Published(1.0, "abstract: lossless", 0.0, says="lossless"),
-       rivals=("a_threshold_loses_nothing",),
+       controls=("a_threshold_loses_nothing",),
        **{**SCORES, "artifacts": ("figure_1",), "kind": "signal", "items": "72 here", "tasks": "every task of the file"})
 def freedave_loses_nothing(f):
     return same_answers(f, {"label": "freedave", "draft_steps": 8}, {"label": "freedave", "draft_steps": 1})
@@ -330,7 +330,7 @@ def dpad_keeps_quality(f):
 @claim(place="Streaming-dLLM, Table 1", statement="A short suffix and a falling threshold beat Fast-dLLM.",
        quantity="throughput over the prefix cache with a threshold of 0.9", bound=FASTER,
        published=Published(1.324, "LLaDA-1.5, GSM8K of 256 tokens: 66.2 / 50.0", 0.001),
-       rivals=("ending_early_is_faster",), **LEFT_OUT)
+       controls=("ending_early_is_faster",), **LEFT_OUT)
 def streaming_is_faster(f):
     return speed(f, "streaming_dllm", "threshold, prefix", TOKENS, model=MODELS, workload=LONG)
 

@@ -417,7 +417,8 @@ int command_run(const texts& arguments) {
       "turn, each as a\nprocess of its own, then the claims about them (claims.md, claims.json); "
       "one that fails does not stop the\nothers. Called again it continues where it stopped.\n"
       "What this machine lacks is said before anything starts: NOT RUN: needs ..., exit code 3.\n"
-      "exit code 1 when a run failed, 4 when a claim is NOT SUPPORTED or SUPPORTED WITH LIMITS\n\n";
+      "exit code 1 when a run failed, 4 when a claim is NOT SUPPORTED, SMALLER THAN PUBLISHED or "
+      "SUPPORTED WITH LIMITS\n\n";
   const command_line line("run EXPERIMENT.toml|FOLDER... [options]", run_command_options(),
                           {"experiments..."}, arguments,
                           epilogue + run_help() + "\n" + serve_help());

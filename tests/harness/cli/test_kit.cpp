@@ -102,9 +102,9 @@ TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
   EXPECT_EQ(run("run experiments -o out --experiments-dir experiments"), 4)
       << said;  // one claim is wrong
   EXPECT_TRUE(says("1 of 1 tables and figures measured")) << said;
-  EXPECT_TRUE(says(
-      "1 SUPPORTED, 0 SUPPORTED WITH LIMITS, 1 NOT SUPPORTED, 0 NOT APPLICABLE, 0 INCONCLUSIVE, 0 "
-      "NOT RUN, of 2 claims"))
+  EXPECT_TRUE(
+      says("1 SUPPORTED, 0 SUPPORTED WITH LIMITS, 0 SMALLER THAN PUBLISHED, 1 NOT SUPPORTED, "
+           "0 CLOCK DIFFERS, 0 NOT APPLICABLE, 0 INCONCLUSIVE, 0 NOT RUN, of 2 claims"))
       << said;
   EXPECT_TRUE(says("0.500, n = 2 items")) << said;
   EXPECT_NE(read("out/claims.json").find("\"NOT SUPPORTED\""), std::string::npos);

@@ -7,7 +7,8 @@ import textwrap
 
 from unmask.claims import repeats, words
 from unmask.claims.declare import RATIOS, read_register
-from unmask.claims.judge import SCORES, VERDICTS, needs_text, run_line
+from unmask.claims.judge import SCORES, needs_text, run_line
+from unmask.claims.weigh import VERDICTS
 from unmask.rows import experiments, glossary, options as command_options
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.estimates import estimate_text, short_number
@@ -22,10 +23,17 @@ SINCE = "register.json"
 HEAD = [
     "A claim says what its bound tests. The paper's number is in the column `published`, in the units of `here`; the "
     "verdict does not speak of it. here / published: the ratio of both; differences of scores have none.",
-    "campaigns: how many of several whole campaigns give the verdict, which is that of most; without a majority the "
-    "claim is INCONCLUSIVE. If all give one verdict the numbers are those of the first; if they give several, `here` "
-    "has the interval of each, in their order.",
-    "Controls are no claims of the papers and are counted apart. results/VERDICTS.md explains every verdict.",
+    "change of quality: of a speed, the difference of the scores of the same settings, and whether they are kept, by the "
+    "bound of -2 points if nothing else is said. Not determined: with the number of items that would tell four times in "
+    "five if nothing is lost, by the observed spread.",
+    "over the simplest method: how many times as fast the method is as the fastest simpler method whose score is at most "
+    "two points lower, over the same baseline, quantity and tasks; corrected for their number.",
+    "campaigns: of how many whole campaigns `here` is the mean, with an interval by Student's t over them that speaks of "
+    "further ones. Deterministic: another seed changes nothing. Single: one campaign has the rows. The point of an \"up "
+    "to\" is chosen in the first campaign and reported in the others.",
+    "The rules of this page were last changed on 2026-11-29, after all rows of three campaigns. Controls are no claims of "
+    "the papers and are counted apart, as are numbers by which something was set (calibration). results/VERDICTS.md "
+    "explains every verdict.",
 ]
 
 
@@ -53,7 +61,7 @@ def write_since(folder, register):
         stems = [os.path.splitext(os.path.basename(a))[0] for a in c.artifacts]
         after[c.key] = {"hash": c.hash, "since": entry["since"] if kept else now, "words": c.words,
                         "worded": entry.get("worded", now) if as_worded else now,
-                        "role": "control" if c.is_control else "claim", "artifacts": stems}
+                        "role": c.role, "artifacts": stems}
         changed += not kept
         reworded += kept and not as_worded
     replace_file(os.path.join(folder, SINCE), tables.json_text(after))
@@ -70,51 +78,55 @@ def _published_text(c):
 
 
 def _over_published(c, r):
-    """What was measured over the published number: of each campaign where the table shows each."""
+    """What was measured over the published number."""
     p = c.published
     if p is None or p.value == 0 or c.kind == "score" or not r.measured_text:
         return "–"
-    found = [e for _, e in r.each] if r.by_campaign else [r.estimate]
-    return "; ".join("–" if e is None else f"{e.value / p.value:.2f}" for e in found)
+    return f"{r.estimate.value / p.value:.2f}"
 
 
 def _table(judged, title):
     table = tables.Table(glossary.columns(
         "id | paper | statement | scale | verdict | published | measured | here / published | size | bound | "
-        "change of quality, pp | corrected | campaigns | registered | reason"))
+        "score_beside | over_simplest | corrected | campaigns | registered | reason"))
     table.title = title
     for c, r in judged:
-        quality = r.finding.quality if r.finding else None
         reading = f"; interpretation: {c.reading}" if c.reading else ""
-        table.add(c.id, c.paper, f"{c.statement} ({c.place}{reading})", r.scale, words.verdict_text(c, r),
+        table.add(c.id, c.paper, f"{c.statement} ({c.place}{reading})", r.scale, words.verdict_text(r),
                   _published_text(c), r.measured_text or "–", _over_published(c, r), words.field_text(r, "size"),
-                  f"{c.bound.text} ({c.bound.by})", words.points_text(quality),
+                  f"{c.bound.text} ({c.bound.by})", words.quality_text(r), r.simplest_text or "–",
                   words.field_text(r, "after_correction"), r.campaigns or "–", words.field_text(r, "registered"),
                   r.reason)
-    table.notes.append(words.counts_text(judged, VERDICTS) + f"of {len(judged)} " +
-                       ("controls" if judged and judged[0][0].is_control else "claims"))
+    table.notes.append(words.counts_text(judged, VERDICTS) + f"of {len(judged)} " + _counted_as(judged))
     table.notes += filter(None, [repeats.agreement_text(judged)])
     return table
 
 
+def _counted_as(judged):
+    if not judged or not judged[0][0].is_control:
+        return "claims"
+    return "calibrations" if judged[0][0].calibrates else "controls"
+
+
 def headlines_table(judged):
     """A line for each claim of an abstract, without reasons: for a page that says what came of them."""
-    table = tables.Table(glossary.columns(
-        "paper | headline | published | measured | here / published | change of quality, pp | verdict | campaigns"))
+    table = tables.Table(glossary.columns("paper | headline | published | measured | here / published | score_beside | "
+                                          "over_simplest | verdict | campaigns"))
     for c, r in judged:
-        quality = r.finding.quality if r.finding else None
         reading = f" ({c.reading})" if c.reading else ""
         table.add(c.paper, f"{c.statement.rstrip('.')}{reading}",
                   f"{short_number(c.published.value)}" if c.published else "–",
                   r.measured_text or "–", _over_published(c, r),
-                  words.points_text(quality), words.verdict_text(c, r), r.campaigns or "one")
+                  words.quality_text(r), r.simplest_text or "–", words.verdict_text(r), r.campaigns or "one")
     table.notes.append(words.counts_text(judged, VERDICTS) + f"of {len(judged)} headlines")
     return table
 
 
 def claims_tables(judged, controls):
-    """The claims, a line each, how many have which verdict; then the controls."""
-    return [_table(judged, "Claims")] + ([_table(controls, "Controls")] if controls else [])
+    """The claims, a line each, how many have which verdict; then the controls, and what something was set by."""
+    kinds = [("Controls", [(c, r) for c, r in controls if not c.calibrates]),
+             ("Calibration", [(c, r) for c, r in controls if c.calibrates])]
+    return [_table(judged, "Claims")] + [_table(found, title) for title, found in kinds if found]
 
 
 def claims_text(judged, controls, register, form):
@@ -131,13 +143,16 @@ def claims_text(judged, controls, register, form):
 def claim_json(c, r, register):
     """A claim with its verdict as an object; results/README.md describes it."""
     e, p = r.estimate, c.published
-    return {"id": c.id, "paper": c.paper, "role": "control" if c.is_control else "claim",
+    return {"id": c.id, "paper": c.paper, "role": c.role,
             "statement": c.statement, "source": c.place, "reading": c.reading, "quantity": c.quantity,
             "kind": c.kind, "artifacts": [a.replace(os.sep, "/") for a in c.artifacts],
-            "scale": r.scale, "verdict": r.verdict, "shown": words.shown(r.verdict), "limits": words.limits(c, r),
+            "scale": r.scale, "verdict": r.verdict, "shown": words.shown(r.verdict), "limits": words.limits(r),
             "tone": tone(r.verdict), "size": r.size or None,
             "reason": r.reason, "measured": e and e.value, "interval": e and e.range, "n": e and e.n,
             "n_unit": e and e.unit, "score": estimate_json(r.finding.quality if r.finding else None),
+            "score_verdict": r.score or None, "score_needs": r.score_needs,
+            "over_simplest": estimate_json(r.over_simplest), "simplest": r.simplest or None,
+            "on_cpu": estimate_json(r.on_cpu.estimate if r.on_cpu else None),
             "bound": {"low": c.bound.low, "high": c.bound.high, "open": c.bound.open, "by": c.bound.by},
             "published": p and {"value": p.value, "unit": "x" if c.kind in RATIOS else "",
                                 "source": p.source, "approximate": p.approximate, "says": p.says},
@@ -159,7 +174,7 @@ def explain(c, register, evidence, asked):
     """Says all there is to know of one claim: what was declared, what each campaign found, every point, the
     controls, the function that measures, and the command that measures the rows again."""
     (_, r), = repeats.judge_campaigns([c], register, evidence, asked)
-    line = [f"{c.key}: {words.verdict_text(c, r)}", "", f"claim          {c.statement}", f"source         {c.place}"]
+    line = [f"{c.key}: {words.verdict_text(r)}", "", f"claim          {c.statement}", f"source         {c.place}"]
     line += [f"interpretation {c.reading}"] if c.reading else []
     line += [f"published      {_published_text(c)}; {words.field_text(r, 'size')}" if c.published and r.size else
              f"published      {_published_text(c)}",
@@ -209,7 +224,7 @@ def _regime_text(regime):
 
 
 def exit_status(judged):
-    return 4 if any(r.verdict in ("NOT SUPPORTED", "PARTLY") for _, r in judged) else 0
+    return 4 if any(r.verdict in ("NOT SUPPORTED", "SMALLER", "PARTLY") for _, r in judged) else 0
 
 
 def list_claims(register, claims):
@@ -243,8 +258,8 @@ def parser():
         "verdicts:\n" + "\n".join(textwrap.fill(f"  {line}", 110, subsequent_indent="    ")
                                   for line in verdict_lines()) + """
 
-exit code 4: at least one claim is NOT SUPPORTED or SUPPORTED WITH LIMITS. Nothing went wrong in that case; a
-script that wants the papers to hold can tell. 0: none is. 2: a wrong option or name. 3: no results there.""")
+exit code 4: at least one claim is NOT SUPPORTED, SMALLER THAN PUBLISHED or SUPPORTED WITH LIMITS. Nothing went wrong
+in that case; a script that wants the papers to hold can tell. 0: none is. 2: a wrong option or name. 3: no results there.""")
     p.add_argument("results", nargs="?", default="runs", metavar="RESULTS")
     p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--format", default="md", help="md, csv, latex or json (default: md)")
@@ -273,6 +288,13 @@ script that wants the papers to hold can tell. 0: none is. 2: a wrong option or 
     return p
 
 
+def shown_controls(register, claims):
+    """The controls that some of these claims name, and what something of their papers was set by."""
+    named = {f"{c.paper}/{name}" for c in claims for name in c.controls + c.rivals}
+    papers = {c.paper for c in claims}
+    return [k for k in register.controls if k.key in named or k.calibrates and k.paper in papers]
+
+
 def _judge(options, register, claims, folder):
     if not os.path.isdir(options.results):
         raise EnvironmentFault(f"there are no results in {options.results}")
@@ -289,8 +311,7 @@ def _judge(options, register, claims, folder):
     if options.headlines:
         tables.write(tables.render(headlines_table(judged), options.format), options.output)
         return 0
-    named = {f"{c.paper}/{name}" for c in claims for name in c.controls + c.rivals}
-    controls = repeats.controls_of([k for k in register.controls if k.key in named], evidence, options.scale)
+    controls = repeats.controls_of(shown_controls(register, claims), evidence, options.scale)
     if options.save:
         tables.write(claims_text(judged, controls, register, "md"),
                      os.path.join(options.results, "claims.md"))

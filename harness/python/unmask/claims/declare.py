@@ -8,10 +8,11 @@ import dataclasses
 from dataclasses import dataclass, field
 import hashlib
 import inspect
+import itertools
 import os
 
-from unmask.claims.frame import settings_of
-from unmask.rows import estimates
+from unmask.claims.frame import asked_of, settings_of
+from unmask.rows import estimates, experiments
 from unmask.rows.errors import UserError
 from unmask.rows.names import find_known
 from unmask.rows.rows import is_card
@@ -96,13 +97,15 @@ class Regime:
     """A precondition: the mean of a metric over the rows with these settings, of a task at a time, divided by
     that over the rows of `over` where it is set, lies in the bound; of a claim about tasks each task must meet
     it, and those that do not are left out. metric: a row's value, "parameters" of its model, "on_gpu" (1 or 0),
-    or a function of a row."""
+    or a function of a row. lacks: what else than the rows is wanted if it is not met, a "machine" or another
+    "clock"; "" where the claim says nothing of such rows."""
     says: str
     metric: object
     where: dict
     bound: Bound
     by_task: bool = False
     over: dict | None = None
+    lacks: str = ""
 
     @property
     def tested(self):
@@ -140,7 +143,12 @@ def presumes_ratio(says, metric, bound, of, over, **where):
 
 def presumes_a_gpu(says):
     """For claims that hold where a row of a forward costs next to nothing: a CPU pays for every one."""
-    return Regime(says, "on_gpu", {}, Bound(1, None, False, "us: see the statement"))
+    return Regime(says, "on_gpu", {}, Bound(1, None, False, "us: see the statement"), lacks="machine")
+
+
+def presumes_of_the_clock(says, metric, bound, **where):
+    """Of the cost that a virtual clock assumes: where it is not met the clock contradicts the paper."""
+    return Regime(says, metric, where, bound, lacks="clock")
 
 
 def no_precondition(because):
@@ -167,7 +175,7 @@ class Claim:
     published: Published | None = None
     quality: Bound | None = None
     controls: tuple = ()      # what explains a claim that does not hold
-    rivals: tuple = ()        # simpler methods held against the same bound: one that passes takes it away
+    rivals: tuple = ()        # controls of simpler methods over the same baseline: the method is held against them
     reading: str = ""         # which of several readings of the paper this is
     each_because: str = ""    # why every point must hold: the paper says so; else points are pooled
     note: str = ""
@@ -177,6 +185,9 @@ class Claim:
     hash: str = ""            # of what is tested
     words: str = ""           # a hash of all else that it says
     of: list = field(default_factory=list)  # a control: ids of the claims that name it
+    calibrates: str = ""      # what was set by this very number: judged, and counted nowhere
+    simpler: list = field(default_factory=list)  # its rivals
+    sides: object = None      # what the function compares, where that is one method with another
 
     @property
     def key(self):
@@ -193,6 +204,14 @@ class Claim:
         return "; ".join(g.says for g in self.preconditions) or self.regime
 
     @property
+    def role(self):
+        return "calibration" if self.calibrates else "control" if self.is_control else "claim"
+
+    @property
+    def on_a_virtual_clock(self):
+        return self.clock.startswith("virtual")
+
+    @property
     def reads_the_clock(self):
         """Whether other load on the machine changes what is measured."""
         return not self.clock.startswith(("none", "virtual"))
@@ -207,8 +226,9 @@ KINDS_OF_FIELDS = {f.name: f.type for f in dataclasses.fields(Claim) if f.type i
 # last ones are no part of a declaration.
 TESTED = ("paper", "id", "is_control", "kind", "bound", "quality", "published", "regime", "artifacts", "scales",
           "rivals", "controls")
-WORDS = ("place", "statement", "quantity", "tasks", "items", "clock", "preset", "reading", "each_because")
-NEITHER = ("note", "function", "where", "hash", "words", "of")
+WORDS = ("place", "statement", "quantity", "tasks", "items", "clock", "preset", "reading", "each_because",
+         "calibrates")
+NEITHER = ("note", "function", "where", "hash", "words", "of", "simpler", "sides")
 
 
 def _short_hash(parts):
@@ -231,7 +251,7 @@ def _hash_of_tested(c, source):
 
 
 def _hash_of_words(c):
-    parts = [f"{name}={getattr(c, name)!r}" for name in WORDS]
+    parts = [f"{name}={getattr(c, name)!r}" for name in WORDS if name != "calibrates" or c.calibrates]
     parts += [f"bound={c.bound.by!r}", f"quality={c.quality and c.quality.by!r}", f"regime={c.regime_says!r}"]
     parts += [f"bound of regime={g.bound.by!r}" for g in c.preconditions]
     parts += [f"published={c.published.source!r} {c.published.says!r}"] if c.published else []
@@ -283,7 +303,11 @@ class Register:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def attach(self):
-        """Lets each control know its claims; UserError for a name that is none's."""
+        """Lets each control know its claims, and each claim its rivals; UserError for a name that is none's, for a
+        rival of another comparison, and for a claim that none of its files can meet."""
+        for c in self.claims + self.controls:
+            c.sides = asked_of(c.function)
+            check_regime(c)
         for c in self.claims:
             for name in c.controls + c.rivals:
                 control = self.named(f"{c.paper}/{name}")
@@ -291,9 +315,15 @@ class Register:
                     known = [k.id for k in self.claims + self.controls if k.paper == c.paper]
                     find_known("control", name, known, f"{c.where}: {c.id}")
                 control.of.append(c.id)
+                if name in c.rivals:
+                    check_rival(c, control)
+                    c.simpler.append(control)
         for c in self.controls:
-            if not c.of:
+            if not c.of and not c.calibrates:
                 raise UserError(f"{c.where}: '{c.id}' is a control that no claim names")
+            for rival in (self.named(f"{c.paper}/{name}") for name in c.rivals):
+                check_rival(c, rival)
+                c.simpler.append(rival)
 
 
 _reading = []  # the register that a file of claims is being read into
@@ -305,6 +335,34 @@ def _decorator(is_control, fields):
     return keep
 
 
+def check_rival(c, rival):
+    """A rival is another method in the same comparison: the same metric, over the same baseline, on the same points."""
+    problem = ""
+    if c.kind not in RATIOS:
+        problem = f"is held against {rival.id}, but only speeds, capacities and counts are"
+    elif c.sides is None or rival.sides is None:
+        problem = f"is held against {rival.id}, of which one does not compare two sides"
+    elif c.sides.same != rival.sides.same:
+        problem = (f"is held against {rival.id}, which measures something else: "
+                   f"{rival.sides.same} is not {c.sides.same}")
+    elif c.artifacts != rival.artifacts:
+        problem = f"is held against {rival.id}, whose rows are of other artifacts"
+    if problem:
+        raise UserError(f"{c.where}: '{c.id}' {problem}")
+
+
+def check_regime(c):
+    """A claim that presumes more parameters than any model of a scale has can never be judged there."""
+    for g in c.preconditions:
+        if g.metric != "parameters" or g.bound.low is None:
+            continue
+        for artifact, scale in itertools.product(c.artifacts, c.scales):
+            sizes = experiments.most_parameters(artifact, scale)
+            if sizes and all(size is not None and size < g.bound.low for size in sizes):
+                raise UserError(f"{c.where}: '{c.id}' presumes that {g.says}, which no model of "
+                                f"{os.path.basename(artifact)} at the scale {scale} meets")
+
+
 def claim(**fields):
     """Registers the function below as a claim: its name is the id."""
     return _decorator(False, fields)
@@ -313,6 +371,12 @@ def claim(**fields):
 def control(**fields):
     """Registers the function below as a control, which is counted nowhere."""
     fields.setdefault("place", "not in the paper")
+    return _decorator(True, fields)
+
+
+def calibration(**fields):
+    """Registers the function below as a number that something was set by: judged like a claim, in a table of its
+    own, and counted nowhere."""
     return _decorator(True, fields)
 
 

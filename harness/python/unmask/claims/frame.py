@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows that a claim is judged on, and which of them are compared with which."""
 
+from dataclasses import dataclass
+
 from unmask.rows.names import value_text
 from unmask.rows.rows import PLAIN_KEYS, RUN_KEYS, circumstance, is_reportable
 from unmask.rows.selectors import Selector
@@ -39,6 +41,52 @@ def _selector(where):
 def settings_of(side):
     """The settings of one side of a comparison: a label, several, or a dict."""
     return {"label": side} if isinstance(side, (str, list, tuple)) else dict(side)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What a comparison is of: a metric of one side over that of another under these settings, and of a growth the
+    setting with its first and last value."""
+    metric: str
+    of: object
+    over: object
+    where: dict
+    along: tuple = ()
+
+    @property
+    def same(self):
+        """All that another method must share to be held against the same baseline."""
+        return self.metric, settings_of(self.over), self.where, self.along
+
+
+class Asked(Exception):
+    """Carries the sides of the first comparison that a function asks for."""
+
+
+class Asking:
+    """Stands for a Frame: keeps what is asked of it instead of answering."""
+    metric, along = "", ()
+
+    def pairs(self, of, over, **where):
+        kept = {name: value for name, value in where.items() if not self.along or name != self.along[0]}
+        raise Asked(Sides(self.metric, of, over, kept, self.along))
+
+    def look(self, **_):
+        raise NeedsRows("an answer")
+
+    pick = look
+
+
+def asked_of(function):
+    """The Sides of a claim's function; None where it does not compare two methods by a metric."""
+    try:
+        function(Asking())
+    except Asked as asked:
+        sides = asked.args[0]
+        return sides if sides.metric else None
+    except Exception:  # whatever a function does without rows
+        pass
+    return None
 
 
 class Frame:

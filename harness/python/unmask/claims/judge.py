@@ -2,29 +2,20 @@
 """Judges what a claim's function found against what its declaration wants."""
 
 from dataclasses import dataclass, field, replace
-import math
 import os
 import shlex
 
-from unmask.claims.declare import RATIOS
 from unmask.claims.frame import Frame, NeedsRows
-from unmask.claims.power import smallest_effect
-from unmask.claims.relation import PROMPTS
-from unmask.claims.words import quality_word, shown
+from unmask.claims.weigh import keep_simplest, over_simpler, weigh
+from unmask.claims.words import shown
 from unmask.rows import experiments
 from unmask.rows.errors import EnvironmentFault
-from unmask.rows.estimates import NOISY_HALF_WIDTH, estimate_text, estimates_text, is_modelled, short_number
-from unmask.rows.intervals import Z95, mean
-from unmask.rows.later import special
+from unmask.rows.estimates import estimate_text, interval_text, is_modelled, short_number
+from unmask.rows.intervals import mean
 from unmask.rows.rows import ARCHIVE, is_reportable, latest, places_below
-from unmask.rows.verdicts import FAILED, HELD, UNDECIDED, Region, judge
 
-VERDICTS = ("SUPPORTED", "PARTLY", "NOT SUPPORTED", "NOT APPLICABLE", "OPEN", "NOT RUN")
 TINY_PARAMETERS = 100_000_000
 SCORES = "scores"  # the scale of what is measured for its score alone
-# A count is exact for its prompts and says nothing of others. Other draws of as many prompts moved
-# counts by up to 3 %: what lies within 10 % of its bound stays open.
-COUNT_MARGIN = 0.1
 # The share of false ones among the claims that hold, by Benjamini and Hochberg, Journal of the Royal
 # Statistical Society B 57 (1995) 289.
 FALSE_DISCOVERIES = 0.05
@@ -46,7 +37,14 @@ class Result:
     synthetic: bool = False
     controls: list = field(default_factory=list)  # [(Claim, Result)]
     of_controls: str = ""      # the end of the reason, which names them
-    campaigns: str = ""        # how many of several campaigns give this verdict; "" of one
+    score: str = ""            # of a speed: "kept", "open", "worse"; "" without a score
+    score_needs: int | None = None  # of an open one: items, by the observed spread
+    over_simpler: dict = field(default_factory=dict)  # {simpler method at its score: Estimate}
+    over_simplest: object = None    # Estimate: the method over the simplest one at its score
+    simplest: str = ""              # which that is
+    of_simplest: str = ""           # which were left out
+    on_cpu: object = None      # Finding: what a machine that the claim does not presume gave
+    campaigns: str = ""        # of how many campaigns the estimate is; "" of one folder without others
     each: list = field(default_factory=list)  # of every campaign: (verdict, Estimate or None)
     own: bool = True           # False: all its rows are lent by another campaign
 
@@ -55,16 +53,21 @@ class Result:
         return self.finding.estimate if self.finding else None
 
     @property
-    def by_campaign(self):
-        """Whether campaigns give several verdicts, so that no number of one of them says it all."""
-        return len({verdict for verdict, _ in self.each}) > 1 and any(e for _, e in self.each)
+    def measured_text(self):
+        """The estimate, over all campaigns where there are several; "" where nothing was measured."""
+        return estimate_text(self.estimate) if self.estimate else ""
 
     @property
-    def measured_text(self):
-        """The estimate; of several verdicts that of each campaign; "" where nothing was measured."""
-        if self.by_campaign:
-            return estimates_text([e for _, e in self.each])
-        return estimate_text(self.estimate) if self.estimate else ""
+    def score_text(self):
+        """The score of a speed: kept, open with the items that it needs, or worse."""
+        if self.finding is None or self.finding.quality is None:
+            return ""
+        needs = f", needs {self.score_needs} items" if self.score_needs else ""
+        return f"{self.score or 'not judged'}{needs}: {estimate_text(self.finding.quality)}"
+
+    @property
+    def simplest_text(self):
+        return f"{interval_text(self.over_simplest)} over {self.simplest}" if self.over_simplest else ""
 
 
 class Evidence:
@@ -123,19 +126,43 @@ def _judged(claim, evidence, asked):
         rows += evidence.places[at]
     frame = Frame(rows, _more_scores(claim, r.scale, evidence))
     try:
-        outside = next(filter(None, (_outside(g, frame) for g in claim.preconditions)), "")
-        if outside:
-            r.verdict, r.reason = "NOT APPLICABLE", f"presumes that {outside}"
-            r.own = _has_own(frame.looked_at(), evidence)
-            return r
+        for g in claim.preconditions:
+            outside = _outside(g, frame)
+            if outside:
+                return _of_another_regime(claim, r, g, outside, frame, evidence)
         r.finding = claim.function(frame)
     except NeedsRows as lack:
         r.reason = f"needs {lack}" + _unreportable(frame)
         return r
+    r.over_simpler, r.of_simplest = over_simpler(claim, r.finding, frame)
+    keep_simplest(r, r.over_simpler)
     _describe_rows(r, frame.looked_at())
     r.own = _has_own(frame.looked_at(), evidence)
     _register_state(claim, r, frame.looked_at(), evidence.since)
-    return _weigh(claim, r)
+    return weigh(claim, r)
+
+
+def _of_another_regime(claim, r, g, outside, frame, evidence):
+    """A claim whose precondition is not met: NOT RUN where a machine is lacking, with what this one gives; of the
+    clock where the assumed cost contradicts the paper; else NOT APPLICABLE."""
+    r.verdict = {"machine": "NOT RUN", "clock": "CLOCK DIFFERS"}.get(g.lacks, "NOT APPLICABLE")
+    r.reason = f"presumes that {outside}"
+    if g.lacks == "clock":
+        r.reason += "; the virtual clock does not reproduce it"
+    if g.lacks == "machine":
+        r.reason = f"needs a GPU: {outside}"
+        try:
+            r.on_cpu = claim.function(frame)
+            r.reason += on_cpu_text(r.on_cpu)
+        except NeedsRows:
+            pass
+    r.own = _has_own(frame.looked_at(), evidence)
+    return r
+
+
+def on_cpu_text(found):
+    """What a CPU gave for a claim that is about a GPU."""
+    return f"; on this CPU {found.shown} = {estimate_text(found.estimate)}"
 
 
 def _more_scores(claim, scale, evidence):
@@ -203,134 +230,6 @@ def _register_state(claim, r, used, since):
         r.registered = "before its rows" if entry["since"] <= first else "after its rows"
 
 
-def _result_of_interval(claim, e):
-    """HELD, UNDECIDED or FAILED. A direction fails too where less than half of the published effect is
-    left in the interval: so small an effect is not the paper's."""
-    if e.low is None:
-        return UNDECIDED
-    region = claim.bound.region
-    if e.how == "counted":
-        if _distance(claim, e.value) <= COUNT_MARGIN:
-            return UNDECIDED
-        return HELD if region.holds(e.value) else FAILED
-    found = judge(e.range, region)
-    if found == UNDECIDED and claim.published is not None and claim.bound.edge == _neutral(claim):
-        half = _halfway(claim)
-        wanted = Region(low=half) if claim.bound.low is not None else Region(high=half)
-        if judge(e.range, wanted) == FAILED:
-            return FAILED
-    return found
-
-
-def _neutral(claim):
-    return 1.0 if claim.kind in RATIOS else 0.0 if claim.kind == "score" else None
-
-
-def _halfway(claim):
-    at = claim.published.value
-    return math.sqrt(at) if claim.kind in RATIOS else at / 2
-
-
-def _distance(claim, v):
-    """How far a counted value lies from the nearest end of its bound, relative to it."""
-    ends = [b for b in (claim.bound.low, claim.bound.high) if b]
-    return min((abs(v - b) / abs(b) for b in ends), default=abs(v))
-
-
-def _p_value(claim, e, found):
-    """Two-sided p of the bound, or of half the published effect where that is what failed, from the
-    interval: normal on the scale of the claim."""
-    if e.low is None or e.low == e.high:
-        return None
-    scale = math.log if claim.kind in RATIOS and e.low > 0 and claim.bound.edge > 0 else (lambda v: v)
-    ends = [b for b in (claim.bound.low, claim.bound.high) if b is not None]
-    if found == FAILED and judge(e.range, claim.bound.region) != FAILED:
-        ends = [_halfway(claim)]
-    p = []
-    for b in ends:
-        half = scale(e.value) - scale(e.low) if e.value > b else scale(e.high) - scale(e.value)
-        p.append(1.0 if half <= 0 else 2 * float(
-            special.ndtr(-Z95 * abs(scale(e.value) - scale(b)) / half)))
-    return max(p)
-
-
-def _size(claim, e):
-    p = claim.published
-    if p is None:
-        return "no size published"
-    if e.low is None:
-        return ""
-    inside = e.low - p.rounding <= p.value <= e.high + p.rounding
-    return "inside" if inside else "outside"
-
-
-def _weigh(claim, r):
-    e = r.finding.estimate
-    found = _result_of_interval(claim, e)
-    r.size, r.p = _size(claim, e), _p_value(claim, e, found)
-    r.verdict = {HELD: "SUPPORTED", UNDECIDED: "OPEN", FAILED: "NOT SUPPORTED"}[found]
-    text = f"{r.finding.shown} = {estimate_text(e)}, wanted {claim.bound.text}"
-    if len(r.finding.points) > 1:
-        text += f", of {len(r.finding.points)} points"
-    text += "".join(f"; {note}" for note in r.finding.notes)
-    text += _precision(claim, r, found)
-    if claim.quality is not None:
-        text += _quality(claim, r)
-    if r.verdict != "SUPPORTED":
-        text += _smallest(claim, e)
-    if r.verdict == "OPEN" and claim.kind == "score":
-        text += f"; it needs {claim.items}"
-    if r.tiny_models:
-        text += "; on tiny models, not the paper's"
-    if r.synthetic:
-        text += "; by a model of the machine (synthetic weights or a virtual clock)"
-    if r.dirty:
-        text += f"; {r.dirty} of {r.rows} rows are of a build with uncommitted changes"
-    r.reason = text
-    return r
-
-
-def _precision(claim, r, found):
-    e = r.finding.estimate
-    if e.how == "counted":
-        return "; counted on these prompts, no interval over others" + (
-            f": within {100 * COUNT_MARGIN:g} % of the bound" if found == UNDECIDED else "")
-    if e.low is None:
-        return f"; no interval: {e.how}" if e.how else "; no interval"
-    text = ""
-    if claim.kind == "speed" and e.low > 0:
-        half = math.sqrt(e.high / e.low) - 1
-        text = f"; NOISY: ±{100 * half:.0f} %" if half > NOISY_HALF_WIDTH else ""
-        text += "" if PROMPTS in e.how else "; over repetitions alone, not over prompts"
-    if found == FAILED and judge(e.range, claim.bound.region) != FAILED:
-        text += f"; the interval excludes half of the published effect, {short_number(_halfway(claim))}"
-    return text
-
-
-def _quality(claim, r):
-    """The score beside a speed: one that is worse, open or missing makes a speed that holds PARTLY."""
-    q = r.finding.quality
-    if q is None:
-        if r.verdict == "SUPPORTED":
-            r.verdict = "PARTLY"
-        return "; no score of these settings"
-    found = judge(q.range, claim.quality.region) if q.low is not None else UNDECIDED
-    unscored = r.finding.unscored
-    if r.verdict == "SUPPORTED" and (found != HELD or unscored):
-        r.verdict = "PARTLY"
-    of = f"settings on {r.finding.scored_on}" if r.finding.scored_on else "rows"
-    return (f"; score of the same {of} {quality_word(found)}: {estimate_text(q)}, wanted {claim.quality.text}" +
-            (f", {unscored} of {len(r.finding.points)} points without one" if unscored else ""))
-
-
-def _smallest(claim, e):
-    effect = smallest_effect(e, claim.kind in RATIOS)
-    if effect is None or claim.kind in RATIOS:
-        return "" if effect is None else f"; could have seen a factor of {effect:.3g}"
-    return f"; could have seen {100 * effect:.2g} points" if claim.kind == "score" else (
-        f"; could have seen a difference of {short_number(effect)}")
-
-
 def judge_all(claims, register, evidence, asked):
     """Judges claims with their controls, and all of them together for multiplicity. [(Claim, Result)]"""
     judged = []
@@ -339,61 +238,41 @@ def judge_all(claims, register, evidence, asked):
         _look_at_controls(claim, r, register, evidence, asked)
         name_controls(claim, r)
         judged.append((claim, r))
-    _correct(judged)
+    correct(judged)
     return judged
 
 
+# Verdicts that a control may explain.
+NOT_HELD = ("PARTLY", "SMALLER", "NOT SUPPORTED", "CLOCK DIFFERS")
+
+
 def _look_at_controls(claim, r, register, evidence, asked):
-    """A rival that passes the same bound makes a claim that holds PARTLY; the other controls are asked
-    where it does not hold."""
+    """The controls of a claim that does not hold, or that waits for a machine which its controls do without."""
     def found(name):
         control = register.named(f"{claim.paper}/{name}")
         return control, result_of(control, evidence, asked)
-    r.controls += map(found, claim.rivals)
-    if r.estimate is None:
-        return
-    if r.verdict == "SUPPORTED" and any(_passes(of.verdict) and of.estimate for _, of in r.controls):
-        r.verdict = "PARTLY"
-    if r.verdict in ("NOT SUPPORTED", "PARTLY"):
+    if wants_controls(r):
         r.controls += map(found, claim.controls)
 
 
-def _passes(verdict):
-    return verdict in ("SUPPORTED", "PARTLY")
+def wants_controls(r):
+    return r.estimate is not None and r.verdict in NOT_HELD or r.on_cpu is not None
 
 
 def name_controls(claim, r):
-    """Ends the reason with the controls that were looked at: rivals that pass, all others, each with the verdict
-    that its table shows."""
-    text = ""
-    if r.estimate is not None:
-        rivals = [(k, of) for k, of in r.controls if k.id in claim.rivals]
-        text += "".join(_rival_text(k, of) for k, of in rivals)
-        not_run = [k.id for k, of in rivals if of.verdict == "NOT RUN"]
-        text += f"; controls not run: {', '.join(not_run)}" if not_run else ""
-        text += "".join(f"; control: {_found_text(k, of)}" for k, of in r.controls if k.id not in claim.rivals)
-        if r.verdict in ("NOT SUPPORTED", "PARTLY") and not claim.controls and not claim.rivals:
-            text += "; no control"
+    """Ends the reason with the controls that were looked at, each with the verdict that its table shows."""
+    text = "".join(f"; control: {_found_text(k, of)}" for k, of in r.controls)
+    if r.estimate is not None and r.verdict in NOT_HELD and not claim.controls and not claim.rivals:
+        text += "; no control"
     r.reason, r.of_controls = r.reason.removesuffix(r.of_controls) + text, text
-
-
-def _rival_text(rival, of):
-    """Of a rival that passes, in some of several campaigns at least; else ""."""
-    in_each = [_passes(verdict) for verdict, _ in of.each]
-    if of.estimate is None or not (_passes(of.verdict) or any(in_each)):
-        return ""
-    where = "" if _passes(of.verdict) else f" in {sum(in_each)} of {len(in_each)} campaigns"
-    return f"; a simpler method passes{where}: {_found_text(rival, of)}"
 
 
 def _found_text(control, of):
     text = f"{control.statement.rstrip('.')}: {shown(of.verdict)}"
-    if of.by_campaign:
-        return f"{text} ({of.measured_text})"
     return text + (f", {of.measured_text}" if of.estimate else "")
 
 
-def _correct(judged):
+def correct(judged):
     """Benjamini and Hochberg over all claims that have a p."""
     known = sorted((r for _, r in judged if r.p is not None), key=lambda r: r.p)
     passed = [i for i, r in enumerate(known, 1) if r.p <= FALSE_DISCOVERIES * i / len(known)]

@@ -10,6 +10,17 @@ POWER = 0.8
 # What an effect needs to be seen, in standard errors; 0.84 is the normal distribution's quantile at POWER.
 STANDARD_ERRORS = Z95 + 0.8416212335729143
 
+OUT_OF_REACH = 5000  # of items: more are not measured here
+
+
+def needed(e, distances, scale=lambda v: v):
+    """How many of what an estimate counts see the nearest of some distances (from its value to what decides) four
+    times in five, by its own spread; None without an interval or a distance."""
+    if e is None or e.low is None or not e.n or not distances or scale(e.high) == scale(e.low):
+        return None
+    error = (scale(e.high) - scale(e.low)) / 2 / Z95
+    return max(e.n, math.ceil(e.n * (STANDARD_ERRORS * error / min(distances)) ** 2))
+
 
 def items_for(effect, differ):
     """Items that show a difference of two scores of the same items of at least `effect` (of 1), where a

@@ -5,7 +5,7 @@ growth along a setting. Each gives a Finding; none of them knows what a claim wa
 from dataclasses import dataclass, field, replace
 import math
 
-from unmask.claims.frame import NeedsRows, items_kept, settings_of
+from unmask.claims.frame import NeedsRows, Sides, items_kept, settings_of
 from unmask.rows import estimates, intervals
 from unmask.rows.estimates import is_modelled, short_number
 from unmask.rows.intervals import Estimate
@@ -29,6 +29,8 @@ class Finding:
     unscored: int = 0                            # points of a speed whose settings have no score
     scored_on: str = ""                          # the tasks of `quality`, where those are other rows
     notes: list = field(default_factory=list)
+    sides: Sides | None = None                   # of one comparison of two sides
+    picked: str = ""                             # the point that is the estimate, chosen for its value
 
 
 def place(row):
@@ -55,7 +57,12 @@ def _geometric(points, groups):
     how = "counted" if all(e.how == "counted" for e in points) else "geometric mean of points"
     how += PROMPTS if all(PROMPTS in e.how for e in points) else ""
     return Estimate(math.exp(intervals.mean(logs)), low, high, min(e.n for e in points),
-                    points[0].unit, how)
+                    points[0].unit, how, _least_degrees(points))
+
+
+def _least_degrees(points):
+    """Of a mean of estimates: the fewest that any of them has; None where all are of the normal distribution."""
+    return min((e.degrees for e in points if e.degrees is not None), default=None)
 
 
 def _over_prompts(e, left, right, metric):
@@ -95,9 +102,11 @@ def _ratios(pairs, metric, other):
 def ratio(frame, metric, of, over, other=None, **where):
     """A count or a rate of one side over that of the other (`other`: another metric there), pooled over all
     points geometrically."""
+    frame.metric = metric  # for whoever asks what a claim compares
     found = _ratios(frame.pairs(of, over, **where), metric, other)
     whole = _geometric([e for _, _, e in found], [p["workload"]["hash"] for p, _, _ in found])
     return Finding(_sides(found[0][0], found[0][1], "/"), whole, [(place(p), e) for p, _, e in found],
+                   sides=Sides(metric, of, over, where),
                    notes=list(dict.fromkeys(e.how for _, _, e in found if e.how.startswith(estimates.APART))))
 
 
@@ -221,8 +230,7 @@ def _fastest(frame, of, rivals, clock, **where):
     least.notes.append(f"the fastest of {len(rivals)}")
     if least.estimate.low is not None:
         low, high = intervals.corrected_for(len(rivals), least.estimate, logs=True)
-        least.estimate = Estimate(least.estimate.value, low, high, least.estimate.n,
-                                  least.estimate.unit, least.estimate.how)
+        least.estimate = replace(least.estimate, low=low, high=high)
     return least, rival
 
 
@@ -247,6 +255,7 @@ def at_equal_score(frame, of, rivals, clock="tokens_per_second", **where):
 def growth(frame, metric, of, over, along, first, last, **where):
     """The ratio of two sides at the last value of a setting over the same ratio at the first; of rates with the
     score beside that at the last."""
+    frame.along = along, first, last
     late = ratio(frame, metric, of, over, **{**where, along: last})
     early = ratio(frame, metric, of, over, **{**where, along: first})
     value, how = late.estimate.value / early.estimate.value, "ratio of ratios"
@@ -260,8 +269,9 @@ def growth(frame, metric, of, over, along, first, last, **where):
         below = math.hypot(math.log(a.value / a.low), math.log(b.high / b.value))
         above = math.hypot(math.log(a.high / a.value), math.log(b.value / b.low))
         whole = Estimate(value, value * math.exp(-below), value * math.exp(above), min(a.n, b.n),
-                         a.unit, how)
-    found = Finding(f"({late.shown}) at {along} {last} / at {first}", whole, points)
+                         a.unit, how, _least_degrees([a, b]))
+    found = Finding(f"({late.shown}) at {along} {last} / at {first}", whole, points,
+                    sides=Sides(metric, of, over, where, (along, first, last)))
     if metric in estimates.RATES:
         return _scored_as(found, speed(frame, of, over, metric, **{**where, along: last}))
     return found
@@ -292,7 +302,9 @@ def _difference(scores):
     left, right, graded = scores[:, 0], scores[:, 1], scores[:, 2] > 0
     e = intervals.paired_score_difference(left, right)
     won, lost = int((left > right).sum()), int((left < right).sum())
-    if e.low is None or (won + lost >= ENOUGH_FOR_A_BOOTSTRAP and bool(graded.all())):
+    if e.low is None:  # too few graded items: of the difference of two scores from 0 to 1 nothing more is known
+        return replace(e, low=-1.0, high=1.0)
+    if (won + lost >= ENOUGH_FOR_A_BOOTSTRAP and bool(graded.all())):
         return e
     both = int(((left == right) & (left >= 0.5)).sum())
     signs = intervals.paired_share_difference(both, won, lost, len(left) - both - won - lost)
@@ -400,12 +412,13 @@ def share(part, whole, unit="items"):
 
 
 def largest(found):
-    """The largest of a finding's points, its interval corrected for their number: for an "up to" of the
-    paper alone."""
+    """The largest of a finding's points, its interval corrected for their number: for an "up to" of the paper
+    alone. Several campaigns choose it in the first and report it in the others."""
     name, e = max(found.points, key=lambda point: point[1].value)
+    found.picked = name
     bounds = intervals.corrected_for(len(found.points), e, logs=True)
     low, high = bounds if bounds is not None else (None, None)
-    found.estimate = Estimate(e.value, low, high, e.n, e.unit, e.how)
+    found.estimate = replace(e, low=low, high=high)
     found.notes.append(f"the largest of {len(found.points)} points: {name}")
     return found
 

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several campaigns of the same register: where they lie, and what verdict they give together."""
+"""Several campaigns of the same register: where they lie, and the one estimate and verdict that they give together."""
 
-from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 import math
 import os
 
-from unmask.claims.judge import SCORES, Evidence, judge_all, name_controls, result_of
+from unmask.claims.declare import RATIOS
+from unmask.claims.judge import (SCORES, Evidence, correct, judge_all, name_controls, on_cpu_text, result_of,
+                                 wants_controls)
+from unmask.claims.relation import PROMPTS
+from unmask.claims.weigh import keep_simplest, weigh
 from unmask.claims.words import shown as shown_word
+from unmask.rows import intervals
 from unmask.rows.errors import UserError
 from unmask.rows.estimates import interval_text
 from unmask.rows.files import read_json
@@ -17,7 +21,8 @@ from unmask.rows.shapes import TEXT, fit
 
 RECORD = "campaign.json"  # what a campaign is of, in its folder
 MENDED = " (unmask campaign makes it anew)"
-ONCE = "deterministic: another seed changes nothing"
+DETERMINISTIC = "deterministic: another seed changes nothing"
+SINGLE = "single: one campaign has its rows"
 
 
 def archive_name(number):
@@ -82,39 +87,96 @@ def _point(row):
 
 
 def _together(claim, results):
-    """The verdict that most campaigns give, shown with the numbers of the first that gives it and, where they give
-    several verdicts, with the interval of each. Where none has a majority the claim is OPEN: whoever measures it
-    next may find either. Campaigns without a row of their own say nothing."""
-    if all(r.verdict == "NOT RUN" for _, r in results):
+    """One result of several campaigns: the estimates of those that have rows of their own are combined, and the
+    combined one is judged. If a precondition is not met in half of them, that is the verdict."""
+    if all(r.verdict == "NOT RUN" and r.on_cpu is None for _, r in results):
         return claim, replace(results[0][1], campaigns="none")
-    results = results[:1] + [(c, r) for c, r in results[1:] if r.own]
-    if len(results) == 1:
-        return claim, replace(results[0][1], campaigns="one has its rows" if claim.reads_the_clock else ONCE,
-                              each=[(r.verdict, r.estimate) for _, r in results])
-    count = Counter(r.verdict for _, r in results)
-    verdict, times = count.most_common(1)[0]
-    shown = next(r for _, r in results if r.verdict == verdict)
-    words = f"{times} of {len(results)}"
-    if times < len(results):
-        words += ": " + ", ".join(shown_word(r.verdict) for _, r in results)
-    if 2 * times <= len(results):
-        shown = replace(results[0][1], verdict="OPEN", after_correction="open")
-    shown = replace(shown, campaigns=words, each=[(r.verdict, r.estimate) for _, r in results])
-    if shown.by_campaign:
-        of_each = ", ".join(f"{shown_word(verdict)} {interval_text(e)}" for verdict, e in shown.each)
-        shown.reason = f"{shown.reason.removesuffix(shown.of_controls)}; by campaign: {of_each}{shown.of_controls}"
+    first = results[0][1]
+    several = [r for _, r in results[1:] if r.own]
+    if not several:
+        words = SINGLE if claim.reads_the_clock else DETERMINISTIC
+        return claim, replace(first, campaigns=words, each=[(first.verdict, first.estimate)])
+    every = [first, *several]
+    measured = [r for r in every if r.finding is not None]
+    each = [(r.verdict, r.estimate) for r in every]
+    elsewhere = [r for r in every if r.finding is None and r.verdict != "NOT RUN"]
+    if not measured or len(elsewhere) >= len(measured):
+        shown = next(iter(elsewhere or every))
+        return claim, _on_a_cpu(claim, replace(shown, campaigns=str(len(every)), each=each), every)
+    shown = replace(measured[0], controls=[], of_controls="", finding=_combined(claim, [r.finding for r in measured]),
+                    over_simplest=None, simplest="", each=each,
+                    campaigns=str(len(every)) if len(measured) == len(every) else f"{len(measured)} of {len(every)}")
+    if claim.quality is not None and shown.finding.quality is not None:
+        shown.score, shown.score_needs = "", None
+    keep_simplest(shown, _simpler_in_all(measured))
+    weigh(claim, shown)
+    if len({e and e.value for _, e in each}) > 1:
+        shown.reason += "; by campaign: " + ", ".join(f"{shown_word(verdict)} {interval_text(e)}" for verdict, e in each)
     return claim, shown
 
 
+def _on_a_cpu(claim, shown, every):
+    """The value of a machine that the claim does not presume, over all campaigns."""
+    found = [r.on_cpu for r in every if r.on_cpu is not None]
+    if len(found) > 1 and shown.on_cpu is not None:
+        together = _combined(claim, found)
+        shown.reason = shown.reason.replace(on_cpu_text(shown.on_cpu), on_cpu_text(together))
+        shown.on_cpu = together
+    return shown
+
+
+def _combined(claim, findings):
+    """The finding of the first campaign with the estimate of all. A point that was chosen for its value in the first
+    is reported by the others alone."""
+    first, found = findings[0], [f.estimate for f in findings]
+    notes = list(first.notes)
+    if first.picked:
+        found = [e for f in findings[1:] for e in [_point_of(f, first)] if e is not None] or found[:1]
+        notes.append(f"chosen in the first campaign, reported in {len(found)} others")
+    estimate = _one_estimate(found, claim.kind in RATIOS)
+    scores = [f.quality for f in findings if f.quality is not None]
+    quality = _one_estimate(scores, False) if first.quality is not None else None
+    return replace(first, estimate=estimate, quality=quality, notes=notes)
+
+
+def _point_of(finding, first):
+    """The point of a finding that another one picked."""
+    places = [name for name, _ in first.points]
+    at = max(range(len(places)), key=lambda i: first.points[i][1].value)
+    if len(finding.points) != len(places) or finding.points[at][0] != first.picked:
+        return None
+    return finding.points[at][1]
+
+
+def _one_estimate(found, logs):
+    """Of estimates that differ the combined one, of equal ones the first; without an interval where one has none."""
+    first = found[0]
+    if len({e.value for e in found}) == 1:
+        return first
+    if any(e.low is None for e in found) or logs and any(not e.low > 0 for e in found):
+        return first if len(found) == 1 else replace(first, value=intervals.mean([e.value for e in found]), low=None,
+                                                     high=None, how="no interval in every campaign")
+    shared = first.unit == "items" and first.how != "counted" or PROMPTS in first.how
+    return intervals.over_campaigns(found, logs, shared)
+
+
+def _simpler_in_all(results):
+    """{simpler method: the method over it}, of those that score as well in every campaign."""
+    names = [name for name in results[0].over_simpler if all(name in r.over_simpler for r in results)]
+    return {name: _one_estimate([r.over_simpler[name] for r in results], True) for name in names}
+
+
 def judge_campaigns(claims, register, evidence, asked):
-    """Judges claims on every campaign by itself and on all. [(Claim, Result)]"""
+    """Judges claims on all campaigns together. [(Claim, Result)]"""
     every = [judge_all(claims, register, one, asked) for one in evidence]
     if len(every) == 1:
         return every[0]
     judged = [_together(column[0][0], list(column)) for column in zip(*every)]
     for claim, r in judged:
-        r.controls = controls_of([k for k, _ in r.controls], evidence, asked)
+        names = claim.controls if wants_controls(r) else ()
+        r.controls = controls_of([register.named(f"{claim.paper}/{name}") for name in names], evidence, asked)
         name_controls(claim, r)
+    correct(judged)
     return judged
 
 

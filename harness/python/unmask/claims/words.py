@@ -2,7 +2,6 @@
 """The words that tables and pages show for what was judged of a claim; what is stored stays in claims.json."""
 
 from unmask.rows import glossary
-from unmask.rows.verdicts import FAILED, HELD, UNDECIDED, judge
 
 # The list of the glossary for each field of a Result that it translates.
 LISTS = {"verdict": "claim", "size": "published number", "after_correction": "correction", "registered": "declared"}
@@ -27,35 +26,28 @@ def field_text(r, name):
     return glossary.shown(LISTS[name], stored) if stored else "–"
 
 
-def quality_word(found):
-    """What the interval of a score says of its bound: kept, lower, not determined."""
-    return glossary.shown("quality", {HELD: "kept", FAILED: "worse", UNDECIDED: "open"}[found])
+def quality_word(stored):
+    """The word for what a score says of its bound: kept, lower, not determined."""
+    return glossary.shown("quality", stored)
 
 
-def limits(claim, r):
-    """Why a claim that holds is SUPPORTED WITH LIMITS: the words of the limits that were found; [] of any other."""
-    if r.verdict != "PARTLY":
-        return []
-    found = []
-    if claim.quality is not None and r.finding is not None:
-        q = r.finding.quality
-        of = UNDECIDED if q is None or q.low is None else judge(q.range, claim.quality.region)
-        if of != HELD or r.finding.unscored:
-            found.append("worse" if of == FAILED else "open")
-    if any(k.id in claim.rivals and meets_bound(of) for k, of in r.controls):
-        found.append("rival")
-    return [glossary.shown("limit", stored) for stored in found]
+def quality_text(r):
+    """The change of quality of a speed: whether it is kept, and in percentage points; an en dash for none."""
+    if r.finding is None or r.finding.quality is None:
+        return "–"
+    word = glossary.shown("quality", r.score) if r.score else "not judged"
+    needs = f" (needs {r.score_needs} items)" if r.score_needs else ""
+    return f"{word}{needs}: {points_text(r.finding.quality)}"
 
 
-def meets_bound(of):
-    """Whether a simpler method meets the bound, in one of several campaigns at least."""
-    verdicts = [of.verdict, *(verdict for verdict, _ in of.each)]
-    return of.estimate is not None and any(v in ("SUPPORTED", "PARTLY") for v in verdicts)
+def limits(r):
+    """Why a claim that holds is SUPPORTED WITH LIMITS; [] of any other."""
+    return [glossary.shown("limit", "worse")] if r.verdict == "PARTLY" else []
 
 
-def verdict_text(claim, r):
-    """The verdict as tables show it: "SUPPORTED WITH LIMITS: quality lower, simpler method"."""
-    found = limits(claim, r)
+def verdict_text(r):
+    """The verdict as tables show it: "SUPPORTED WITH LIMITS: quality lower"."""
+    found = limits(r)
     return shown(r.verdict) + (f": {', '.join(found)}" if found else "")
 
 

@@ -222,7 +222,8 @@ def parser():
                  "stopped.",
         "A program built from uncommitted changes is refused, and so is a folder with campaigns of another program\n"
         "or register. Other load spoils the times: run it alone.\n\n"
-        "exit code 4: a claim is NOT SUPPORTED or SUPPORTED WITH LIMITS; 2: refused; 3: a run did not end")
+        "exit code 4: a claim is NOT SUPPORTED, SMALLER THAN PUBLISHED or SUPPORTED WITH LIMITS; 2: refused; 3: a run\n"
+        "did not end")
     p.add_argument("directory", nargs="?", default="runs/campaign", metavar="DIR")
     p.add_argument("--campaigns", type=int, default=3, metavar="N", help="so many (default: 3); 0: measure none")
     p.add_argument("--lanes", type=int, default=os.cpu_count() or 1, metavar="N",

@@ -208,6 +208,18 @@ def score_difference(left, right):
     return e
 
 
+def _score_range(row):
+    """The interval of a row's score: of the mean of groups its own; of graded items that the row kept anew, for rows of
+    before 2026-11-29 have Wilson's, which is of right and wrong alone."""
+    score = row["score"]
+    if value(row, "score")[0] == score.get("mean_of_groups") and score.get("mean_of_groups_ci95"):
+        return score["mean_of_groups_ci95"]
+    kept = [v for v in (row.get("items") or {}).get("score", []) if v is not None]
+    if len(kept) == score["n"] and intervals.is_graded(kept):
+        return intervals.mean_interval(kept)
+    return score["ci95"]
+
+
 def estimate(row, metric):
     """One row's value with its interval; None where the row does not have it."""
     found = value(row, metric)
@@ -217,7 +229,8 @@ def estimate(row, metric):
     items = row["workload"]["items"]
     if metric == "score":
         shown = score_with_undecided(row["score"])
-        return Estimate(v, shown.low, shown.high, shown.n, "items", "Wilson")
+        low, high = (shown.low, shown.high) if shown.undecided else _score_range(row)
+        return Estimate(v, low, high, shown.n, "items", "interval of the mean")
     if is_timed(metric) and len(row["samples"]["seconds"]) > 1:
         return _of_samples_of_time(row, metric, v)
     shares = item_shares(row, metric)

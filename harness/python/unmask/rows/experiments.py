@@ -96,6 +96,18 @@ def at_scale(path, scale):
     return fit(_laid_over({k: v for k, v in table.items() if k != "scale"}, over), TABLE, path), name
 
 
+def most_parameters(path, scale):
+    """How many parameters each model of a scale can have at most, one a byte of its weights; None of one that does
+    not lie whole beside the experiments."""
+    found = []
+    for model in at_scale(path, scale)[0].get("model", []):
+        folder = os.path.join(os.path.dirname(path), str(model.get("path", "")))
+        files = os.listdir(folder) if os.path.isfile(os.path.join(folder, "config.json")) else []
+        sizes = [os.path.getsize(os.path.join(folder, name)) for name in files if name.endswith(".safetensors")]
+        found.append(sum(sizes) if sizes else None)
+    return found
+
+
 @functools.lru_cache(maxsize=None)
 def needed_devices():
     """Devices that not every machine has: each is a need of its name, which takes no value. The program

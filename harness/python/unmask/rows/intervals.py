@@ -17,14 +17,15 @@ Z95 = 1.959963984540054  # the normal distribution's quantile at 0.975
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, the ends of its 95 % interval (None: counted once, or seen once), of how many what,
-    and how the interval was come by."""
+    """A value, the ends of its 95 % interval (None: counted once, or seen once), of how many what, how the interval
+    was come by, and the degrees of freedom of Student's t behind it (None: of the normal distribution)."""
     value: float
     low: float | None = None
     high: float | None = None
     n: int = 0
     unit: str = "items"
     how: str = ""
+    degrees: float | None = None
 
     @property
     def range(self):
@@ -69,6 +70,44 @@ def wilson(successes, n):
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
+FEWEST_GRADED, FEW_GRADED = 5, 20  # no interval of fewer graded items; Student's t of fewer than the second
+
+
+def is_graded(values):
+    """Whether scores are other than right or wrong: likelihoods, ROUGE, partial credit."""
+    return any(v not in (0, 1) for v in values)
+
+
+def mean_interval(values):
+    """95 % interval of a mean of scores from 0 to 1: Wilson's of right and wrong, Student's t of graded ones, cut at 0
+    and 1. Fewer than five graded items, or graded ones that are all alike, say nothing: 0 to 1."""
+    n = len(values)
+    if not is_graded(values):
+        return wilson(math.fsum(values), n)
+    spread = deviation(values)
+    if n < FEWEST_GRADED or not spread > 0:
+        return 0.0, 1.0
+    half = t_quantile(n - 1) * spread / math.sqrt(n)
+    return max(0.0, mean(values) - half), min(1.0, mean(values) + half)
+
+
+def mean_of_groups_interval(groups):
+    """The same of the mean of the means of groups, which count alike whatever their number of items: squares of the
+    distances to the ends add up."""
+    low, high = interval_of_average([mean(values) for values in groups], [mean_interval(values) for values in groups],
+                                    range(len(groups)))
+    return max(0.0, low), min(1.0, high)
+
+
+def item_means(values, trials):
+    """The mean of each item of several trials, which follow each other whole; None: not scored."""
+    if trials < 2 or len(values) % trials:
+        return [v for v in values if v is not None]
+    size = len(values) // trials
+    each = [[v for v in values[i::size] if v is not None] for i in range(size)]
+    return [mean(found) for found in each if found]
+
+
 def _all_positive(samples):
     return len(samples) > 0 and all(math.isfinite(v) and v > 0 for v in samples)
 
@@ -84,7 +123,7 @@ def paired_ratio(a, b):
         return Estimate(math.exp(middle), n=n, unit="repetitions", how=how)
     half = t_quantile(n - 1) * deviation(logs) / math.sqrt(n)
     return Estimate(math.exp(middle), math.exp(middle - half), math.exp(middle + half), n,
-                    "repetitions", how)
+                    "repetitions", how, n - 1)
 
 
 def unpaired_ratio(a, b):
@@ -98,12 +137,12 @@ def unpaired_ratio(a, b):
     if n < 2:
         return Estimate(math.exp(middle), n=n, unit="repetitions", how=how)
     vx, vy = deviation(x) ** 2 / len(x), deviation(y) ** 2 / len(y)
-    half = 0.0
+    half, degrees = 0.0, n - 1
     if vx + vy > 0:
         degrees = (vx + vy) ** 2 / (vx ** 2 / (len(x) - 1) + vy ** 2 / (len(y) - 1))
         half = t_quantile(degrees) * math.sqrt(vx + vy)
     return Estimate(math.exp(middle), math.exp(middle - half), math.exp(middle + half), n,
-                    "repetitions", how)
+                    "repetitions", how, degrees)
 
 
 def mcnemar_p(b, c):
@@ -165,9 +204,9 @@ def bootstrap(columns, statistic):
 
 
 def paired_score_difference(a, b):
-    """Mean of a_i - b_i: Newcombe's interval of right and wrong, a bootstrap over items of graded
-    scores. Where no item differs a bootstrap would claim certainty: then Newcombe's too, partial
-    credit counting as right from one half on."""
+    """Mean of a_i - b_i: Newcombe's interval of right and wrong, a bootstrap over items of graded scores, Student's t of
+    fewer than 20 of them and none of fewer than 5. Where no item differs a bootstrap would claim certainty: then
+    Newcombe's too, partial credit counting as right from one half on."""
     n = min(len(a), len(b))
     a, b = np.asarray(a[:n], float), np.asarray(b[:n], float)
     binary = bool(np.isin(a, (0, 1)).all() and np.isin(b, (0, 1)).all())
@@ -175,14 +214,27 @@ def paired_score_difference(a, b):
         right, other = a >= 0.5, b >= 0.5
         return paired_share_difference(int((right & other).sum()), int((right & ~other).sum()),
                                        int((~right & other).sum()), int((~right & ~other).sum()))
+    if n < FEWEST_GRADED:
+        return Estimate(mean(a - b), n=n, how=f"fewer than {FEWEST_GRADED} graded items, no interval")
+    if n < FEW_GRADED:  # a bootstrap of so few is too narrow
+        half = t_quantile(n - 1) * deviation(a - b) / math.sqrt(n)
+        return Estimate(mean(a - b), mean(a - b) - half, mean(a - b) + half, n, "items", "paired, Student's t", n - 1)
     low, high = bootstrap((a - b)[:, None], lambda sums: sums[:, 0] / n)
     return Estimate(mean(a - b), low, high, n, "items", "paired bootstrap")
 
 
+def _half_of_ratio(above, below):
+    """Half width of Student's interval of sum / sum over few items: linearised (Cochran, Sampling Techniques, 1977,
+    6.9)."""
+    n, ratio = len(above), above.sum() / below.sum()
+    terms = (above - ratio * below) / below.mean()
+    return t_quantile(n - 1) * float(np.std(terms, ddof=1)) / math.sqrt(n)
+
+
 def share_over_items(items):
     """Share of a whole that lies in parts over items, [(part, whole)]: sum of parts over sum of
-    wholes, bootstrap over items, whose tokens are not independent; Wilson's interval of as many
-    items where all agree."""
+    wholes, bootstrap over items, whose tokens are not independent; Student's t of fewer than 20 and none of fewer than
+    5; Wilson's interval of as many items where all agree."""
     items = np.asarray([(part, whole) for part, whole in items if whole > 0], float)
     if len(items) == 0:
         return Estimate(math.nan)
@@ -190,6 +242,11 @@ def share_over_items(items):
     value = float(items[:, 0].sum() / items[:, 1].sum())
     if bool((shares == shares[0]).all()):
         return Estimate(value, *wilson(value * n, n), n, "items", "Wilson, of items")
+    if n < FEWEST_GRADED:
+        return Estimate(value, n=n, how=f"a share over fewer than {FEWEST_GRADED} items, no interval")
+    if n < FEW_GRADED:
+        half = _half_of_ratio(items[:, 0], items[:, 1])
+        return Estimate(value, value - half, value + half, n, "items", "Student's t over items", n - 1)
     low, high = bootstrap(items, lambda sums: sums[:, 0] / sums[:, 1])
     return Estimate(value, low, high, n, "items", "bootstrap over items")
 
@@ -201,9 +258,16 @@ def ratio_over_items(above, below):
     def ratio(sums):
         with np.errstate(divide="ignore", invalid="ignore"):
             return (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3])
+    n, value = len(columns), float(ratio(columns.sum(axis=0, keepdims=True))[0])
+    if n < FEWEST_GRADED:
+        return Estimate(value, n=n, how=f"a ratio over fewer than {FEWEST_GRADED} items, no interval")
+    if n < FEW_GRADED and (columns.sum(axis=0) > 0).all():
+        terms = sum(sign * column / column.mean() for sign, column in zip((1, -1, -1, 1), columns.T))
+        half = t_quantile(n - 1) * float(np.std(terms, ddof=1)) / math.sqrt(n)
+        return Estimate(value, value * math.exp(-half), value * math.exp(half), n, "items",
+                        "paired, Student's t of linearised logarithms", n - 1)
     low, high = bootstrap(columns, ratio)
-    return Estimate(float(ratio(columns.sum(axis=0, keepdims=True))[0]), low, high, len(columns),
-                    "items", "paired bootstrap over items")
+    return Estimate(value, low, high, n, "items", "paired bootstrap over items")
 
 
 def corrected_for(points, e, logs):
@@ -220,6 +284,28 @@ def corrected_for(points, e, logs):
     if logs:
         return (e.value * (e.low / e.value) ** wider, e.value * (e.high / e.value) ** wider)
     return e.value - wider * (e.value - e.low), e.value + wider * (e.high - e.value)
+
+
+def over_campaigns(found, logs, shared):
+    """One estimate of several campaigns, with an interval that speaks of further ones: the mean of their values (of
+    logarithms where `logs`), by Student's t with one degree of freedom less than there are campaigns. What all of
+    them have in common, as the prompts are, their spread does not show: where `shared`, the mean half width that each
+    has of its own is added in squares. Else it is never narrower than as many means of such half widths: three that
+    agree by chance do not say more."""
+    scale, back = (math.log, math.exp) if logs else ((lambda v: v), (lambda v: v))
+    values = [scale(e.value) for e in found]
+    middle, n = mean(values), len(values)
+    between = deviation(values) / math.sqrt(n)
+    own = [mean([scale(e.value) - scale(e.low) for e in found]), mean([scale(e.high) - scale(e.value) for e in found])]
+    if shared:
+        below, above = (math.hypot(t_quantile(n - 1) * between, half) for half in own)
+        within = mean(own) / Z95
+        degrees = math.inf if between == 0 else (n - 1) * (1 + (within / between) ** 2) ** 2
+    else:
+        below, above = (max(t_quantile(n - 1) * between, half / math.sqrt(n)) for half in own)
+        degrees = float(n - 1)
+    return Estimate(back(middle), back(middle - below), back(middle + above), min(e.n for e in found), found[0].unit,
+                    f"mean of {n} campaigns, Student's t" + (" and the interval over items" if shared else ""), degrees)
 
 
 def interval_of_average(values, ranges, groups):

@@ -30,7 +30,7 @@ def c(f):
 
 @control(**SPEED)
 def k(f):
-    return speed(f, "cache", "slow")
+    return speed(f, "cache", SIDE)
 
 
 @control(**SPEED)
@@ -51,7 +51,7 @@ RETESTED = (("Published(2.0", "Published(2.1"), ("0.005", "0.05"), ("0.005,", "0
             ('"us: few"', '"paper: few"'), ('label="slow"', 'label="fast"'), ('"fast", "slow"))', '"slow", "fast"))'),
             ("presumes(", "presumes_of_tasks("), ('"rivals": ("k",)', '"rivals": ("k", "l")'),
             ('"controls": ("l",)', '"controls": ("l", "k")'), ('SIDE = "slow"', 'SIDE = "slower"'),
-            ('speed(f, "fast", SIDE)', 'speed(f, "fast", SIDE, batch_size=1)'),
+            ('speed(f, "fast", SIDE)', 'speed(f, "faster", SIDE)'),
             ('"published"', '"bound": above(1.5, "paper"), "published"'),
             ('"published"', '"bound": at_least(1, "paper"), "published"'),
             ('"published"', '"bound": above(1, "us: faster"), "published"'),

@@ -63,7 +63,7 @@ def stated(statement, kind, bound, value, says=""):
 
 class Reasons(unittest.TestCase):
     def test_a_control_has_the_verdict_of_its_table(self):
-        """FOCUS' claims, by the three campaigns of results/tiny: of two controls the first finds something else."""
+        """FOCUS' claims, by the three campaigns of results/tiny."""
         folder = os.path.join(ROOT, "experiments/claims")
         register = read_register(folder)
         evidence = repeats.evidence_of(os.path.join(ROOT, "results/tiny"), read_since(folder))
@@ -77,7 +77,7 @@ class Reasons(unittest.TestCase):
                 words = k.statement.rstrip(".") + ": "
                 self.assertEqual(r.reason.count(words), r.reason.count(words + shown(of.verdict)), f"{c.key}: {k.id}")
                 named += words in r.reason
-        self.assertGreater(named, 30)
+        self.assertGreater(named, 25)
         self.assertEqual([verdicts[name] for name in ("tuned_threshold_on_chat", "focus_over_dc_at_equal_thresholds")],
                          ["OPEN", "OPEN"])
 
@@ -93,8 +93,7 @@ class Shown(Made):
 
     def test_in_the_table_and_in_the_headlines(self):
         published = 'Published(4.0, "Table 5", says="up to four times")'
-        self.assertIn("| SUPPORTED WITH LIMITS: quality not determined | 4 (up to four times; Table 5) | 2, n = 3 repetitions | 0.50 | "
-                      "outside the interval | > 1 (paper) |",
+        self.assertIn("| SUPPORTED | 4 (up to four times; Table 5) | 2, n = 3 repetitions | 0.50 | outside the interval | > 1 (paper) |",
                       self.shown(published))
         self.assertIn("| focus | s | 4 | 2, n = 3 repetitions | 0.50 | ", self.shown(published, "--headlines"))
         said = json.loads(self.shown(published, "--format", "json"))[0]
@@ -109,7 +108,7 @@ class Shown(Made):
         self.assertRegex(self.run_command()[1], r"\| 0.250 \(T\) \| 0.250 \[[^|]*\| – \| within the interval \|")
 
     def test_without_a_published_number_there_is_a_dash(self):
-        self.assertIn("| SUPPORTED WITH LIMITS: quality not determined | – | 2, n = 3 repetitions | – | none |", self.shown("None"))
+        self.assertIn("| SUPPORTED | – | 2, n = 3 repetitions | – | none |", self.shown("None"))
 
 
 class Statements(unittest.TestCase):

@@ -121,12 +121,51 @@ class Bootstraps(unittest.TestCase):
     def test_shares_over_items(self):
         e = intervals.share_over_items([(1, 10), (9, 10), (5, 20), (0, 0)])
         self.assertAlmostEqual(e.value, 15 / 40)
-        self.assertEqual(e.n, 3)
-        self.assertTrue(0.1 <= e.low < 15 / 40 < e.high <= 0.9)
+        self.assertEqual((e.n, e.low), (3, None))  # fewer than five say nothing
+        whole = intervals.share_over_items([(1, 10), (9, 10), (5, 10), (4, 10), (6, 10)])
+        low, high = stats.t.interval(0.95, 4, loc=0.5, scale=stats.sem([0.1, 0.9, 0.5, 0.4, 0.6]))  # wholes alike
+        self.assertAlmostEqual(whole.low, low)
+        self.assertAlmostEqual(whole.high, high)
         same = intervals.share_over_items([(1, 2), (2, 4)])
         self.assertEqual(same.range, intervals.wilson(1, 2))
-        both = intervals.ratio_over_items([(1, 10), (9, 10)], [(1, 10), (9, 10)])
+        self.assertIsNone(intervals.ratio_over_items([(1, 10), (9, 10)], [(1, 10), (9, 10)]).low)
+        five = [(1, 10), (9, 10), (3, 10), (4, 10), (5, 10)]
+        both = intervals.ratio_over_items(five, five)
         self.assertEqual((both.value, both.low, both.high), (1, 1, 1))  # drawn together
+
+
+class Scores(unittest.TestCase):
+    def test_graded_scores_have_students_interval(self):
+        """Ten likelihoods: Wilson's interval would be [0.22, 0.74], twelve times as wide."""
+        values = [0.42, 0.45, 0.5, 0.47, 0.49, 0.52, 0.44, 0.46, 0.48, 0.47]
+        low, high = stats.t.interval(0.95, 9, loc=np.mean(values), scale=stats.sem(values))
+        self.assertAlmostEqual(intervals.mean_interval(values)[0], low)
+        self.assertAlmostEqual(intervals.mean_interval(values)[1], high)
+        self.assertLess(high - low, 0.05)
+        self.assertEqual(intervals.mean_interval([1, 0, 1]), intervals.wilson(2, 3))
+        for nothing in ([0.5, 0.6, 0.7, 0.8], [0.5] * 9):  # four; no spread
+            self.assertEqual(intervals.mean_interval(nothing), (0.0, 1.0))
+        self.assertEqual(intervals.mean_interval([0.1, 0.9, 0.1, 0.9, 0.1])[0], 0.0)  # cut
+
+    def test_trials_of_an_item_are_one_item(self):
+        """Two items asked three times, [first, second] by trial: 1 of 3 and 3 of 3."""
+        self.assertEqual(intervals.item_means([0, 1, 1, 1, 0, 1], 3), [1 / 3, 1])
+        self.assertEqual(intervals.item_means([0, None, 1, None], 2), [0.5])
+        self.assertEqual(intervals.item_means([0, 1, 1], 2), [0, 1, 1])  # not whole trials
+
+    def test_groups_count_alike(self):
+        low, high = intervals.mean_of_groups_interval([[1] * 8 + [0] * 2, [1] * 10 + [0] * 10])
+        a, b = intervals.wilson(8, 10), intervals.wilson(10, 20)
+        self.assertAlmostEqual(low, 0.65 - math.hypot(0.8 - a[0], 0.5 - b[0]) / 2)
+        self.assertAlmostEqual(high, 0.65 + math.hypot(a[1] - 0.8, b[1] - 0.5) / 2)
+
+    def test_few_graded_pairs_have_students_interval(self):
+        a, b = [0.5, 0.6, 0.4, 0.7, 0.5, 0.6], [0.4, 0.5, 0.45, 0.5, 0.5, 0.4]
+        e = intervals.paired_score_difference(a, b)
+        found = stats.ttest_rel(a, b).confidence_interval()
+        self.assertAlmostEqual(e.low, found.low)
+        self.assertAlmostEqual(e.high, found.high)
+        self.assertIsNone(intervals.paired_score_difference(a[:4], b[:4]).low)
 
 
 class Several(unittest.TestCase):
