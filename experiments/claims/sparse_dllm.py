@@ -194,7 +194,7 @@ def memory_grows_less(f):
                                             "the share of keys kept.",
        bound=within(0.8, 1.25, "us: a quarter either way"), artifacts=("table_7",),
        controls=("fewer_keys_than_its_cache",),
-       **{**MEMORY, "quantity": "growth of K/V from r = 0.5 to 0.9 over that from 0.1 to 0.5",
+       **{**MEMORY, "scales": ("full",), "quantity": "growth of K/V from r = 0.5 to 0.9 over that from 0.1 to 0.5",
           "regime": presumes_of_tasks("a page of K/V is at most an eighth of what two fifths of the prompt take",
                                       "prompt_tokens_mean", at_least(1280, "us: 64 / (0.4 / 8)"))})
 def memory_is_linear(f):
@@ -297,7 +297,7 @@ def three_steps_are_best(f):
        statement="Evicting from both sides answers better than from the prefix only.",
        quantity="both sides - prefix", bound=above(0, "paper: \"more effective\""),
        published=Published(0.0142, "Table 4, LLaDA-8B-Instruct, mean: 66.82 - 65.40", 0.0001),
-       artifacts=("table_4",), controls=("both_sides_on_short_prompts",), **SCORES)
+       artifacts=("table_4",), controls=("both_sides_on_short_prompts",), **{**SCORES, "scales": ("full",)})
 def both_sides(f):
     return score(f, "Sparse-dLLM", "prefix-sparse")
 

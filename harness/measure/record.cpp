@@ -255,15 +255,41 @@ double trial_deviation(const std::vector<scored_answer>& scores, std::size_t tri
   return deviation_of(means);
 }
 
-double mean_of_groups(const std::vector<scored_answer>& scores) {
-  std::map<std::string, moments> groups;
+// The mean of the means of groups and its interval: squares of the distances to the ends add up.
+void score_groups(score_record& s, const std::vector<scored_answer>& scores) {
+  std::map<std::string, std::vector<double>> groups;
   for (const scored_answer& a : scores) {
-    if (a.scored) groups[a.group].add(a.value);
+    if (a.scored) groups[a.group].push_back(a.value);
   }
-  if (groups.size() < 2) return std::nan("");
-  double sum = 0;
-  for (const auto& [name, group] : groups) sum += group.mean();
-  return sum / static_cast<double>(groups.size());
+  if (groups.size() < 2) return;
+  double sum = 0, below = 0, above = 0;
+  for (const auto& [name, values] : groups) {
+    const interval i = score_interval(values);
+    const double mean = mean_of(values);
+    sum += mean;
+    below += (mean - i.low) * (mean - i.low);
+    above += (i.high - mean) * (i.high - mean);
+  }
+  const auto n = static_cast<double>(groups.size());
+  s.mean_of_groups = sum / n;
+  s.group_range = {std::max(0.0, s.mean_of_groups - std::sqrt(below) / n),
+                   std::min(1.0, s.mean_of_groups + std::sqrt(above) / n)};
+}
+
+// The mean of every item that was scored, which trials ask several times, whole trial after trial.
+std::vector<double> item_means(const std::vector<scored_answer>& scores, std::size_t trials) {
+  if (trials == 0 || scores.size() % trials != 0) trials = 1;
+  const std::size_t items = scores.size() / trials;
+  std::vector<double> means;
+  for (std::size_t i = 0; i < items; ++i) {
+    moments item;
+    for (std::size_t t = 0; t < trials; ++t) {
+      const scored_answer& a = scores[t * items + i];
+      if (a.scored) item.add(a.value);
+    }
+    if (item.n > 0) means.push_back(item.mean());
+  }
+  return means;
 }
 
 void score_row(result_row& row, const std::vector<scored_answer>& scores) {
@@ -279,10 +305,11 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   }
   if (s.n == 0 || row.model.weights == "synthetic") return;
   s.mean = sum / static_cast<double>(s.n);
-  const interval i = wilson_interval(sum, static_cast<std::size_t>(s.n));
+  const std::int64_t trials = std::max<std::int64_t>(row.workload.benchmark.trials, 1);
+  const interval i = score_interval(item_means(scores, static_cast<std::size_t>(trials)));
   s.low = i.low;
   s.high = i.high;
-  s.mean_of_groups = mean_of_groups(scores);
+  score_groups(s, scores);
   std::map<std::string, double> of;
   for (const scored_answer& a : scores) {
     for (const measure& m : a.measures) {
@@ -291,7 +318,7 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
     }
   }
   for (auto& [name, value] : s.beside) value = of[name] > 0 ? value / of[name] : 0;
-  if (const std::int64_t trials = row.workload.benchmark.trials; trials > 1) {
+  if (trials > 1) {
     s.trial_deviation = trial_deviation(scores, static_cast<std::size_t>(trials));
   }
   row.score = s;

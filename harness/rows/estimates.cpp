@@ -36,6 +36,15 @@ bool is_noisy(const result_row& row) {
   return row.samples.seconds.size() > 1 && row.samples.half_width > noisy_half_width;
 }
 
+std::optional<interval> score_range(const score_record& score) {
+  const auto n = static_cast<double>(score.n);
+  const double total = score.mean * n;
+  const bool graded = std::abs(total - static_cast<double>(score.exact)) > 1e-6 * n;
+  const interval old = wilson_interval(total, static_cast<std::size_t>(score.n));
+  if (graded && std::abs(score.low - old.low) < 1e-9) return {};
+  return interval{score.low, score.high};
+}
+
 speed_ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b) {
   const std::size_t n = std::min(a.size(), b.size());
   speed_ratio e{std::nan(""), {}};

@@ -18,6 +18,10 @@ inline constexpr double noisy_half_width = 0.25;
 // The row was timed more than once and its speed is known to no better than that.
 bool is_noisy(const result_row& row);
 
+// The 95 % interval of a row's score. Rows of before 2026-11-29 have Wilson's, which is of right and
+// wrong alone: of graded scores they have none.
+std::optional<interval> score_range(const score_record& score);
+
 struct speed_ratio {
   double value = 0;
   std::optional<interval> range;  // 95 %; none: timed once

@@ -96,11 +96,12 @@ struct score_record {
   double mean = 0;             // of 0 to 1
   std::int64_t exact = 0;      // items with full marks
   std::int64_t n = 0;          // items that were scored
-  double low = 0, high = 0;    // 95 %, Wilson
+  double low = 0, high = 0;    // 95 %, of the means of items
   std::int64_t undecided = 0;  // items beyond n whose verdict the scorer cannot establish
   // Plain mean over a benchmark's subjects or tasks, as OpenCompass averages MMLU and LongBench; not
   // a number where there is one group only.
   double mean_of_groups = std::nan("");
+  std::vector<double> group_range = {};       // its 95 % interval; empty where there is none
   std::map<std::string, double> beside = {};  // what else the scorer measures, by name
   double trial_deviation = std::nan("");      // of the means of several trials; else not a number
   // Name and version of the libraries that scored; empty: this program's own scorers.

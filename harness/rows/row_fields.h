@@ -125,6 +125,7 @@ void each_field(score_record& s, Visit& visit) {
   visit.pair(needed("ci95"), s.low, s.high);
   visit(some("undecided"), s.undecided);
   visit(some("mean_of_groups"), s.mean_of_groups);
+  visit(some("mean_of_groups_ci95", "95 % interval of that mean (since 1.5)"), s.group_range);
   visit(some("beside"), s.beside);
   visit(some("libraries",
              "of a published benchmark: name and version of what scored the answers (since 1.5)"),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include <boost/math/distributions/students_t.hpp>
 
@@ -12,6 +13,8 @@ namespace unmask {
 namespace {
 
 constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t fewest_graded = 5;
+constexpr std::int64_t first_look = 5;     // of the stopping rule, in samples
 constexpr double z95 = 1.959963984540054;  // normal quantile of 0.975
 
 }  // namespace
@@ -89,11 +92,24 @@ interval wilson_interval(double successes, std::size_t n) {
   return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
 }
 
+interval score_interval(const std::vector<double>& scores) {
+  const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
+  const bool graded = std::ranges::any_of(scores, [](double v) { return v != 0 && v != 1; });
+  if (!graded) return wilson_interval(sum, scores.size());
+  const double spread = deviation_of(scores);
+  if (scores.size() < fewest_graded || !(spread > 0)) return {0, 1};
+  const auto n = static_cast<double>(scores.size());
+  const boost::math::students_t distribution(n - 1);
+  const double half = boost::math::quantile(distribution, 0.975) * spread / std::sqrt(n);
+  const double mean = mean_of(scores);
+  return {std::max(0.0, mean - half), std::min(1.0, mean + half)};
+}
+
 std::string stopping_rule::reason(const std::vector<double>& samples) const {
   const auto n = static_cast<std::int64_t>(samples.size());
   if (n < minimum) return "";
   // Written so that NaN goes on measuring.
-  if (n >= 2 && relative_half_width(samples) <= half_width) return "half_width";
+  if (n >= first_look && relative_half_width(samples) <= half_width) return "half_width";
   return n >= maximum ? "max_repetitions" : "";
 }
 

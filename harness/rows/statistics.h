@@ -41,11 +41,17 @@ struct interval {
 // Wilson's 95 % interval of a share; successes may be fractional (partial credit).
 interval wilson_interval(double successes, std::size_t n);
 
+// 95 % interval of a mean of scores from 0 to 1: Wilson's of right and wrong, Student's t of graded
+// ones, cut at 0 and 1. Fewer than five graded scores, or ones that are all alike, say nothing: 0 to
+// 1.
+interval score_interval(const std::vector<double>& scores);
+
 // Decides after each repetition whether a point has enough samples.
 struct stopping_rule {
   std::int64_t minimum, maximum;
   double half_width;
-  // Empty: go on. Otherwise why to stop: "half_width" or "max_repetitions".
+  // Empty: go on. Otherwise why to stop: "half_width" or "max_repetitions". Before the fifth sample
+  // the width is not looked at: of fewer a narrow one is chance too often.
   std::string reason(const std::vector<double>& samples) const;
 };
 

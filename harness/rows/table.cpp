@@ -105,10 +105,14 @@ table_cell score_cell(const row_list& rows) {
   table_cell cell(fmt::format("{:.1f}", mean * 100));
   cell.value = mean * 100;
   const auto over = interval_over(scores);
-  const interval range = over ? *over : score_with_undecided(*rows.front()->score).range;
-  cell.low = std::max(range.low, 0.0) * 100;
-  cell.high = std::min(range.high, 1.0) * 100;
-  cell.range = fmt::format("{:.0f}, {:.0f}", cell.low, cell.high);
+  const score_record& first = *rows.front()->score;
+  const shown_score shown = score_with_undecided(first);
+  const auto of_items = shown.undecided ? std::optional{shown.range} : score_range(first);
+  if (const auto range = over ? over : of_items) {
+    cell.low = std::max(range->low, 0.0) * 100;
+    cell.high = std::min(range->high, 1.0) * 100;
+    cell.range = fmt::format("{:.0f}, {:.0f}", cell.low, cell.high);
+  }
   return cell;
 }
 

@@ -141,8 +141,9 @@ class experiment_run {
         in_flight& f = flights[round % 2 == 0 ? i : flights.size() - 1 - i];
         guarded(f, [&] { repeat(f, round); });
       }
-      // Forwards and backwards as often: ABBA, so that linear drift cancels.
-      if (paired && round % 2 == 1 && all_have_enough(flights)) break;
+      // All that are compared end at the same round. Paired ones go forwards and backwards as often,
+      // ABBA, so that linear drift cancels.
+      if ((!paired || round % 2 == 1) && all_have_enough(flights)) break;
     }
     for (in_flight& f : flights) {
       if (f.over) continue;
@@ -298,10 +299,6 @@ class experiment_run {
     // Passes that were taken up are looked at one by one, as they were when they were made.
     f.measured.stop =
         rule_.reason({f.seconds.begin(), f.seconds.begin() + static_cast<std::ptrdiff_t>(wanted)});
-    // Paired points need as many repetitions as their partners: they end together.
-    if (f.measured.stop.empty() || spec_.evidence.paired) return;
-    keep_rounds(f, wanted);
-    finish(f);
   }
 
   void add_pass(in_flight& f, std::int64_t round) {

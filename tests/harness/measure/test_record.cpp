@@ -196,7 +196,8 @@ TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
   row.model.caution = row.model.checked = row.model.chat_template = row.workload.rater =
       row.workload.prompts_hash = row.answers_hash = "x";
   row.workload.benchmark = {"h", "v", "c", "p", "s", "m", 1, 2, 3};
-  row.score = score_record{0.5, 1, 2, 0.1, 0.9, 3, 0.6, {{"b", 0.5}}, 0.25, {{"l", "1"}}};
+  row.score =
+      score_record{0.5, 1, 2, 0.1, 0.9, 3, 0.6, {0.5, 0.7}, {{"b", 0.5}}, 0.25, {{"l", "1"}}};
   row.samples.taken_up = 1;
   row.device.emplace();
   row.items.id = row.items.answer_hash = {"a"};
@@ -532,6 +533,10 @@ TEST(record, trials_have_a_deviation_and_what_is_undecided_is_counted) {
   ASSERT_TRUE(row.score);
   EXPECT_DOUBLE_EQ(row.score->trial_deviation, std::sqrt(0.5));
   EXPECT_TRUE(std::isnan(row.score->mean_of_groups));
+  EXPECT_TRUE(row.score->group_range.empty());
+  EXPECT_EQ(row.score->high,
+            1);  // one item, half of its trials right: of one item nothing is known
+  EXPECT_EQ(row.score->low, 0);
   point.scores[1].scored = false;
   point.scores[1].undecided = true;
   row.score.reset();
@@ -553,6 +558,10 @@ TEST(record, groups_of_different_size_count_alike) {
   ASSERT_TRUE(row.score);
   EXPECT_DOUBLE_EQ(row.score->mean, 2.0 / 3);
   EXPECT_DOUBLE_EQ(row.score->mean_of_groups, 0.5);
+  // Wilson's of 2 of 2 starts at 0.342380, of 0 of 1 it ends at 0.793451.
+  ASSERT_EQ(row.score->group_range.size(), 2);
+  EXPECT_NEAR(row.score->group_range[0], 0.5 - 0.657620 / 2, 1e-5);
+  EXPECT_NEAR(row.score->group_range[1], 0.5 + 0.793451 / 2, 1e-5);
   EXPECT_DOUBLE_EQ(row.score->beside.at("instructions"), 3.0 / 12);
 }
 

@@ -39,6 +39,21 @@ TEST(statistics, wilson_interval_at_known_points) {
   EXPECT_EQ(wilson_interval(0, 0).high, 1);
 }
 
+// Mean 0.5, deviation 0.1 with n - 1 below: t(0.975, 4) = 2.7764451, half width 2.7764451 * 0.1 /
+// sqrt(5) = 0.1241664.
+TEST(statistics, graded_scores_have_students_interval) {
+  const interval i = score_interval({0.4, 0.4, 0.5, 0.6, 0.6});
+  EXPECT_NEAR(i.low, 0.5 - 0.1241664, 1e-6);
+  EXPECT_NEAR(i.high, 0.5 + 0.1241664, 1e-6);
+  EXPECT_EQ(score_interval({1, 0, 1, 1}).low, wilson_interval(3, 4).low);
+  for (const std::vector<double>& nothing :
+       {std::vector<double>{0.4, 0.5, 0.6, 0.7}, std::vector<double>(9, 0.5)}) {
+    EXPECT_EQ(score_interval(nothing).low, 0);
+    EXPECT_EQ(score_interval(nothing).high, 1);
+  }
+  EXPECT_EQ(score_interval({0.1, 0.9, 0.1, 0.9, 0.1}).low, 0);  // cut
+}
+
 TEST(statistics, percentiles_are_order_statistics) {
   std::vector<double> twenty;
   for (int i = 20; i > 0; --i) twenty.push_back(i);
@@ -58,15 +73,16 @@ TEST(statistics, percentiles_must_be_earned) {
 }
 
 TEST(statistics, stopping_rule_gives_its_reason) {
-  const stopping_rule rule(3, 5, 0.01);
-  EXPECT_EQ(rule.reason({1, 1}), "");  // too few, though equal
-  EXPECT_EQ(rule.reason({1, 1, 1}), "half_width");
-  EXPECT_EQ(rule.reason({1, 2, 3}), "");
-  EXPECT_EQ(rule.reason({1, 2, 3, 1}), "");
-  EXPECT_EQ(rule.reason({1, 2, 3, 1, 2}), "max_repetitions");
+  const stopping_rule rule(3, 6, 0.01);
+  EXPECT_EQ(rule.reason({1, 1}), "");
+  EXPECT_EQ(rule.reason({1, 1, 1, 1}), "");  // too few, though equal
+  EXPECT_EQ(rule.reason({1, 1, 1, 1, 1}), "half_width");
+  EXPECT_EQ(rule.reason({1, 2, 3, 1, 2}), "");
+  EXPECT_EQ(rule.reason({1, 2, 3, 1, 2, 3}), "max_repetitions");
   const double nan = std::nan("");
-  EXPECT_EQ(rule.reason({nan, nan, nan, nan}), "");  // noise that never settles still ends
-  EXPECT_EQ(rule.reason({nan, nan, nan, nan, nan}), "max_repetitions");
+  EXPECT_EQ(rule.reason({nan, nan, nan, nan, nan}), "");  // noise that never settles still ends
+  EXPECT_EQ(rule.reason({nan, nan, nan, nan, nan, nan}), "max_repetitions");
+  EXPECT_EQ(stopping_rule(3, 3, 0.5).reason({1, 1, 1}), "max_repetitions");
   EXPECT_EQ(stopping_rule(1, 1, 0.5).reason({1}), "max_repetitions");
 }
 

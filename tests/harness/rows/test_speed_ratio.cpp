@@ -36,5 +36,27 @@ TEST(speed_ratio, too_few_or_impossible_samples_have_no_interval) {
   EXPECT_FALSE(unpaired_ratio({1, 1}, {2}).range);
 }
 
+// Ten likelihoods of mean 0.47: Wilson's interval starts at 0.215, and says nothing of them.
+TEST(score_range, graded_scores_of_old_rows_have_none) {
+  score_record score;
+  score.mean = 0.47;
+  score.n = 10;
+  const interval old = wilson_interval(4.7, 10);
+  score.low = old.low;
+  score.high = old.high;
+  EXPECT_FALSE(score_range(score));
+  score.low = 0.45;
+  score.high = 0.49;
+  ASSERT_TRUE(score_range(score));
+  EXPECT_EQ(score_range(score)->high, 0.49);
+  score.mean = 0.4;
+  score.exact = 4;
+  const interval right = wilson_interval(4, 10);
+  score.low = right.low;
+  score.high = right.high;
+  ASSERT_TRUE(score_range(score));
+  EXPECT_EQ(score_range(score)->low, right.low);
+}
+
 }  // namespace
 }  // namespace unmask

@@ -314,13 +314,23 @@ TEST(store, a_row_keeps_how_a_harness_ran_its_benchmark) {
   result_row row = sample_row();
   row.workload.benchmark = {
       "OC-S", "v", "gsm8k_gen_17d0dc", "raw", "gsm8k_opencompass", "accuracy", 4, 1319, 3};
-  row.score = score_record{
-      0.5, 1, 2, 0.1, 0.9, 3, 0.625, {{"strict-match", 0.5}}, 0.25, {{"lm-eval", "0.4.8"}}};
+  row.score = score_record{0.5,
+                           1,
+                           2,
+                           0.1,
+                           0.9,
+                           3,
+                           0.625,
+                           {0.5, 0.75},
+                           {{"strict-match", 0.5}},
+                           0.25,
+                           {{"lm-eval", "0.4.8"}}};
   const result_row back = parse_row(to_json_line(row), "x");
   EXPECT_EQ(back.score.value().undecided, 3);
   EXPECT_EQ(back.score.value().libraries.at("lm-eval"), "0.4.8");
   EXPECT_EQ(back.score->trial_deviation, 0.25);
   EXPECT_EQ(back.score->mean_of_groups, 0.625);
+  EXPECT_EQ(back.score->group_range, (std::vector<double>{0.5, 0.75}));
   EXPECT_EQ(back.score->beside.at("strict-match"), 0.5);
   EXPECT_EQ(back.workload.benchmark.harness, "OC-S");
   EXPECT_EQ(back.workload.benchmark.config, "gsm8k_gen_17d0dc");

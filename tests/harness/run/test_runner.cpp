@@ -22,7 +22,8 @@ using namespace fixtures;
 class fake_executor final : public executor {
  public:
   std::vector<std::string> order;
-  std::string fail_label;  // throws in its second pass
+  std::string fail_label;    // throws in its second pass
+  std::string steady_label;  // whose passes all take a second
   std::string unsupported_label;
   std::string throw_for_model;  // prepare throws
   std::string trace;            // of the probes' pass
@@ -38,6 +39,7 @@ class fake_executor final : public executor {
       owner_.order.push_back(label_);
       if (label_ == owner_.fail_label && ++passes_ == 2) throw std::runtime_error("out of luck");
       while (owner_.stall_after > 0 && owner_.order.size() >= owner_.stall_after) ::pause();
+      if (label_ == owner_.steady_label) return good_pass(1.0);
       return good_pass(1.0 + static_cast<double>(++noise_) / 10);
     }
     bool probe(const probe_settings&, std::ostream& out) override {
@@ -139,7 +141,7 @@ TEST(runner, probes_have_a_pass_of_their_own_after_the_measured_ones) {
                                        quiet(dir / "out"), with);
   const std::string v = "vanilla", b = "block_diffusion";
   EXPECT_EQ(with.order,
-            (std::vector<std::string>{v, b, v, b, b, v, v, v + " probed", b, b + " probed"}));
+            (std::vector<std::string>{v, b, v, b, b, v, v, b, v + " probed", b + " probed"}));
   const auto rows = read_rows(s.file).rows;
   ASSERT_EQ(rows.size(), 2u);
   for (const result_row& row : rows) {
@@ -173,17 +175,17 @@ TEST(runner, paired_points_end_together_and_keep_their_items) {
   scratch_directory dir;
   fake_executor with;
   experiment_spec spec = spec_of(two_methods + "[sweep]\nparams.steps=[0,1,2,3,4,5]\n");
-  spec.evidence = {2, 4, 0, 1};  // 1: two repetitions are enough for each
+  spec.evidence = {2, 10, 0, 1};  // 1: as soon as the width is looked at, from the fifth pass on
   spec.evidence.paired = true;
   const run_summary s = run_experiment(spec, quiet(dir / "out"), with);
   ASSERT_EQ(s.rows.size(), 12u);
-  ASSERT_EQ(with.order.size(), 24u);  // twelve points in one group, there and back
-  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(with.order[i], with.order[23 - i]);
+  ASSERT_EQ(with.order.size(), 72u);  // twelve points in one group, three times there and back
+  for (std::size_t i = 0; i < 36; ++i) EXPECT_EQ(with.order[i], with.order[71 - i]);
   for (const result_row& row : read_rows(s.file).rows) {
-    EXPECT_EQ(row.samples.seconds.size(), 2u);
+    EXPECT_EQ(row.samples.seconds.size(), 6u);
     EXPECT_EQ(row.answers_hash.size(), 64u);
     ASSERT_EQ(row.items.size(), 2u);
-    EXPECT_EQ(row.items.seconds[0].size(), 2u);
+    EXPECT_EQ(row.items.seconds[0].size(), 6u);
     EXPECT_EQ(row.items.output_tokens[0], 3);
     EXPECT_EQ(row.items.answer_hash[0], row.items.answer_hash[1]);
   }
@@ -203,6 +205,26 @@ TEST(runner, paired_points_end_together_and_keep_their_items) {
   EXPECT_EQ(again.rows.size(), 12u);
   EXPECT_EQ(again.skipped, 0u);
   EXPECT_EQ(run_experiment(spec, quiet(dir / "out"), with).skipped, 12u);
+}
+
+// Passes of 1.2, 1.3, ... seconds are known to 13 % at best, those of one second exactly: what is
+// compared ends at the same round, so that ratios are paired.
+TEST(runner, both_sides_stop_at_the_same_round) {
+  scratch_directory dir;
+  fake_executor with;
+  with.steady_label = "vanilla";
+  experiment_spec spec = spec_of(two_methods);
+  spec.evidence = {3, 7, 1, 0.1};
+  for (const result_row& row : run_experiment(spec, quiet(dir / "out"), with).rows) {
+    EXPECT_EQ(row.samples.seconds.size(), 7u) << row.label;
+    EXPECT_EQ(row.samples.stop, row.label == "vanilla" ? "half_width" : "max_repetitions");
+  }
+  fake_executor both;
+  both.steady_label = "vanilla";
+  spec.evidence = {3, 7, 1, 0.2};  // 14 % after five
+  for (const result_row& row : run_experiment(spec, quiet(dir / "five"), both).rows) {
+    EXPECT_EQ(row.samples.seconds.size(), 5u) << row.label;
+  }
 }
 
 TEST(runner, scored_rows_of_an_artifact_keep_their_items) {

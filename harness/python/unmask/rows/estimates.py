@@ -209,15 +209,20 @@ def score_difference(left, right):
 
 
 def _score_range(row):
-    """The interval of a row's score: of the mean of groups its own; of graded items that the row kept anew, for rows of
-    before 2026-11-29 have Wilson's, which is of right and wrong alone."""
+    """The interval of a row's score: of the mean of groups its own; of graded items that the row kept anew. Rows of before
+    2026-11-29 have Wilson's interval, which is of right and wrong alone: of graded items that are not there it says
+    nothing, and they have none."""
     score = row["score"]
     if value(row, "score")[0] == score.get("mean_of_groups") and score.get("mean_of_groups_ci95"):
         return score["mean_of_groups_ci95"]
     kept = [v for v in (row.get("items") or {}).get("score", []) if v is not None]
     if len(kept) == score["n"] and intervals.is_graded(kept):
         return intervals.mean_interval(kept)
-    return score["ci95"]
+    total, bounds = score["mean"] * score["n"], score["ci95"]
+    graded = abs(total - score["exact"]) > 1e-6 * score["n"]
+    if graded and math.isclose(bounds[0], intervals.wilson(total, score["n"])[0], abs_tol=1e-9):
+        return None, None
+    return bounds
 
 
 def estimate(row, metric):

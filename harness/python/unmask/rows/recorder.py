@@ -201,7 +201,7 @@ class Recorder:
         score = None
         if scores is not None:
             score = {"mean": sum(scores) / len(scores), "exact": sum(s == 1 for s in scores),
-                     "n": len(scores), "ci95": list(intervals.wilson(sum(scores), len(scores)))}
+                     "n": len(scores), "ci95": list(intervals.mean_interval(scores))}
         samples = {"seconds": self.seconds, "warmup_seconds": self.warmup, "half_width": half,
                    "stop": "max_repetitions"}
         return self.head | {

@@ -415,6 +415,41 @@ def k(f):
                                'at_least(50, "us"), label="slow")}')
         self.assertEqual(self.judged(clock, rows).verdict, "CLOCK DIFFERS")
 
+    def test_what_an_assumed_clock_does_not_give_is_the_clocks(self):
+        virtual = FASTER.replace("**SPEED", '**{**SPEED, "kind": "capacity", "quality": None, "clock": "virtual"}')
+        rows = [unscored("fast", [2.0, 2.01, 1.99]), unscored("slow", [1.0, 1.02, 0.99])]
+        r = self.judged(virtual, rows)
+        self.assertEqual(r.verdict, "CLOCK DIFFERS")
+        self.assertIn("; the virtual clock does not reproduce it", r.reason)
+        self.assertEqual(self.judged(virtual, rows[1:] + [unscored("fast", [0.5, 0.51, 0.49])]).verdict, "SUPPORTED")
+
+    def test_what_a_clock_was_set_by_is_counted_nowhere(self):
+        rows = [row_of("fast", [1.0, 1.01, 0.99]), row_of("slow", [2.0, 2.02, 1.98])]
+        text = FASTER + FASTER.replace("@claim(**SPEED)", '@calibration(**{**SPEED, "calibrates": "the clock"})'
+                                       ).replace("def c", "def k")
+        self.put(rows)
+        register = self.register(text)
+        self.assertEqual([(c.id, c.role) for c in register.claims + register.controls],
+                         [("c", "claim"), ("k", "calibration")])
+        said = self.run_command()[1]
+        self.assertIn("0 OPEN, 0 NOT RUN, of 1 claims", said)
+        self.assertIn("0 OPEN, 0 NOT RUN, of 1 calibrations", said)
+        self.assertNotIn("controls\n", said.partition("of 1 claims")[2])
+
+    def test_an_open_claim_says_what_is_shown_and_what_would_close_it(self):
+        text = '\n@claim(**{**SCORE, "bound": at_least(-0.02, "us")})\ndef c(f):\n    return score(f, "fast", "slow")\n'
+        r = self.judged(text, [scored("fast", 97, 200), scored("slow", 100, 200)])
+        self.assertEqual(r.verdict, "OPEN")
+        loss = 100 * -r.estimate.low
+        self.assertIn(f"shown: a loss of at most {loss:.1f} points", r.reason)
+        # Half a point to the bound, in standard errors of 2.80, by the width of this interval.
+        error = (r.estimate.high - r.estimate.low) / 2 / stats.norm.ppf(0.975)
+        n = 200 * ((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * error / 0.005) ** 2
+        self.assertIn(f"{math.ceil(n)} items by the observed spread", r.reason)
+        same = text.replace('at_least(-0.02, "us")', 'above(0, "us")')
+        self.assertIn("no number of items decides a difference of 0", self.judged(same, [
+            scored("fast", 100, 200), scored("slow", 100, 200)]).reason)
+
     def test_a_precondition_may_be_a_ratio_and_one_of_several(self):
         text = ('def seconds_of_a_token(row):\n'
                 '    return row["metrics"]["wall_seconds"] / row["metrics"]["committed"]\n' +
@@ -736,6 +771,12 @@ class Shipped(unittest.TestCase):
         for number, (line, again) in enumerate(zip(stated, told), 1):
             self.assertEqual(line, again, f"results/tiny/claims.md:{number}")
         self.assertEqual(len(stated), len(told))
+
+    def test_no_claim_waits_for_what_its_own_file_sets(self):
+        """How large models and how long prompts are the file says: a claim that presumes others is one of another scale."""
+        judged, _ = self.judged()
+        self.assertEqual([c.key for c, r in judged if r.verdict == "NOT APPLICABLE" and
+                          re.search("here (parameters|prompt_tokens_mean|temperature|on_gpu) is", r.reason)], [])
 
     def test_what_the_readmes_say_of_them_is_so(self):
         judged, controls = self.judged()

@@ -11,7 +11,7 @@ import unittest
 import made  # noqa: F401  (puts the package on the path)
 
 from unmask.page import page
-from unmask.rows import intervals, rows
+from unmask.rows import estimates, intervals, rows
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
 MEASURED = os.path.join(ROOT, "results", "epyc-2core")
@@ -95,6 +95,8 @@ class BothSides(unittest.TestCase):
                 score = row.get("score") or {}
                 if "ci95" not in score:
                     continue
+                self.assertEqual(estimates.estimate(row, "score").low is None,
+                                 row["workload"]["family"] == "story")  # likelihoods, of which Wilson says nothing
                 for ours, theirs in zip(intervals.wilson(score["mean"] * score["n"], score["n"]), score["ci95"]):
                     self.assertAlmostEqual(ours, theirs, places=9)
                 compared += 1

@@ -11,7 +11,7 @@ import socket
 from unmask.rows.checksum import line_of
 from unmask.rows.errors import EnvironmentFault
 from unmask.rows.estimates import NOISY_HALF_WIDTH
-from unmask.rows.intervals import deviation, mean, wilson
+from unmask.rows.intervals import deviation, item_means, mean, mean_interval, mean_of_groups_interval
 from unmask.rows.rows import row_files, rows_with_lines
 from unmask.rows.text import json_value
 
@@ -32,7 +32,7 @@ def score_of(row, results):
         return None
     values = [float(r["value"]) for r in scored]
     score = {"mean": mean(values), "exact": sum(v == 1 for v in values), "n": len(values),
-             "ci95": list(wilson(sum(values), len(values)))}
+             "ci95": list(_interval_of(row, results))}
     undecided = sum(r["status"] == "undecided" for r in results)
     if undecided:
         score["undecided"] = undecided
@@ -41,6 +41,7 @@ def score_of(row, results):
         groups.setdefault(r.get("group") or "", []).append(float(r["value"]))
     if len(groups) > 1:
         score["mean_of_groups"] = mean([mean(g) for g in groups.values()])
+        score["mean_of_groups_ci95"] = list(mean_of_groups_interval(list(groups.values())))
     beside = {}
     for r in results:
         for name, (total, of) in r["measures"].items():
@@ -53,6 +54,12 @@ def score_of(row, results):
     if trials > 1:
         score["trial_deviation"] = _deviation_of_trials(results, trials)
     return score
+
+
+def _interval_of(row, results):
+    """Of the mean: an item that is asked several times is one item."""
+    values = [float(r["value"]) if r["status"] == "scored" else None for r in results]
+    return mean_interval(item_means(values, row["workload"].get("benchmark", {}).get("trials", 1)))
 
 
 def _deviation_of_trials(results, trials):
