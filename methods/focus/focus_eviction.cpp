@@ -39,7 +39,7 @@ void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   const auto host_visible = [&](std::int64_t n) {
     return backend.allocate(dtype::i32, {n}, memory_use::host_visible);
   };
-  for (tensor* t : {&position_, &row_, &list_, &list_sequence_}) *t = host_visible(rows);
+  for (tensor* t : {&position_, &row_, &list_}) *t = host_visible(rows);
   for (tensor* t : {&begin_, &list_begin_}) *t = host_visible(places + 1);
   accept_ = backend.allocate(dtype::u8, {rows}, memory_use::host_visible);
   for (auto* list : {&target_, &first_, &last_, &row_first_, &row_last_, &processed_end_}) {
@@ -90,6 +90,18 @@ method_report focus_eviction::report(std::int32_t s) const {
   return told;
 }
 
+// Every row of the evicting sequences; the host knows their ranges.
+std::int32_t focus_eviction::list_rows() {
+  auto *begin = list_begin_.as<std::int32_t>(), *list = list_.as<std::int32_t>();
+  std::int32_t n = 0;
+  for (std::size_t s = 0; s < row_first_.size(); ++s) {
+    begin[s] = n;
+    for (std::int32_t r = row_first_[s]; r < row_last_[s]; ++r) list[n++] = r;
+  }
+  begin[row_first_.size()] = n;
+  return n;
+}
+
 // I_j of the masked rows (FOCUS eq. 2); with whole_block over every row of the sequence, of
 // which the masked ones are then picked.
 void focus_eviction::importance(const batch& b, const tensor_view& q, const tensor_view& k,
@@ -103,14 +115,7 @@ void focus_eviction::importance(const batch& b, const tensor_view& q, const tens
     if (rounded) backend.run(op::round_bf16{count_, out.as<float>()});
   } else {
     const tensor& all = &out == &layer0_ ? all0_ : all1_;
-    const std::int32_t n = backend.run(op::compact{b.capacity(),
-                                                   {},
-                                                   0,
-                                                   row_first_.data(),
-                                                   row_last_.data(),
-                                                   list_begin_.as<std::int32_t>(),
-                                                   list_.as<std::int32_t>(),
-                                                   list_sequence_.as<std::int32_t>()});
+    const std::int32_t n = list_rows();
     b.score(op::importance{b.capacity(), list_begin_.as<std::int32_t>(), list_.as<std::int32_t>(),
                            q, k, scale, score_.as<float>()});
     if (rounded) backend.run(op::round_bf16{n, score_.as<float>()});
@@ -142,21 +147,6 @@ void focus_eviction::raise_targets(const batch& b) {
     const auto reached = static_cast<std::int32_t>(
         std::count_if(delta + begin[s], delta + begin[s + 1], [bar](float x) { return x >= bar; }));
     target_[s] = std::max(target_[s], reached);
-  }
-}
-
-// Masked rows before the last one kept stay if some layer has no K/V of them.
-void focus_eviction::mend_gaps(const batch& b) {
-  b.backend().synchronize();
-  const std::int32_t *begin = begin_.as<std::int32_t>(), *position = position_.as<std::int32_t>();
-  auto* accept = accept_.as<std::uint8_t>();
-  for (std::int32_t s = 0; s < b.capacity(); ++s) {
-    const std::uint8_t* processed = processed_->row<std::uint8_t>(s);
-    std::int32_t last = begin[s + 1];
-    while (last > begin[s] && accept[last - 1] == 0) --last;
-    for (std::int32_t c = begin[s]; c < last; ++c) {
-      if (processed[position[c]] == 0) accept[c] = 1;
-    }
   }
 }
 
@@ -226,13 +216,14 @@ bool focus_eviction::narrow(const batch& b, const step_choice& plan, std::int32_
   p.ddof = f.ddof;
   p.keep_predecessors = f.ar_context;
   p.adjacent_rows = f.adjacent_rows;
-  p.keep_unprocessed = f.placeholder_integrity && processed_ == nullptr;
-  b.backend().run(op::retain{masked(b.capacity()), ranks, p, accept_.as<std::uint8_t>()});
-  if (f.placeholder_integrity && processed_ != nullptr) mend_gaps(b);
-  rows.rows = b.backend().run(
-      op::drop_rows{rows.set(b.capacity()), masked(b.capacity()), accept_.as<std::uint8_t>(),
-                    rows.begin.as<std::int32_t>(), rows.sequence.as<std::int32_t>(),
-                    rows.position.as<std::int32_t>(), kept.as<std::int32_t>()});
+  p.keep_unprocessed = f.placeholder_integrity;
+  // The host has waited for the deviation of a block, and what is chosen and dropped is its own memory.
+  const backend& chooser = of_block ? reference_backend() : b.backend();
+  chooser.run(op::retain{masked(b.capacity()), ranks, p, accept_.as<std::uint8_t>()});
+  rows.rows = chooser.run(op::drop_rows{rows.set(b.capacity()), masked(b.capacity()),
+                                        accept_.as<std::uint8_t>(), rows.begin.as<std::int32_t>(),
+                                        rows.sequence.as<std::int32_t>(),
+                                        rows.position.as<std::int32_t>(), kept.as<std::int32_t>()});
   return rows.rows < before;
 }
 

@@ -71,9 +71,6 @@ class focus_eviction {
   // Imposed decisions: a masked row that is decided k steps from now (0: in this one) scores 2^-k, so
   // that what is to be decided stays and the deviation rule keeps about the rows of the next step too.
   void rank_by(decision_order order) { order_ = std::move(order); }
-  // Placeholder integrity by these flags [S, max_length], 1 for a position with K/V in every layer that
-  // the host can read, instead of by how far the last layer came.
-  void mend_gaps_by(const tensor* processed) { processed_ = processed; }
   // How the last forward evicted, once the host has waited for it and before its decisions are
   // observed; the README says what the names mean.
   method_report report(std::int32_t s) const;
@@ -85,14 +82,13 @@ class focus_eviction {
   const float* score(const batch& b);
   void impose(const batch& b);
   void raise_targets(const batch& b);
-  void mend_gaps(const batch& b);
+  std::int32_t list_rows();
   candidate_set masked(std::int32_t sequences) const {
     return {sequences, count_, begin_.as<std::int32_t>(), position_.as<std::int32_t>(),
             row_.as<std::int32_t>()};
   }
   std::shared_ptr<focus_budgets> budgets_;
-  decision_order order_;  // null: activations rank
-  const tensor* processed_ = nullptr;
+  decision_order order_;    // null: activations rank
   std::int32_t count_ = 0;  // masked rows of the evicting sequences
   // [S], all 0 for a sequence that evicts nothing.
   shared_vector<std::int32_t> target_;                // masked rows to keep
@@ -101,8 +97,8 @@ class focus_eviction {
   shared_vector<std::int32_t> processed_end_;         // of the record, for every sequence
   std::vector<std::int32_t> budget_;  // what the record allows; 0: no part in the eviction
   tensor begin_, position_, row_, accept_;
-  tensor layer0_, layer1_, delta_, score_;                  // [count_] of the masked rows
-  tensor list_begin_, list_, list_sequence_, all0_, all1_;  // importance over whole blocks
+  tensor layer0_, layer1_, delta_, score_;  // [count_] of the masked rows
+  tensor list_begin_, list_, all0_, all1_;  // importance over whole blocks
 };
 
 }  // namespace unmask

@@ -8,7 +8,7 @@ namespace unmask {
 void focus_state::start(const batch& b, std::int32_t s) {
   delayed_state::start(b, s);
   budgets->start(s);
-  if (!lists_keys() && !gaps_by_flags) return;
+  if (!lists_keys()) return;
   if (!processed) {
     const std::int64_t places = b.capacity(), all = places * b.max_length();
     processed = b.backend().allocate(dtype::u8, {places, b.max_length()}, memory_use::host_visible);
@@ -23,10 +23,16 @@ void focus_state::start(const batch& b, std::int32_t s) {
 
 // Of the block in work: K/V of masks are placeholders up to the last retained row, those of decided tokens
 // are seen wherever they lie.
-void focus_state::show_stored(const batch& b, const step_choice& plan) {
-  b.backend().synchronize();
+// The host has waited for the rows, so that it marks them and lists the slots itself.
+void focus_state::show_stored(const batch& b, const step_choice& plan, const row_lists& rows) {
+  for (std::int32_t r = 0; r < rows.rows; ++r) {
+    const std::int32_t s = rows.sequence.as<std::int32_t>()[r];
+    processed.row<std::uint8_t>(s)[rows.position.as<std::int32_t>()[r]] = 1;
+  }
   const std::int32_t* extent = extent_out.as<std::int32_t>();
-  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+  auto *begin = key_begin.as<std::int32_t>(), *slot = key_slot.as<std::int32_t>();
+  std::int32_t n = begin[0] = 0;
+  for (std::int32_t s = 0; s < b.capacity(); ++s, begin[s] = n) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     if (!step.active) continue;
     const std::uint8_t* of = b.state().row<std::uint8_t>(s);
@@ -34,6 +40,9 @@ void focus_state::show_stored(const batch& b, const step_choice& plan) {
     auto* seen = shown.row<std::uint8_t>(s);
     for (std::int32_t p = step.first; p < step.last; ++p) {
       seen[p] = there[p] != 0 && (p < extent[s] || of[p] != state_masked) ? 1 : 0;
+    }
+    for (std::int32_t p = 0; p < step.kv_length; ++p) {
+      if (seen[p] != 0) slot[n++] = p;
     }
   }
 }
@@ -54,17 +63,19 @@ void focus_rows::finish(const batch& b, const step_choice& plan, const row_lists
   std::int32_t* extent = state.extent_out.as<std::int32_t>();
   if (dropped) write_extents(rows, b.capacity(), extent);  // drop_rows() has waited for layer 0
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
-    if (!decodes_block(plan.of[static_cast<std::size_t>(s)])) continue;
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    const bool prefill = step.active && step.what == forward_kind::prefill && !step.recompute;
+    if (!decodes_block(step) && !(prefill && state.counts_prefill)) continue;
     std::int32_t& end = state.budgets->records.at(s).processed_end;
     end = std::max(end, extent[s]);
   }
-  if (!state.lists_keys() && !state.gaps_by_flags) return;
-  backend.run(op::scatter_flags{rows.set(b.capacity()), nullptr, 1, state.processed});
   if (!state.lists_keys()) return;
-  const bool stored = state.settings.stored_keys;
-  if (stored) state.show_stored(b, plan);
-  backend.run(op::compact{b.capacity(), stored ? state.shown : state.processed, 1,
-                          state.zero.data(), stored ? plan.arrays.kv_length : extent,
+  if (state.settings.stored_keys) {
+    state.show_stored(b, plan, rows);
+    return;
+  }
+  backend.run(op::scatter_flags{rows.set(b.capacity()), nullptr, 1, state.processed});
+  backend.run(op::compact{b.capacity(), state.processed, 1, state.zero.data(), extent,
                           state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),
                           state.key_sequence.as<std::int32_t>()});
 }

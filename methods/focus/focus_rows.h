@@ -11,20 +11,21 @@ namespace unmask {
 
 class focus_state final : public delayed_state {
  public:
-  focus_state(delayed_settings d, const focus_settings& f, bool layer1_all, bool by_flags)
+  focus_state(delayed_settings d, const focus_settings& f, bool layer1_all, bool by_prefill)
       : delayed_state(d),
         budgets(std::make_shared<focus_budgets>(f)),
         layer1_processed(layer1_all),
-        gaps_by_flags(by_flags) {}
+        counts_prefill(by_prefill) {}
   void start(const batch& b, std::int32_t s) override;
-  void show_stored(const batch& b, const step_choice& plan);
+  void show_stored(const batch& b, const step_choice& plan, const row_lists& rows);
   void observe(std::int32_t s, const sequence_step& step, std::int32_t committed) override {
     budgets->observe(s, step, committed);
   }
 
   const std::shared_ptr<focus_budgets> budgets;
   const bool layer1_processed;  // layer 1 sees keys up to the last computed position
-  const bool gaps_by_flags;     // what has no K/V is told by `processed`, not by how far rows came
+  // A prefill counts as having taken the positions of its block through every layer.
+  const bool counts_prefill;
   // Whether layers above 1 see a list of slots: what has K/V is no prefix then.
   bool lists_keys() const {
     return settings.stored_keys || !budgets->settings.placeholder_integrity;
@@ -41,9 +42,7 @@ class focus_rows final : public delayed_rows, public ranked_by_activations {
   explicit focus_rows(std::shared_ptr<focus_state> state)
       : delayed_rows(state, {.narrows_at = focus_eviction::layers(), .keeps = 1.0 / 3}),
         state_(state),
-        eviction_(state->budgets) {
-    if (state->gaps_by_flags) eviction_.mend_gaps_by(&state->processed);
-  }
+        eviction_(state->budgets) {}
   bool narrow(const batch& b, const step_choice& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept) override;
   void rank_by(decision_order order) override { eviction_.rank_by(std::move(order)); }
