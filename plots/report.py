@@ -335,7 +335,7 @@ SIDE = """<article class="side" id="side-{id}" aria-label="decode {name}">
 <div><dt>computed positions</dt><dd data-count="rows"><span></span><small></small></dd></div>
 <div><dt>unmasked tokens</dt><dd data-count="decided"><span></span><small></small></dd></div>
 <div><dt>evicted positions</dt><dd data-count="dropped"><span></span><small></small></dd></div>
-<div title="computed positions outside prefill per unmasked token"><dt>computed/unmasked</dt><dd data-count="redundancy"><span></span><small></small></dd></div>
+<div title="computed positions outside prefill per unmasked token"><dt>computed/<wbr>unmasked</dt><dd data-count="redundancy"><span></span><small></small></dd></div>
 </dl>
 <svg class="chart" preserveAspectRatio="none" role="img" aria-label="computed positions (up) and unmasked tokens (down) by forward pass; click to go there"></svg>
 <svg class="strip" preserveAspectRatio="none" role="img" aria-label="the whole sequence, prompt before the mark: computed positions above, keys seen below"></svg>

@@ -196,7 +196,7 @@ class Player(unittest.TestCase):
                 self.assertLessEqual(sums[forward], budget + 1e-6)
                 if forward + 1 < len(sums):
                     self.assertGreater(sums[forward + 1], budget)
-            self.assertTrue(text.endswith(f"/ {most} rows"), text)
+            self.assertTrue(text.endswith(f"/ {most} positions"), text)
 
     def test_tables_sort_and_the_theme_switches(self):
         for name, reverse, word in (("ascending", False, "ascending"),
