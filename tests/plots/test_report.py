@@ -35,7 +35,7 @@ CLAIMS = [{"id": "a", "paper": "focus", "statement": "Fewer <rows> & \"tokens\".
            "reason": "underpowered: 12 items", "measured": 0.0, "interval": [-0.142, 0.142],
            "n": 12, "n_unit": "items", "published": None}]
 EXPERIMENTS = os.path.join(support.ROOT, "experiments")
-VOID = {"meta", "input", "br", "link", "img", "hr"}
+VOID = {"meta", "input", "br", "link", "img", "hr", "wbr"}
 
 
 class Checker(html.parser.HTMLParser):
