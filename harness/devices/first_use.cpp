@@ -80,11 +80,10 @@ auto named(const All& all, const std::string& name) {
 }
 
 wrong_kernels wrong_on(const std::string& name, const case_result& wrong, bool had_ways) {
-  return wrong_kernels(
-      fmt::format("device check: wrong on {}: {}{}; nothing is measured there. "
-                  "run.device_check = \"off\" measures all the same and marks rows UNCHECKED",
-                  name, sentence_of(wrong),
-                  had_ways ? ", and no other way to multiply is left" : ""));
+  return wrong_kernels(fmt::format(
+      "device check: wrong on {}: {}{}; nothing is measured there. "
+      "run.device_check = \"off\" measures all the same and marks rows UNCHECKED",
+      name, sentence_of(wrong), had_ways ? ", and no other way to multiply is left" : ""));
 }
 
 std::string hash_of_program() {

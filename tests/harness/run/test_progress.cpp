@@ -150,7 +150,8 @@ TEST(progress, elsewhere_than_on_a_terminal_it_is_plain_lines) {
   ::unlink(name);
   EXPECT_EQ(text.find('\r'), std::string::npos);
   EXPECT_EQ(text.find('\033'), std::string::npos);
-  EXPECT_NE(text.find("0/8 items · 0 tokens/s · ? left · [0/2] first\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("0/8 items · 0 tokens/s · ? left · [0/2] first\n"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("[1/2] first PASS\na note\n"), std::string::npos) << text;
 }
 
