@@ -710,7 +710,7 @@ def faster_than_fast_dllm_by_traces(f):
     return speed(f, "Ada-DLM, traces", "Fast-dLLM", TOKENS, **STORIES)
 
 
-@control(statement="Ada-DLM over the whole canvas is faster than the fastest threshold that writes text as likely.",
+@control(statement="Ada-DLM over the whole response is faster than the fastest threshold that writes text as likely.",
          quantity="throughput at equal text over thresholds of 0.6 to 0.95", bound=FASTER,
          artifacts=("table_5",),
          **{**TRACED, "preset": "whole canvas", "regime": apart("whole canvas, traces, m = 5")})
