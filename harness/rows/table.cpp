@@ -198,7 +198,11 @@ class verdict_cells {
  public:
   std::string cell(const result_row& row) {
     const std::string verdict = shown_verdict(row);
-    if (row.verdict == row_verdict::pass || row.reason.empty()) return verdict;
+    // Of a speed that is badly known the column of speeds says how badly.
+    const bool said = row.verdict == row_verdict::noisy &&
+                      row.reason.starts_with("the speed is known") &&
+                      row.reason.find(';') == std::string::npos && badly_known(row);
+    if (row.verdict == row_verdict::pass || row.reason.empty() || said) return verdict;
     if (row.reason == nothing_to_score) {
       const bool random = row.workload.family.ends_with("random tokens");
       unscored_.insert(random ? "not scored: random prompts have no right answer"

@@ -70,6 +70,7 @@ class LaidCell:
     range: tuple | None = None
     n: int = 0           # samples behind the interval, or rows averaged
     counted: bool = False  # the same in every repetition
+    once: bool = False     # measured once: nothing says how far from the truth it is
     unit: str = ""
     dagger: bool = False  # synthetic or analytic
     bold: bool = False
@@ -256,6 +257,7 @@ def _cell_of(chosen, column, bases):
     if not found:
         return cell
     cell.counted = all(e.how == "counted" for e in found)
+    cell.once = any(e.low is None and e.n == 1 and e.unit == "repetitions" for e in found)
     if len(found) > 1:
         cell.measured = mean([e.value for e in found]) * column.factor
         cell.n, cell.unit = len(found), "rows"
@@ -310,7 +312,7 @@ def _mark_best(table, layout):
             if len(cells) < 2 and of_group[0].group:
                 continue
             top = (max if best == "max" else min)([c.measured for c in cells], default=None)
-            for cell in cells:
+            for cell in (c for c in cells if not c.once):
                 # Means of the same numbers in another order differ in their last bits.
                 # Nothing says how well a time of one repetition is known: it is not the best of any.
                 cell.bold = math.isclose(cell.measured, top, rel_tol=1e-12) and not cell.once

@@ -134,6 +134,16 @@ class Kinds(unittest.TestCase):
         self.assertAlmostEqual(table.rows[0].cells[0].measured, 70.0)
 
 
+class Once(unittest.TestCase):
+    def test_a_speed_that_was_measured_once_says_so_and_is_never_the_best(self):
+        found = [row_of("slow", [1.0, 1.1, 0.9]), row_of("fast", [0.1])]
+        self.assertEqual([line[5].endswith("(one pass)") for line in lines_of(printed(found))], [False, True])
+        (of_page,) = page.row_tables(found)
+        self.assertEqual([row[5].text.endswith("(one pass)") for row in of_page.rows], [False, True])
+        table = layout.lay_out_columns(found, ["tokens_per_second"])
+        self.assertEqual([row.cells[0].bold for row in table.rows], [False, False])
+
+
 class Undecided(unittest.TestCase):
     def setUp(self):
         # 20 answers: 10 right, 10 that nobody can judge. Wilson by hand: of 10 of 20 the lower end is
