@@ -16,7 +16,7 @@ from unmask.rows.checksum import is_marked, line_of
 from unmask.rows.errors import UserError
 from unmask.rows.files import replace_file
 from unmask.rows.rows import rows_with_lines
-from unmask.rows.text import shown
+from unmask.rows.text import shown, whole
 
 PROBES = {"attention": layers.attention, "confidence": decisions.confidence,
           "contradiction": decisions.contradiction, "decode_trace": layers.decode_trace,
