@@ -432,7 +432,7 @@ def k(f):
         self.assertEqual([(c.id, c.role) for c in register.claims + register.controls],
                          [("c", "claim"), ("k", "calibration")])
         said = self.run_command()[1]
-        self.assertIn("0 OPEN, 0 NOT RUN, of 1 claims", said)
+        self.assertIn("0 INCONCLUSIVE, 0 NOT RUN, of 1 claims", said)
         self.assertIn("0 OPEN, 0 NOT RUN, of 1 calibrations", said)
         self.assertNotIn("controls\n", said.partition("of 1 claims")[2])
 

@@ -10,7 +10,7 @@ import made  # noqa: F401  (puts the package on the path)
 from made import row_of
 from types import SimpleNamespace
 
-from unmask.claims import above, at_least, judge, words
+from unmask.claims import judge, weigh, words
 from unmask.page import page
 from unmask.rows import glossary, rows, verdicts
 from unmask.rows.intervals import Estimate
@@ -33,8 +33,9 @@ class Lists(unittest.TestCase):
 
     def test_verdicts_of_claims(self):
         self.assertEqual([name for name, _ in glossary.VERDICTS["claim"]],
-                         ["SUPPORTED", "PARTLY", "NOT SUPPORTED", "NOT APPLICABLE", "OPEN", "NOT RUN"])
-        self.assertEqual(stored("claim"), set(judge.VERDICTS))
+                         ["SUPPORTED", "PARTLY", "SMALLER", "NOT SUPPORTED", "CLOCK DIFFERS", "NOT APPLICABLE", "OPEN",
+                          "NOT RUN"])
+        self.assertEqual(stored("claim"), set(weigh.VERDICTS))
 
     def test_verdicts_of_pairs_and_runs(self):
         said = {verdicts.against_margin(interval, (0.98, 1.02), below, above_it) for below, above_it in
@@ -44,8 +45,9 @@ class Lists(unittest.TestCase):
         self.assertLessEqual(stored("runs"), texts_in(compare.comparison_text))
 
     def test_words_of_a_result(self):
-        self.assertLessEqual(stored("published number"), texts_in(judge._size) | {"outside"})
+        self.assertLessEqual(stored("published number"), texts_in(weigh.size))
         self.assertLessEqual(stored("correction"), texts_in(judge._correct))
+        self.assertEqual(stored("quality"), texts_in(weigh._quality) & {"kept", "open", "worse"})
         self.assertEqual(stored("declared"), {"before its rows", "after its rows", "not registered"})
 
     def test_a_tone_knows_every_verdict(self):
@@ -64,27 +66,23 @@ class Columns(unittest.TestCase):
 
 
 class Shown(unittest.TestCase):
-    def result(self, verdict, q=None, unscored=0, rivals=()):
-        finding = SimpleNamespace(quality=q, unscored=unscored, estimate=Estimate(2, 1.9, 2.1, 5, "repetitions"))
-        controls = [(SimpleNamespace(id=name), SimpleNamespace(verdict=v, each=each, estimate=1))
-                    for name, v, each in rivals]
-        return SimpleNamespace(verdict=verdict, finding=finding, controls=controls)
+    def result(self, verdict, q=None, score="", needs=None):
+        finding = SimpleNamespace(quality=q, estimate=Estimate(2, 1.9, 2.1, 5, "repetitions"))
+        return SimpleNamespace(verdict=verdict, finding=finding, score=score, score_needs=needs)
 
-    def test_limits_say_which(self):
-        claim = SimpleNamespace(quality=at_least(-0.02, "us"), bound=above(1, "paper"), rivals=("simple",))
-        lower, kept = Estimate(-0.1, -0.2, -0.05, 200, "items"), Estimate(0, -0.01, 0.01, 200, "items")
-        unsure, unknown = Estimate(0, -0.1, 0.1, 8, "items"), Estimate(0, n=8, unit="items")
-        for q, unscored, wanted in ((lower, 0, ["quality lower"]), (unsure, 0, ["quality not determined"]),
-                                    (None, 0, ["quality not determined"]), (unknown, 0, ["quality not determined"]),
-                                    (kept, 1, ["quality not determined"]), (kept, 0, [])):
-            self.assertEqual(words.limits(claim, self.result("PARTLY", q, unscored)), wanted)
-        for verdict, each, wanted in (("SUPPORTED", [], ["simpler method"]), ("PARTLY", [], ["simpler method"]),
-                                      ("OPEN", [], []), ("OPEN", [("SUPPORTED", None), ("OPEN", None)], ["simpler method"])):
-            r = self.result("PARTLY", kept, rivals=[("simple", verdict, each), ("other", "SUPPORTED", [])])
-            self.assertEqual(words.limits(claim, r), wanted)
-        both = self.result("PARTLY", lower, rivals=[("simple", "SUPPORTED", [])])
-        self.assertEqual(words.verdict_text(claim, both), "SUPPORTED WITH LIMITS: quality lower, simpler method")
-        self.assertEqual(words.verdict_text(claim, self.result("OPEN", lower)), "INCONCLUSIVE")
+    def test_a_verdict_names_its_limit(self):
+        lower = Estimate(-0.1, -0.2, -0.05, 200, "items")
+        for verdict, wanted in (("PARTLY", "SUPPORTED WITH LIMITS: quality lower"), ("SUPPORTED", "SUPPORTED"),
+                                ("OPEN", "INCONCLUSIVE"), ("SMALLER", "SMALLER THAN PUBLISHED")):
+            self.assertEqual(words.verdict_text(self.result(verdict, lower, "worse")), wanted)
+
+    def test_a_quality_says_its_word_and_what_it_needs(self):
+        lower, unsure = Estimate(-0.1, -0.2, -0.05, 200, "items"), Estimate(0, -0.1, 0.1, 8, "items")
+        self.assertEqual(words.quality_text(self.result("PARTLY", lower, "worse")),
+                         "lower: -10.0 [-20.0, -5.0], n = 200 items")
+        self.assertEqual(words.quality_text(self.result("SUPPORTED", unsure, "open", 400)),
+                         "not determined (needs 400 items): 0.0 [-10.0, 10.0], n = 8 items")
+        self.assertEqual(words.quality_text(self.result("SUPPORTED")), "–")
 
     def test_differences_of_scores_are_in_percentage_points(self):
         self.assertEqual(words.points_text(Estimate(-0.154, -0.173, -0.134, 200, "items")),
