@@ -433,7 +433,7 @@ def k(f):
                          [("c", "claim"), ("k", "calibration")])
         said = self.run_command()[1]
         self.assertIn("0 INCONCLUSIVE, 0 NOT RUN, of 1 claims", said)
-        self.assertIn("0 OPEN, 0 NOT RUN, of 1 calibrations", said)
+        self.assertIn("0 INCONCLUSIVE, 0 NOT RUN, of 1 calibrations", said)
         self.assertNotIn("controls\n", said.partition("of 1 claims")[2])
 
     def test_an_open_claim_says_what_is_shown_and_what_would_close_it(self):

@@ -46,7 +46,7 @@ class Lists(unittest.TestCase):
 
     def test_words_of_a_result(self):
         self.assertLessEqual(stored("published number"), texts_in(weigh.size))
-        self.assertLessEqual(stored("correction"), texts_in(judge._correct))
+        self.assertLessEqual(stored("correction"), texts_in(judge.correct))
         self.assertEqual(stored("quality"), texts_in(weigh._quality) & {"kept", "open", "worse"})
         self.assertEqual(stored("declared"), {"before its rows", "after its rows", "not registered"})
 
