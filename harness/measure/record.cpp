@@ -483,10 +483,6 @@ void describe_device(result_row& row) {
 
 namespace {
 
-void add_reason(result_row& row, const std::string& more) {
-  if (!more.empty()) row.reason += (row.reason.empty() ? "" : "; ") + more;
-}
-
 // A wrong stop token makes every speed larger: what is behind an answer is counted too. A base model, or
 // answers that their length cuts, look the same.
 std::string no_end_seen(const measured_point& point) {

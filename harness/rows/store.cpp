@@ -80,13 +80,13 @@ void say_once(const std::string& note) {
 class passed_over {
  public:
   explicit passed_over(fs::path path) : path_(std::move(path)) {}
-  void add(std::size_t number, const std::string& why, bool json, bool last) {
+  void add(std::size_t number, const std::string& why, bool is_json, bool last) {
     if (numbers_.empty()) {
       first_ = why;
-      json_ = json;
+      json_ = is_json;
     }
     numbers_.push_back(number);
-    torn_ = last && !json;
+    torn_ = last && !is_json;
   }
   void add_changed(std::size_t number) { changed_.push_back(number); }
   std::size_t count() const { return numbers_.size(); }
