@@ -354,7 +354,7 @@ void check_activity(result_row& row, const std::vector<active_knob>& knobs) {
 }
 
 void add_reason(result_row& row, const std::string& more) {
-  row.reason += (row.reason.empty() ? "" : "; ") + more;
+  if (!more.empty()) row.reason += (row.reason.empty() ? "" : "; ") + more;
 }
 
 // A batch that was never full has another speed than a full one.
