@@ -162,19 +162,20 @@ format_table scale_table() {
 }
 
 format_table layout_table() {
-  return {"[layout]",
-          "layout",
-          "How the paper arranges the numbers, for `unmask table --view paper` (the Python package "
-          "reads it).",
-          {{"rows", texts_type, "[\"label\"]", "keys of a row that make a line"},
-           {"row_header", text_type, "Method", "above them"},
-           {"across", text_type, "", "a key whose values are groups of columns"},
-           {"columns", "array", "",
-            "metrics, or tables with metric, header, where, published, "
-            "published_metric, factor, digits, best"},
-           {"published_rows", table_type, "", "our line = the paper's line"},
-           {"base", table_type, "", "selector of the row that speedup divides by"},
-           {"pool", text_type, "", "\"model\": a number may be over several models; else an error"}}};
+  return {
+      "[layout]",
+      "layout",
+      "How the paper arranges the numbers, for `unmask table --view paper` (the Python package "
+      "reads it).",
+      {{"rows", texts_type, "[\"label\"]", "keys of a row that make a line"},
+       {"row_header", text_type, "Method", "above them"},
+       {"across", text_type, "", "a key whose values are groups of columns"},
+       {"columns", "array", "",
+        "metrics, or tables with metric, header, where, published, "
+        "published_metric, factor, digits, best"},
+       {"published_rows", table_type, "", "our line = the paper's line"},
+       {"base", table_type, "", "selector of the row that speedup divides by"},
+       {"pool", text_type, "", "\"model\": a number may be over several models; else an error"}}};
 }
 
 // A table in Markdown; the first cell of a line is a word to type.

@@ -93,11 +93,16 @@ TEST(limits_full, methods_refuse_models_they_cannot_decode) {
 // without a floor, full commits, every K/V that is there is seen, and none is made twice.
 TEST(limits_blocks, the_paper_presets_are_literal) {
   const method_info& focus = method_registry::instance().find("focus");
-  const parameter_map expected = {{"stop_in_prompt_block", false}, {"importance_set", "block"},
-                                  {"deviation_rule", "deviation"}, {"deviation_set", "block"},
-                                  {"average_scope", "request"},    {"count_empty_steps", true},
-                                  {"count_prefill", true},         {"mean_floor", false},
-                                  {"unprocessed", "flag"},         {"commit", "full"},
+  const parameter_map expected = {{"stop_in_prompt_block", false},
+                                  {"importance_set", "block"},
+                                  {"deviation_rule", "deviation"},
+                                  {"deviation_set", "block"},
+                                  {"average_scope", "request"},
+                                  {"count_empty_steps", true},
+                                  {"count_prefill", true},
+                                  {"mean_floor", false},
+                                  {"unprocessed", "flag"},
+                                  {"commit", "full"},
                                   {"keys", "stored"}};
   EXPECT_EQ(focus.presets.at("paper"), expected);
   const method_info& optimus = method_registry::instance().find("optimus");
