@@ -17,6 +17,7 @@
 #include "harness/base/display.h"
 #include "harness/base/nearest.h"
 #include "harness/base/output.h"
+#include "harness/rows/comparable.h"
 #include "harness/rows/glossary.h"
 
 namespace unmask {
@@ -335,6 +336,11 @@ std::string fitted(const std::string& markdown, int columns) {
 void print_tables(const std::string& markdown) {
   const std::string clean = shown(markdown);
   write_output(output_is_terminal() ? fitted(clean, size_of_terminal().columns) : clean);
+}
+
+void tell_unfit(const row_table& rows) {
+  const std::string why = unfit_sentence(rows.all());
+  if (!why.empty()) tell("note: {}\n", why);
 }
 
 alternate_screen::alternate_screen() {
