@@ -85,8 +85,8 @@ TEST(help, examples_use_options_that_are_there) {
   }
 }
 
-TEST(help, every_command_stands_in_the_readme_and_every_exit_code) {
-  const std::string readme = test::text_of(fs::path(UNMASK_SOURCE_DIR) / "README.md");
+TEST(help, every_command_stands_in_its_page_and_every_exit_code) {
+  const std::string readme = test::text_of(fs::path(UNMASK_SOURCE_DIR) / "harness/cli/README.md");
   for (const command& c : commands()) {
     EXPECT_NE(readme.find("`unmask " + std::string(c.name)), std::string::npos) << c.name;
   }
