@@ -8,8 +8,7 @@
     prose.py --check          exit code 1 if a file exceeds a bound of prose_bounds.json
     prose.py --lower          writes today's measures as bounds, if they are lower
 
-A new page has no bounds yet: it may have no sentence over 30 words and none with six numbers.
-Code, tables, headings and generated blocks are no prose.
+A page without bounds may have none of them. Code, tables, headings and generated blocks are no prose.
 """
 
 import json
@@ -34,8 +33,7 @@ AVOID = {
     r"\bto the letter\b": "literally",
     r"\ba (forward|step)\b(?! (pass|is|of|that|takes|has))": "per forward pass, per step",
 }
-BOUNDED = ("over_30_words", "over_40_words", "six_numbers", "semicolons", "avoid")
-OF_A_NEW_PAGE = {"over_30_words": 0, "over_40_words": 0, "six_numbers": 0}
+BOUNDED = ("over_30_words", "over_40_words", "six_numbers", "avoid")
 
 
 def paragraphs(text):
@@ -92,15 +90,20 @@ def measures(text):
     }
 
 
+# Pages that a program writes.
+WRITTEN = ("results/tiny/claims.md", "results/gpu/measured.md")
+
+
 def pages():
-    return {f: measures(text_of(f)) for f in files() if f.endswith(".md")}
+    return {f: measures(text_of(f)) for f in files() if f.endswith(".md") and f not in WRITTEN}
 
 
 def worse(now, kept):
-    """The lines that name what grew: of pages with bounds, and of new pages."""
+    """The lines that name what grew. A bound that is not kept is 0."""
     found = []
     for name, measured in now.items():
-        for key, bound in kept.get(name, OF_A_NEW_PAGE).items():
+        for key in BOUNDED:
+            bound = kept.get(name, {}).get(key, 0)
             if measured[key] > bound:
                 found.append(f"{name}: {key} {measured[key]}, at most {bound}; prose.py {name} shows where")
     return found
@@ -133,7 +136,8 @@ def main(arguments):
         print("\n".join(found) if found else f"{len(now)} pages are within their bounds")
         return 1 if found else 0
     if "--lower" in arguments:
-        lower = {f: {k: min(m[k], kept.get(f, m)[k]) for k in BOUNDED} for f, m in now.items()}
+        lower = {f: {k: m[k] if not kept else min(m[k], kept.get(f, {}).get(k, 0)) for k in BOUNDED} for f, m in now.items()}
+        lower = {f: {k: v for k, v in m.items() if v} for f, m in lower.items() if any(m.values())}
         with open(BOUNDS, "w", encoding="utf-8") as file:
             file.write("{\n" + ",\n".join(f" {json.dumps(f)}: {json.dumps(lower[f])}" for f in sorted(lower)) + "\n}\n")
         return 0
