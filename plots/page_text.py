@@ -9,17 +9,12 @@ import re
 
 from rows import ROOT  # noqa: F401  (puts the package on the path)
 from unmask.rows.glossary import heading as heading_of
+from unmask.rows.names import paper_name
 
-PAPERS = {"ada_dlm": "Ada-DLM", "focus": "FOCUS", "focus_dllm": "Focus-dLLM", "optimus": "Optimus",
-          "sparse_dllm": "Sparse-dLLM"}
 # Of the families of figures that show one quantity: its metric, and what is best.
 QUANTITIES = {"throughput": ("tokens_per_second", max), "throughput_batch": ("tokens_per_second", max),
               "sweep": ("tokens_per_second", max), "pareto": ("tokens_per_second", max),
               "crossover": ("tokens_per_second", max), "redundancy": ("redundancy", min)}
-
-
-def paper_name(paper):
-    return PAPERS.get(paper, paper.replace("_", " "))
 
 
 def artifact_name(artifact):

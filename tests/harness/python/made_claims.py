@@ -94,6 +94,10 @@ class Made(unittest.TestCase):
         evidence = Evidence(f"{self.folder}/results", since)
         return judge_all(register.claims, register, evidence, asked)[0][1]
 
+    def text_of(self, name):
+        with open(os.path.join(self.folder, name), encoding="utf-8") as file:
+            return file.read()
+
     def run_command(self, *arguments):
         said = io.StringIO()
         with contextlib.redirect_stdout(said):

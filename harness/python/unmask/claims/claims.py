@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 import os
 import textwrap
 
-from unmask.claims import repeats, words
+from unmask.claims import pages, repeats, words
 from unmask.claims.declare import RATIOS, read_register
 from unmask.claims.judge import SCORES, needs_text, run_line
 from unmask.claims.weigh import VERDICTS
@@ -270,8 +270,11 @@ in that case; a script that wants the papers to hold can tell. 0: none is. 2: a 
     p.add_argument("--explain", metavar="ID",
                    help="show one claim or control: what was declared, every point with its interval, "
                         "controls, note, the command that measures it again")
+    p.add_argument("--pages", action="store_true",
+                   help="also write RESULTS/claims.md, a line for each claim, and RESULTS/claims/PAPER.md, a section "
+                        "for each")
     p.add_argument("--save", action="store_true",
-                   help="also write RESULTS/claims.md and claims.json; of another scale than tiny the "
+                   help="also write these pages and RESULTS/claims.json; of another scale than tiny the "
                         "claims that are for it alone")
     p.add_argument("--paper", action="append", default=[], metavar="PAPER",
                    help="keep the claims of PAPER, which may have none (repeatable)")
@@ -303,7 +306,7 @@ def _judge(options, register, claims, folder):
         text = explain(claim_named(register, options.explain), register, evidence, options.scale)
         tables.write(text, options.output)
         return 0
-    if options.save and options.scale != "tiny":
+    if (options.save or options.pages) and options.scale != "tiny":
         claims = [c for c in claims if options.scale in c.scales]
     if options.headlines:
         claims = [c for c in claims if c.place.startswith("Abstract")]
@@ -312,9 +315,9 @@ def _judge(options, register, claims, folder):
         tables.write(tables.render(headlines_table(judged), options.format), options.output)
         return 0
     controls = repeats.controls_of(shown_controls(register, claims), evidence, options.scale)
+    if options.save or options.pages:
+        pages.written(judged, controls, register, options.results)
     if options.save:
-        tables.write(claims_text(judged, controls, register, "md"),
-                     os.path.join(options.results, "claims.md"))
         tables.write(judged_json(judged, controls, register),
                      os.path.join(options.results, "claims.json"))
     tables.write(claims_text(judged, controls, register, options.format), options.output)

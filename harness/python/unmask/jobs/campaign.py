@@ -233,7 +233,7 @@ def parser():
                    help="a setting over those of the files: a miniature, --set limit=2")
     p.add_argument("--allow-modified", action="store_true", help="measure with a program of uncommitted changes")
     p.add_argument("--archive", metavar="FOLDER",
-                   help="pack the rows of all campaigns there, with claims.md")
+                   help="pack the rows of all campaigns there, with the pages of claims")
     p.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="DIR")
     return p
 
@@ -253,6 +253,6 @@ def main(arguments):
         into, saved = options.directory, ["--save", "-o", os.devnull]
         if options.archive:
             size = archive(options.directory, options.archive)
-            into, saved = options.archive, ["-o", os.path.join(options.archive, "claims.md")]
+            into, saved = options.archive, ["--pages", "-o", os.devnull]
             print(f"{into}: {size / 2**20:.1f} MB")
         return claims.main([into, *saved, "--experiments-dir", folder])

@@ -206,7 +206,7 @@ def _claims_in(path):
         named = claim.get("controls")
         claim["controls_found"] = [controls[key] for key in (named if isinstance(named, list) else ()) if key in controls]
         claim.setdefault("shown", glossary.VERDICTS["claim"].get((claim["verdict"], ""), claim["verdict"]))
-    return [claim for claim in claims if claim.get("role") != "control"]
+    return [claim for claim in claims if claim.get("role", "claim") == "claim"]
 
 
 def _duration(seconds):

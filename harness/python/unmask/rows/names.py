@@ -6,6 +6,13 @@ import difflib
 
 from unmask.rows.errors import UserError
 
+PAPERS = {"ada_dlm": "Ada-DLM", "focus": "FOCUS", "focus_dllm": "Focus-dLLM", "optimus": "Optimus",
+          "sparse_dllm": "Sparse-dLLM"}
+
+
+def paper_name(paper):
+    return PAPERS.get(paper, paper.replace("_", " "))
+
 
 def unknown_name(what, wrong, known):
     """Says that a name is unknown, with the nearest one, or with all of them where none is near."""

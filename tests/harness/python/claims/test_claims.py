@@ -18,7 +18,7 @@ from made import row_of
 from made_claims import ARTIFACT, FASTER, Made, scored, unscored, write
 from scipy import stats
 
-from unmask.claims import claims, judge, power, relation, repeats, weigh
+from unmask.claims import claims, judge, pages, power, relation, repeats, weigh
 from unmask.claims.declare import RATIOS, read_register
 from unmask.claims.frame import NeedsRows, settings_of
 from unmask.claims.judge import Evidence, judge_all
@@ -573,8 +573,12 @@ class Command(Made):
                       "of 1 claims",
                       "| not declared |", "> 1 (paper)"):
             self.assertIn(words, text)
-        with open(f"{self.folder}/results/claims.md", encoding="utf-8") as file:
-            self.assertEqual(file.read(), text)
+        overview, page = (self.text_of(f"results/{name}") for name in ("claims.md", "claims/focus.md"))
+        # Of 1 / 2 and 1.1 / 2.1: the mean of logs, and Student's t of one degree, 12.706.
+        self.assertIn("| [s](claims/focus.md#c) | NOT SUPPORTED | 0.512 [0.381, 0.688], n = 2 repetitions | – |", overview)
+        self.assertIn("1 NOT SUPPORTED, of 1 claims", page)
+        self.assertIn('<a id="c"></a>\n## s\n\n**NOT SUPPORTED.**', page)
+        self.assertIn("| ratio of speeds | 0.512 [0.381, 0.688], n = 2 repetitions | above 1 (paper) | – |", page)
         entry = json.loads(self.run_command("--format", "json")[1])[0]
         self.assertEqual((entry["role"], entry["tone"], len(entry["register"])), ("claim", "bad", 64))
         self.assertTrue(entry["regime"].startswith("no precondition, because"))
@@ -761,16 +765,27 @@ class Shipped(unittest.TestCase):
                              f"{c.key} has changed: unmask claims --register")
 
     def test_the_archive_gives_the_verdicts_that_the_repository_states(self):
-        """claims.md, line by line: verdicts, numbers, reasons and the hash of the register."""
+        """The pages of claims, line by line: verdicts, numbers, reasons and the hash of the register."""
         judged, controls = self.judged()
         shown = claims.shown_controls(self.register, self.register.claims)
         shown = [(c, r) for c, r in controls if c in shown]
-        with open("results/tiny/claims.md", encoding="utf-8") as file:
-            stated = file.read().splitlines()
-        told = claims.claims_text(judged, shown, self.register, "md").splitlines()
-        for number, (line, again) in enumerate(zip(stated, told), 1):
-            self.assertEqual(line, again, f"results/tiny/claims.md:{number}")
-        self.assertEqual(len(stated), len(told))
+        made = pages.pages(judged, shown, self.register, "results/tiny")
+        self.assertEqual(sorted(made), sorted(["claims.md", *(f"claims/{n}" for n in os.listdir("results/tiny/claims"))]))
+        for name, text in made.items():
+            with open(f"results/tiny/{name}", encoding="utf-8") as file:
+                stated = file.read().splitlines()
+            for number, (line, again) in enumerate(zip(stated, text.splitlines()), 1):
+                self.assertEqual(line, again, f"results/tiny/{name}:{number}")
+            self.assertEqual(len(stated), len(text.splitlines()), name)
+
+    def test_every_link_of_the_pages_leads_to_a_section(self):
+        def page(name):
+            with open(f"results/tiny/{name}", encoding="utf-8") as file:
+                return file.read()
+        links = re.findall(r"\]\((claims/\w+\.md)#(\w+)\)", page("claims.md"))
+        self.assertEqual(len(links), len(self.register.claims))
+        for name, anchor in links:
+            self.assertEqual(page(name).count(f'<a id="{anchor}"></a>'), 1, anchor)
 
     def test_no_claim_waits_for_what_its_own_file_sets(self):
         """How large models and how long prompts are the file says: a claim that presumes others is one of another scale."""

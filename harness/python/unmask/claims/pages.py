@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of claims: claims.md, a line for each claim, and claims/PAPER.md, a section for each."""
+
+import os
+import shlex
+
+from unmask.claims import repeats, words
+from unmask.claims.weigh import VERDICTS
+from unmask.rows.estimates import short_number
+from unmask.rows.names import paper_name
+from unmask.tables import tables
+
+# What a kind of claim is a number of.
+NAMES = {"speed": "ratio of speeds", "capacity": "ratio of capacities", "count": "ratio of counts", "score": "difference of scores",
+         "signal": "value"}
+TINY = "on tiny models, not the paper's"
+TINY_PAGE = "Measured on tiny models, not the paper's, unless the command at a section's end names another scale.\n"
+ABOUT = """[What a verdict means](VERDICTS). [The terms and columns](GLOSSARY). The rules of judging were last changed on 2026-11-29, after all
+rows of three campaigns.
+"""
+
+
+def written(judged, controls, register, folder):
+    """Writes the pages into a folder."""
+    for name, text in pages(judged, controls, register, folder).items():
+        os.makedirs(os.path.dirname(os.path.join(folder, name)) or ".", exist_ok=True)
+        tables.write(text, os.path.join(folder, name))
+
+
+def pages(judged, controls, register, folder):
+    """{name below the folder: Markdown}."""
+    papers = list(dict.fromkeys(c.paper for c, _ in judged))
+    found = {"claims.md": _overview(papers, judged, controls, register, folder)}
+    for paper in papers:
+        of_paper = [(c, r) for c, r in judged if c.paper == paper]
+        others = [(c, r) for c, r in controls if c.paper == paper]
+        found[f"claims/{paper}.md"] = _page(paper, of_paper, others, register, folder)
+    return found
+
+
+def _about(folder, name):
+    """What leads to the meanings: pages next to an archive of the repository, elsewhere a command."""
+    if not os.path.isfile(os.path.join(folder, "..", "VERDICTS.md")):
+        return "`unmask show glossary` explains every word.\n"
+    up = "../" * (1 + name.count("/"))
+    return ABOUT.replace("VERDICTS", f"{up}VERDICTS.md").replace("GLOSSARY", f"{up}../GLOSSARY.md")
+
+
+def _headlines_first(judged):
+    return sorted(judged, key=lambda found: not found[0].place.startswith("Abstract"))
+
+
+def _named(c):
+    """The statement as a heading, with the interpretation of the paper that it is about."""
+    return c.statement.rstrip(".") + (f" ({c.reading})" if c.reading else "")
+
+
+def _is_score(c):
+    """Differences of scores are shown in percentage points."""
+    return c.kind == "score"
+
+
+def _here(c, r):
+    if r.estimate is None:
+        return "–"
+    if not _is_score(c):
+        return r.measured_text
+    value, comma, n = words.points_text(r.estimate).partition(", n = ")
+    return f"{value} pp{comma}{n}"
+
+
+def _published(c):
+    if c.published is None:
+        return "–"
+    value = f"{100 * c.published.value:+.3g} pp" if _is_score(c) else short_number(c.published.value)
+    return value + (" (picture)" if c.published.approximate else "")
+
+
+def _bound(bound, in_points):
+    """The bound in words."""
+    def number(v):
+        return f"{100 * v:.3g} pp" if in_points else short_number(v)
+    if bound.low is not None and bound.high is not None:
+        text = f"{number(bound.low)} to {number(bound.high)}"
+    elif bound.low is not None:
+        text = ("above " if bound.open else "at least ") + number(bound.low)
+    else:
+        text = ("below " if bound.open else "at most ") + number(bound.high)
+    return text
+
+
+def _overview(papers, judged, controls, register, folder):
+    text = (f"# Which claims hold?\n\nRegister {register.hash}. Written by `unmask claims FOLDER --save`.\n" +
+            _about(folder, "claims.md") + "The claims of the abstracts come first.\n")
+    for paper in papers:
+        of_paper = _headlines_first([(c, r) for c, r in judged if c.paper == paper])
+        table = tables.Table(["claim", "verdict", "here", "paper", "quality"])
+        for c, r in of_paper:
+            table.add(f"[{_named(c)}](claims/{paper}.md#{c.id})", words.verdict_text(r), _here(c, r),
+                      _published(c), words.quality_word(r.score) if r.score else "–")
+        text += f"\n## {paper_name(paper)}\n\n{_counts(of_paper, 'claims')}.\n\n{tables.render(table, 'md')}"
+    text += f"\n## How many?\n\n{words.counts_text(judged, VERDICTS)}of {len(judged)} claims\n"
+    for kind, calibrates in (("controls", False), ("calibrations", True)):
+        some = [(c, r) for c, r in controls if bool(c.calibrates) == calibrates]
+        text += f"\n{words.counts_text(some, VERDICTS)}of {len(some)} {kind}\n" if some else ""
+    agreement = repeats.agreement_text(judged)
+    return text + (f"\nOf the claims {agreement}\n" if agreement else "")
+
+
+def _counts(judged, kind):
+    """How many have which verdict, without those that none has: "3 SUPPORTED, 1 NOT RUN, of 4 claims"."""
+    found = [r.verdict for _, r in judged]
+    return "".join(f"{found.count(v)} {words.shown(v)}, " for v in VERDICTS if v in found) + f"of {len(judged)} {kind}"
+
+
+def _page(paper, judged, controls, register, folder):
+    name = f"claims/{paper}.md"
+    plain = [(c, r) for c, r in controls if not c.calibrates]
+    text = (f"# {paper_name(paper)}: claims and verdicts\n\n{_counts(judged, 'claims')}. Register {register.hash[:16]}. "
+            f"[All papers](../claims.md).\n" + _about(folder, name) + "The claims of the abstract come first.\n" + TINY_PAGE)
+    known = {c.id: (c, r) for c, r in controls}
+    text += "".join(_section(c, r, known) for c, r in _headlines_first(judged))
+    for title, of_kind, says in (
+            ("Controls", plain, "Controls are no claims of the paper. They show what else gives the same, or why a claim does not hold."),
+            ("Calibration", [k for k in controls if k[0].calibrates],
+             "Something was set by these numbers. They count nowhere.")):
+        if of_kind:
+            text += (f"\n## {title}\n\n{says} `unmask claims {folder} --explain ID` shows one whole.\n\n"
+                     f"{_counts(of_kind, title.lower())}.\n\n{tables.render(_short(of_kind), 'md')}")
+    return text
+
+
+def _short(judged):
+    """A line for each control."""
+    table = tables.Table(["ID", "statement", "verdict", "here", "bound", "quality"])
+    for c, r in judged:
+        table.add(c.id, _named(c), words.verdict_text(r), _here(c, r), _bound(c.bound, _is_score(c)), words.quality_text(r))
+    return table
+
+
+def _section(c, r, known):
+    text = f'\n<a id="{c.id}"></a>\n## {_named(c)}\n\n**{words.verdict_text(r)}.**'
+    text += f" Campaigns: {r.campaigns}.\n" if r.campaigns else "\n"
+    if r.measured_text:
+        text += "\n" + tables.render(_numbers(c, r), "md")
+    reason = r.reason.removesuffix(r.of_controls) if r.of_controls.startswith("; control") else r.reason
+    said = [part for part in reason.split("; ") if part and not _in_the_table(part, c, r)]
+    text += "\n" + "".join(f"* {part[:1].upper()}{part[1:]}\n" for part in said) if said else ""
+    others = [known[name] for name in dict.fromkeys(c.rivals + c.controls) if name in known]
+    if others:
+        table = tables.Table(["simpler method or control", "verdict", "here"])
+        for k, found in others:
+            kind = "simpler method" if k.id in c.rivals else "control"
+            table.add(f"{kind} [{k.id}](#controls): {_named(k)}", words.verdict_text(found), _here(k, found))
+        text += "\n" + tables.render(table, "md")
+    facts = [("Quantity", c.quantity), ("Counted", c.clock), ("Settings", c.preset), ("Tasks", c.tasks), ("Source", c.place),
+             ("Declared before measuring", words.field_text(r, "registered")),
+             ("After correction", words.field_text(r, "after_correction")), ("Repeat", f"`{_again(c, r)}`")]
+    shown = [f"*{title}*: {fact.rstrip('.')}." for title, fact in facts if fact != "–" and not fact.startswith("none: ")]
+    return text + "\n" + "\n".join(shown) + "\n"
+
+
+def _numbers(c, r):
+    table = tables.Table(["", ">here", ">bound", ">paper"])
+    table.add(NAMES.get(c.kind, c.kind), _here(c, r), f"{_bound(c.bound, _is_score(c))} ({c.bound.by})", _published(c))
+    if r.finding is not None and r.finding.quality is not None:
+        bound = _bound(c.quality, True) if c.quality else "–"
+        table.add("change of quality, pp", words.quality_text(r), bound, "–")
+    if r.simplest_text:
+        table.add("over the simplest method", r.simplest_text, "–", "–")
+    return table
+
+
+def _in_the_table(part, c, r):
+    """Whether the section's table, its last line or the head of the page says the same."""
+    starts = [TINY, "unmask run "]
+    starts += [f"{r.finding.shown} = "] if r.finding is not None else []
+    starts += ["score of the same "] if r.finding is not None and r.finding.quality is not None else []
+    starts += ["over the simplest method at its score"] if r.over_simplest is not None else []
+    return any(part.startswith(s) for s in starts)
+
+
+def _again(c, r):
+    scale = "" if r.scale == "tiny" else f" --scale {r.scale}"
+    return f"unmask run {shlex.quote(c.artifacts[0])}{scale}"
