@@ -188,7 +188,7 @@ def explain(c, register, evidence, asked):
     line += [f"each           {c.each_because}"] if c.each_because else []
     dates = evidence[0].since.get(c.key, {})
     worded = f", worded {dates['worded']}" if dates.get("worded", dates.get("since")) != dates.get("since") else ""
-    line += [f"declared       {r.registered or 'no rows'}{worded}; hash {c.hash} of {register.hash[:16]}",
+    line += [f"declared       {words.field_text(r, 'registered') if r.registered else 'no rows'}{worded}; hash {c.hash} of {register.hash[:16]}",
              f"reason         {r.reason}"]
     line += [f"campaigns      {r.campaigns}"] if r.campaigns else []
     line += [f"{'':15}{words.shown(verdict)}" + (f", {estimate_text(e)}" if e else "")
