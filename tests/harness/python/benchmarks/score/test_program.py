@@ -122,7 +122,7 @@ class Program(unittest.TestCase):
         self.assertGreater(scored_at, row["finished_at"][:10])
         self.assertEqual(later["score"], there["score"])
         self.assertEqual(settled(later), settled(there))
-        rest = ("score", "verdict", "reason", "items")
+        rest = ("score", "verdict", "reason", "items", "sha256")
         self.assertEqual({k: v for k, v in later.items() if k not in rest},
                          {k: v for k, v in row.items() if k not in rest})
         table = self.run_program("table", "rows", "--format", "csv")
