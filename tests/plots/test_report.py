@@ -353,7 +353,7 @@ class Odd(Case):
             self.assertIn(words, first)
         claims = page[page.index('<section id="claims"'):]
         self.assertEqual(re.findall("<summary>([^:<]*):", claims)[:3], ["FOCUS", "Optimus", "other claims"])
-        self.assertIn('<li><span class="badge mid">○ OPEN</span> Blocks are as fast. <small>1.09 '
+        self.assertIn('<li><span class="badge mid">○ INCONCLUSIVE</span> Blocks are as fast. <small>1.09 '
                       "<small>[0.856, 1.39]", claims)
         self.assertEqual(claims.count("Blocks are as fast"), 1)  # not in the running text as well
         self.assertIn('<td class=n data-label="measured">0.896</td>', claims)  # a count has no interval of no width
