@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 // The same with the wait at the top of the next turn of the loop: ptxas 13.0 gives the new weights the registers of
 // the old ones, which a product under way still reads, and warns of nothing.
-#include "overlap.h"
+#include "tests/sasscheck/cases/overlap.h"
 
 extern "C" __global__ void __launch_bounds__(128, 1) packed_before_the_wait(P p) {
   float o[64] = {}, s[32], m = -1e30f, l = 0, g;

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 // setmaxnreg: one warpgroup copies with few registers, the others compute with many. -DMANY=232 does not fit: a
 // warpgroup would wait for registers that never come.
-#include "overlap.h"
+#include "tests/sasscheck/cases/overlap.h"
 
 #ifndef MANY
 #define MANY 208

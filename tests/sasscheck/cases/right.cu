@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 // Overlap as in FlashAttention-3, which ptxas keeps right: the new weights are packed behind the wait for the
 // product that reads the old ones, in the same piece of straight code.
-#include "overlap.h"
+#include "tests/sasscheck/cases/overlap.h"
 
 extern "C" __global__ void __launch_bounds__(128, 1) fa3_like(P p) {
   float o[64] = {}, s[32], m = -1e30f, l = 0, g;

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 // Weights packed before the wait, into registers of their own: ptxas gives them the registers of the old ones,
 // sees that, and lets no two products be under way at once (warning C7513).
-#include "overlap.h"
+#include "tests/sasscheck/cases/overlap.h"
 
 extern "C" __global__ void __launch_bounds__(128, 1) packed_early(P p) {
   float o[64] = {}, s[32], m = -1e30f, l = 0, g;

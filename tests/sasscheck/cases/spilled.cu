@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 // As right.cu with 128 registers a thread: ptxas spills and serialises (warning C7512).
-#include "overlap.h"
+#include "tests/sasscheck/cases/overlap.h"
 
 extern "C" __global__ void __launch_bounds__(512, 1) too_few_registers(P p) {
   float o[64] = {}, s[32], m = -1e30f, l = 0, g;

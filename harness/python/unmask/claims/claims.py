@@ -258,8 +258,9 @@ def parser():
         "verdicts:\n" + "\n".join(textwrap.fill(f"  {line}", 110, subsequent_indent="    ")
                                   for line in verdict_lines()) + """
 
-exit code 4: at least one claim is NOT SUPPORTED, SMALLER THAN PUBLISHED or SUPPORTED WITH LIMITS. Nothing went wrong
-in that case; a script that wants the papers to hold can tell. 0: none is. 2: a wrong option or name. 3: no results there.""")
+exit code 4: at least one claim is NOT SUPPORTED, SMALLER THAN PUBLISHED or SUPPORTED WITH LIMITS. Nothing
+went wrong in that case; a script that wants the papers to hold can tell. 0: none is. 2: a wrong option or
+name. 3: no results there.""")
     p.add_argument("results", nargs="?", default="runs", metavar="RESULTS")
     p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--format", default="md", help="md, csv, latex or json (default: md)")

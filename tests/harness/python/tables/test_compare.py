@@ -156,7 +156,7 @@ class Speeds(unittest.TestCase):
             middle, said, counts = compare.speed_summary(result, 0.02)
             self.assertAlmostEqual(middle.value, 2)
             self.assertEqual((said, counts), ("AMBIGUOUS", {"AMBIGUOUS": 2}))
-            self.assertIn("AMBIGUOUS: one run on a side", text_of(result))
+            self.assertIn("INCONCLUSIVE: one run on a side", text_of(result))
             self.assertIn("--programs A B FILE", text_of(result))
 
     def test_disturbed_rows_give_no_verdict_unless_both_ran_in_turn(self):
@@ -166,7 +166,7 @@ class Speeds(unittest.TestCase):
         after[1]["samples"]["disturbance"] = "other work on the machine took 50 % of the processors"
         result = compare.compare_rows(before, after)
         self.assertEqual(compare.speed_summary(result, 0.02)[1], "AMBIGUOUS")
-        self.assertIn("AMBIGUOUS: other work ran", text_of(result))
+        self.assertIn("INCONCLUSIVE: other work ran", text_of(result))
         in_turn = compare.compare_rows(before, after, in_turn=True)
         self.assertEqual(compare.speed_summary(in_turn, 0.02)[1], "FASTER")
 
