@@ -264,8 +264,8 @@ class Compiled(unittest.TestCase):
     def cubin(self, name, *options):
         path = os.path.join(self.folder.name, name + "".join(options).replace("=", "-") + ".cubin")
         if not os.path.exists(path):
-            subprocess.run([compiler(), "-std=c++20", "-O2", "-cubin", "-I", os.path.join(HERE, "..", ".."), *options, "-o", path,
-                            "--generate-code=arch=compute_90a,code=sm_90a",
+            subprocess.run([compiler(), "-std=c++20", "-O2", "-cubin", "-I", os.path.join(HERE, "..", ".."), *options,
+                            "-o", path, "--generate-code=arch=compute_90a,code=sm_90a",
                             os.path.join(HERE, "cases", name + ".cu")], check=True,
                            capture_output=True)
         return path
