@@ -6,6 +6,7 @@ import shlex
 
 from unmask.claims import repeats, words
 from unmask.claims.weigh import VERDICTS
+from unmask.rows import glossary
 from unmask.rows.estimates import short_number
 from unmask.rows.names import paper_name
 from unmask.tables import tables
@@ -94,7 +95,7 @@ def _overview(papers, judged, controls, register, folder):
             _about(folder, "claims.md") + "The claims of the abstracts come first.\n")
     for paper in papers:
         of_paper = _headlines_first([(c, r) for c, r in judged if c.paper == paper])
-        table = tables.Table(["claim", "verdict", "here", "paper", "quality"])
+        table = tables.Table(glossary.columns("statement | verdict | measured | published | score_beside"))
         for c, r in of_paper:
             table.add(f"[{_named(c)}](claims/{paper}.md#{c.id})", words.verdict_text(r), _here(c, r),
                       _published(c), words.quality_word(r.score) if r.score else "–")
@@ -132,7 +133,7 @@ def _page(paper, judged, controls, register, folder):
 
 def _short(judged):
     """A line for each control."""
-    table = tables.Table(["ID", "statement", "verdict", "here", "bound", "quality"])
+    table = tables.Table(glossary.columns("id | statement | verdict | measured | bound | score_beside"))
     for c, r in judged:
         table.add(c.id, _named(c), words.verdict_text(r), _here(c, r), _bound(c.bound, _is_score(c)), words.quality_text(r))
     return table
@@ -148,7 +149,7 @@ def _section(c, r, known):
     text += "\n" + "".join(f"* {part[:1].upper()}{part[1:]}\n" for part in said) if said else ""
     others = [known[name] for name in dict.fromkeys(c.rivals + c.controls) if name in known]
     if others:
-        table = tables.Table(["simpler method or control", "verdict", "here"])
+        table = tables.Table(glossary.columns("statement | verdict | measured"))
         for k, found in others:
             kind = "simpler method" if k.id in c.rivals else "control"
             table.add(f"{kind} [{k.id}](#controls): {_named(k)}", words.verdict_text(found), _here(k, found))
@@ -161,7 +162,7 @@ def _section(c, r, known):
 
 
 def _numbers(c, r):
-    table = tables.Table(["", ">here", ">bound", ">paper"])
+    table = tables.Table(glossary.columns("quantity | >measured | >bound | >published"))
     table.add(NAMES.get(c.kind, c.kind), _here(c, r), f"{_bound(c.bound, _is_score(c))} ({c.bound.by})", _published(c))
     if r.finding is not None and r.finding.quality is not None:
         bound = _bound(c.quality, True) if c.quality else "–"

@@ -767,25 +767,13 @@ class Shipped(unittest.TestCase):
     def test_the_archive_gives_the_verdicts_that_the_repository_states(self):
         """The pages of claims, line by line: verdicts, numbers, reasons and the hash of the register."""
         judged, controls = self.judged()
-        shown = claims.shown_controls(self.register, self.register.claims)
-        shown = [(c, r) for c, r in controls if c in shown]
+        of_claims = claims.shown_controls(self.register, self.register.claims)
+        shown = [(c, r) for c, r in controls if c in of_claims]
         made = pages.pages(judged, shown, self.register, "results/tiny")
         self.assertEqual(sorted(made), sorted(["claims.md", *(f"claims/{n}" for n in os.listdir("results/tiny/claims"))]))
         for name, text in made.items():
             with open(f"results/tiny/{name}", encoding="utf-8") as file:
-                stated = file.read().splitlines()
-            for number, (line, again) in enumerate(zip(stated, text.splitlines()), 1):
-                self.assertEqual(line, again, f"results/tiny/{name}:{number}")
-            self.assertEqual(len(stated), len(text.splitlines()), name)
-
-    def test_every_link_of_the_pages_leads_to_a_section(self):
-        def page(name):
-            with open(f"results/tiny/{name}", encoding="utf-8") as file:
-                return file.read()
-        links = re.findall(r"\]\((claims/\w+\.md)#(\w+)\)", page("claims.md"))
-        self.assertEqual(len(links), len(self.register.claims))
-        for name, anchor in links:
-            self.assertEqual(page(name).count(f'<a id="{anchor}"></a>'), 1, anchor)
+                self.assertEqual(file.read().splitlines(), text.splitlines(), name)
 
     def test_no_claim_waits_for_what_its_own_file_sets(self):
         """How large models and how long prompts are the file says: a claim that presumes others is one of another scale."""
