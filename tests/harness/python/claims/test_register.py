@@ -122,7 +122,7 @@ class TwoHashes(Made):
         self.register(FASTER.replace("(**SPEED", '(reading="r", **SPEED'))
         self.assertIn("| holds | – | yes |", self.run_command()[1])
         self.run_command("--register")
-        self.assertRegex(self.run_command("--explain", "c")[1], r"declared       before its rows, worded 20\d\d-")
+        self.assertRegex(self.run_command("--explain", "c")[1], r"declared       yes, worded 20\d\d-")
         self.register(FASTER.replace("**SPEED", '**{**SPEED, "bound": above(2, "us")}'))
         self.assertIn("| not declared |", self.run_command()[1])
 
