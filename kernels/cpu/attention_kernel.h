@@ -21,6 +21,9 @@ namespace unmask::cpu {
 
 inline constexpr int max_lanes = 32;
 
+// What a core's second cache surely holds of keys and values, in bytes.
+inline constexpr std::int64_t cache_bytes = 512 << 10;
+
 // Consecutive keys inside one page.
 struct key_run {
   std::int32_t first = 0, count = 0;
@@ -61,6 +64,11 @@ inline std::int32_t run_total(const attention_tile& t) {
 }
 inline key_run run_at(const attention_tile& t, std::int32_t index) {
   return t.runs != nullptr ? t.runs[index] : page_run(t, index * kv_page_size);
+}
+
+// Where the key at a slot of the sequence lies in its pages.
+inline std::int64_t place_of(const attention_tile& t, std::int32_t slot) {
+  return std::int64_t{t.page_table[slot / kv_page_size]} * kv_page_size + slot % kv_page_size;
 }
 
 // Floats of scratch of one tile: Q^T and O^T, scores, gathered keys and values.
@@ -123,14 +131,42 @@ UNMASK_INLINE void lane_product(std::int64_t groups, const float* a, std::int64_
   }
 }
 
+// The keys or the values of the next block, asked for while this block is computed. Other heads lie between
+// the rows of one head, and pages end: a processor does not foresee these addresses.
+struct rows_ahead {
+  const attention_tile* tile = nullptr;
+  const float* rows = nullptr;  // keys or values of the tile; null: nothing is asked for
+  key_run run;
+
+  // The next `part` of `parts` equal parts.
+  UNMASK_INLINE void ask(std::int64_t part, std::int64_t parts) const {
+    const std::int64_t first = run.first + run.count * part / parts;
+    const std::int64_t last = run.first + run.count * (part + 1) / parts;
+    if (tile->list != nullptr) {
+      for (std::int64_t i = first; i < last; ++i) ask_row(place_of(*tile, tile->list[i]));
+      return;
+    }
+    const std::int64_t place = place_of(*tile, run.first) - run.first;  // a run lies in one page
+    for (std::int64_t i = first; i < last; ++i) ask_row(place + i);
+  }
+
+ private:
+  UNMASK_INLINE void ask_row(std::int64_t place) const {
+    constexpr std::int64_t line = 64 / sizeof(float);
+    const float* row = rows + place * tile->stride;
+    for (std::int64_t d = 0; d < tile->dim; d += line) __builtin_prefetch(row + d, 0, 2);
+  }
+};
+
 // All `rows` rows of a product, MR at a time and the rest in ever smaller tiles.
 template <class V, int MR, int NV, bool Across>
 void lane_products(std::int64_t rows, std::int64_t groups, const float* a, std::int64_t stride,
-                   const float* b, float* c, const float* carry) {
+                   const float* b, float* c, const float* carry, const rows_ahead& next = {}) {
   constexpr int width = NV * V::width;
-  const std::int64_t step = Across ? 1 : stride;
+  const std::int64_t step = Across ? 1 : stride, tiles = rows / MR;
   std::int64_t r = 0;
   for (; r + MR <= rows; r += MR) {
+    if (next.rows != nullptr) next.ask(r / MR, tiles);
     lane_product<V, MR, NV, Across>(groups, a + r * step, stride, b, c + r * width, carry);
   }
   if constexpr (MR > 1) {
@@ -153,26 +189,22 @@ inline key_block take_block(const attention_tile& t, key_run run, float* gathere
                             bool with_values) {
   const std::int32_t first = run.first, count = run.count;
   if (t.list == nullptr) {
-    const std::int64_t place =
-        std::int64_t{t.page_table[first / kv_page_size]} * kv_page_size + first % kv_page_size;
+    const std::int64_t place = place_of(t, first);
     return {t.keys + place * t.stride, with_values ? t.values + place * t.stride : nullptr,
             t.stride, count};
   }
-  const auto place_of = [&](std::int32_t slot) {
-    return std::int64_t{t.page_table[slot / kv_page_size]} * kv_page_size + slot % kv_page_size;
-  };
   const std::int32_t* list = t.list + first;
   std::int32_t next = 1;
   while (next < count && list[next] == list[0] + next && list[next] % kv_page_size != 0) ++next;
   if (next == count) {  // side by side in one page: read where they lie
-    const std::int64_t place = place_of(list[0]);
+    const std::int64_t place = place_of(t, list[0]);
     return {t.keys + place * t.stride, with_values ? t.values + place * t.stride : nullptr,
             t.stride, count};
   }
   float* keys = gathered;
   float* values = gathered + kv_page_size * t.dim;
   for (std::int32_t i = 0; i < count; ++i) {
-    const std::int64_t place = place_of(list[i]);
+    const std::int64_t place = place_of(t, list[i]);
     const auto bytes = static_cast<std::size_t>(t.dim) * sizeof(float);
     __builtin_memcpy(keys + i * t.dim, t.keys + place * t.stride, bytes);
     if (with_values) __builtin_memcpy(values + i * t.dim, t.values + place * t.stride, bytes);
@@ -216,10 +248,11 @@ void hide_unseen(const attention_tile& t, std::int32_t first, std::int32_t count
 // Scores of one block, minus infinity where a lane may not look.
 template <class V, int MR, int NV>
 void score_block(const attention_tile& t, const key_block& block, std::int32_t first,
-                 const std::int32_t* limit, const float* query, float* score) {
+                 const std::int32_t* limit, const float* query, float* score,
+                 const rows_ahead& next = {}) {
   constexpr int width = NV * V::width;
   lane_products<V, MR, NV, false>(block.count, t.dim, block.keys, block.stride, query, score,
-                                  nullptr);
+                                  nullptr, next);
   if (t.seen != nullptr) hide_unseen<width>(t, first, block.count, score);
   if (t.list == nullptr && first + block.count <= t.low_limit) return;
   const auto never = V::set(-__builtin_inff());
@@ -254,11 +287,18 @@ void attention_run_lanes(const attention_tile& t) {
     l[v] = V::zero();
   }
   const std::int32_t runs = run_total(t);
+  // The other heads' keys and values go through the same cache: what it cannot hold comes from far.
+  const bool far = t.count * t.stride * std::int64_t{2 * sizeof(float)} > cache_bytes;
   for (std::int32_t at = 0; at < runs; ++at) {
     const key_run run = run_at(t, at);
     if (t.list == nullptr && run.first >= t.high_limit) break;
     const key_block block = take_block(t, run, memory.gathered, t.values != nullptr);
-    score_block<V, MR, NV>(t, block, run.first, limit, memory.query, memory.score);
+    rows_ahead next_keys, next_values;
+    if (far && at + 1 < runs) {
+      next_keys = {&t, t.keys, run_at(t, at + 1)};
+      next_values = {&t, t.values, next_keys.run};
+    }
+    score_block<V, MR, NV>(t, block, run.first, limit, memory.query, memory.score, next_keys);
     typename V::f now[NV], base[NV], part[NV];
     UNMASK_UNROLL for (int v = 0; v < NV; ++v) now[v] = m[v];
     for (std::int32_t i = 0; i < block.count; ++i) {
@@ -288,7 +328,7 @@ void attention_run_lanes(const attention_tile& t) {
     UNMASK_UNROLL for (int v = 0; v < NV; ++v) l[v] = V::add(l[v], part[v]);
     if (t.values == nullptr) continue;
     lane_products<V, MR, NV, true>(t.dim, block.count, block.values, block.stride, memory.score,
-                                   memory.sum, carry);
+                                   memory.sum, carry, next_values);
   }
   UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
     V::store(peak + v * V::width, m[v]);
