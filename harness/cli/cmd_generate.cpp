@@ -19,6 +19,8 @@
 #include "harness/measure/prompt_maker.h"
 #include "harness/model/tokenizer.h"
 #include "harness/plan/needs.h"
+#include "harness/rows/json_of.h"
+#include "harness/rows/text_table.h"
 #include "harness/run/runner.h"
 
 namespace unmask {
@@ -78,8 +80,22 @@ option_table generate_options() {
              {"raw", flag(), "take the prompt as it is, without the model's chat template"},
              {"watch", flag(), "show the response step by step"},
              {"pause", 60, "with --watch: wait this many milliseconds between steps"},
+             format_option("print the response as md (its text) or json (with tokens and counts)"),
              color_option()} +
          unread_options();
+}
+
+// One response as JSON: what was asked of the model, the response, its tokens up to and with the end token,
+// and the counts of the line below the text. seconds: of this one decode, with what --watch drew.
+nlohmann::ordered_json response_json(const experiment_point& point, const std::string& text,
+                                     const std::vector<std::int32_t>& tokens,
+                                     const sequence_counters& c, double seconds) {
+  return {{"model", point.model.name}, {"method", point.method},
+          {"preset", point.preset},    {"params", json_of<nlohmann::ordered_json>(point.params)},
+          {"seed", point.run.seed},    {"text", text},
+          {"tokens", tokens},          {"output_tokens", tokens.size()},
+          {"forwards", c.forwards},    {"rows", c.rows},
+          {"seconds", seconds}};
 }
 
 }  // namespace
@@ -91,6 +107,11 @@ int command_generate(const texts& arguments) {
   const std::string prompt = joined(line.list("prompt"), " ");
   const std::chrono::milliseconds pause(line.within("pause", 0, longest_pause));
   const bool color = with_color(line);
+  const bool as_json =
+      parse_table_format(line.text("format"), {"md", "json"}) == table_format::json;
+  if (as_json && line.given("watch")) {
+    throw usage_error("--watch draws on standard output, where --format json prints its document");
+  }
   const experiment_point point = planned(line);
   if (const std::string outside = outside_training(point.model.path, prompt); !outside.empty()) {
     tell("note: {}\n", outside);
@@ -129,7 +150,13 @@ int command_generate(const texts& arguments) {
   // Counted as run counts: up to and with the end token, whose text is no part of the answer.
   const std::int64_t counted = output_tokens_of(made_answer, rules);
   const sequence_counters& c = loop.state().at(0).counters;
-  print("{}\n", tokens.decode(std::span(made_answer.tokens).first(answer), true));
+  const std::string text = tokens.decode(std::span(made_answer.tokens).first(answer), true);
+  if (as_json) {
+    made_answer.tokens.resize(static_cast<std::size_t>(counted));
+    print("{}", json_text(response_json(point, text, made_answer.tokens, c, seconds)));
+    return 0;
+  }
+  print("{}\n", text);
   tell("[{}: {} output tokens, {} forwards, {} rows, {:.1f} ms{}]\n", point.method, counted,
        c.forwards, c.rows, seconds * 1e3, watcher ? " with drawing" : "");
   return 0;

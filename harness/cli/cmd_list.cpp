@@ -12,6 +12,7 @@
 #include "harness/base/output.h"
 #include "harness/base/package.h"
 #include "harness/cli/command.h"
+#include "harness/cli/lists_json.h"
 #include "harness/cli/options.h"
 #include "harness/decode/registry.h"
 #include "harness/model/checkpoint.h"
@@ -20,6 +21,7 @@
 #include "harness/plan/format.h"
 #include "harness/plan/locate.h"
 #include "harness/rows/glossary.h"
+#include "harness/rows/json_of.h"
 #include "harness/rows/row_schema.h"
 #include "harness/workload/benchmark_list.h"
 
@@ -48,16 +50,26 @@ void list_folder(const char* title, const std::filesystem::path& folder, const c
   for (const auto& file : entries_of(folder, suffix)) print("  {}\n", file.string());
 }
 
-void list_models(const std::filesystem::path& folder) {
-  if (!std::filesystem::is_directory(folder)) return;
-  std::vector<std::filesystem::path> found, opt_in;
+// Folders of checkpoints that were made, and of those that are made on demand.
+struct model_folders {
+  std::vector<std::filesystem::path> made, opt_in;
+};
+
+model_folders models_below(const std::filesystem::path& folder) {
+  model_folders found;
   for (const std::filesystem::path& entry : entries_of(folder)) {
     if (is_file(entry / "config.json")) {
-      found.push_back(entry);
+      found.made.push_back(entry);
     } else if (is_file(entry / delta_file)) {
-      opt_in.push_back(entry);
+      found.opt_in.push_back(entry);
     }
   }
+  return found;
+}
+
+void list_models(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder)) return;
+  const auto [found, opt_in] = models_below(folder);
   print("models\n");
   std::vector<std::pair<std::string, std::string>> lines;
   for (const auto& path : found) {
@@ -73,10 +85,15 @@ void list_models(const std::filesystem::path& folder) {
   print_columns(lines);
 }
 
-// Tables and figures of the papers; an unreadable file makes the exit code one of usage.
-int list_artifacts(const std::filesystem::path& root) {
+// Experiments, then tables and figures of the papers; an unreadable file makes the exit code one of usage.
+int list_experiments(const std::filesystem::path& root, bool as_json) {
   const std::vector<artifact_entry> all = find_artifacts(root, this_machine());
-  if (!all.empty()) print("artifacts\n{}", artifact_listing(all));
+  if (as_json) {
+    print("{}", experiments_json(entries_of(root, ".toml"), all));
+  } else {
+    list_folder("experiments", root, ".toml");
+    if (!all.empty()) print("artifacts\n{}", artifact_listing(all));
+  }
   const bool good = std::all_of(all.begin(), all.end(),
                                 [](const artifact_entry& a) { return a.problem.empty(); });
   return static_cast<int>(good ? exit_code::ok : exit_code::usage);
@@ -137,96 +154,7 @@ const char* type_of(const parameter_value& v) {
   return names[v.index()];
 }
 
-const std::vector<std::string> listings = {"methods",    "models",      "tasks",
-                                           "benchmarks", "experiments", "claims"};
-
-// How many there are of each, and how to see them.
-void list_counts(const std::filesystem::path& root) {
-  const auto has_config = [](const auto& entry) { return is_file(entry / "config.json"); };
-  std::size_t claims = 0;
-  for (const auto& file : entries_of(root / "claims", ".py")) {
-    const std::string text = read_file(file, std::size_t{1} << 24);
-    for (std::size_t at = 0; (at = text.find("\n@claim(", at)) != std::string::npos; ++at) ++claims;
-  }
-  const auto models = entries_of(root / "models");
-  const std::size_t counts[] = {
-      method_registry::instance().names().size(),
-      static_cast<std::size_t>(std::ranges::count_if(models, has_config)),
-      entries_of(root / "data", ".jsonl").size(),
-      benchmarks().size(),
-      entries_of(root, ".toml").size() + find_artifacts(root, this_machine()).size(),
-      claims};
-  for (std::size_t i = 0; i < listings.size(); ++i) {
-    print("{:>5} {:<12}  unmask list {}\n", counts[i], listings[i], listings[i]);
-  }
-}
-
-}  // namespace
-
-int command_list(const texts& arguments) {
-  const command_line line("list [methods|models|tasks|benchmarks [NAME]|experiments|claims]",
-                          {experiments_option()}, {"what", "name"}, arguments,
-                          "\nWithout a word: how many there are of each.\n");
-  const std::filesystem::path root = experiments_folder(line);
-  if (!line.given("what")) {
-    list_counts(root);
-    return 0;
-  }
-  const std::string what = line.list("what").front();
-  find_known("listing", what, listings);
-  if (line.given("name")) {
-    if (what != "benchmarks") throw usage_error("list " + what + " takes no name");
-    list_benchmark(line.list("name").front());
-    return 0;
-  }
-  if (what == "methods") list_methods();
-  const bool of_a_folder = what == "models" || what == "tasks" || what == "experiments";
-  if (of_a_folder && !std::filesystem::is_directory(root)) {
-    throw environment_error("there are no " + what + " to list: " +
-                            (root.empty() ? looked_in({}) : root.string() + " is no folder"));
-  }
-  if (what == "models") list_models(root / "models");
-  if (what == "tasks") list_folder("tasks", root / "data", ".jsonl");
-  if (what == "benchmarks") list_benchmarks();
-  if (what == "claims") {
-    become_package({"claims", "--list", "--experiments-dir", root.string()});
-  }
-  if (what == "experiments") {
-    list_folder("experiments", root, ".toml");
-    return list_artifacts(root);
-  }
-  return 0;
-}
-
-int command_show(const texts& arguments) {
-  const command_line line(
-      "show METHOD|glossary|format|needs|schema [options]",
-      {format_option("md or json; of glossary")}, {"method"}, arguments,
-      "\nglossary: the words of tables, texts and verdicts; format: every key "
-      "of an experiment file and of a file of tasks, in Markdown; needs: what a "
-      "scale may need, as JSON; schema: the fields of a result row, as JSON "
-      "Schema\n");
-  const method_registry& methods = method_registry::instance();
-  const std::string asked = line.place(
-      "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));
-  const table_format format = parse_table_format(line.text("format"), {"md", "json"});
-  if (asked == "glossary") {
-    print("{}", format == table_format::json ? glossary_json() : glossary_page());
-    return 0;
-  }
-  if (asked == "format") {
-    print("{}", format_page());
-    return 0;
-  }
-  if (asked == "needs") {
-    print("{}", needs_text());
-    return 0;
-  }
-  if (asked == "schema") {
-    print("{}", row_schema_text());
-    return 0;
-  }
-  const method_info& m = methods.find(asked);
+void print_method(const method_info& m) {
   print("{}: {}\n  paper   {}\n  source  {}\n\n", m.name, m.summary, m.paper, m.source);
   print("  pace    {}\n  rows    {}\n  keys    {}\n  cache   {}\n  unmask  {}\n\n", m.pace, m.rows,
         m.keys, m.cache, m.unmask);
@@ -243,6 +171,122 @@ int command_show(const texts& arguments) {
     for (const auto& [key, value] : settings) print(" {}={}", key, to_string(value));
     print("\n");
   }
+}
+
+const std::vector<std::string> listings = {"methods",    "models",      "tasks",
+                                           "benchmarks", "experiments", "claims"};
+
+// How many there are of each, and how to see them.
+void list_counts(const std::filesystem::path& root, bool as_json) {
+  const auto has_config = [](const auto& entry) { return is_file(entry / "config.json"); };
+  std::size_t claims = 0;
+  for (const auto& file : entries_of(root / "claims", ".py")) {
+    const std::string text = read_file(file, std::size_t{1} << 24);
+    for (std::size_t at = 0; (at = text.find("\n@claim(", at)) != std::string::npos; ++at) ++claims;
+  }
+  const auto models = entries_of(root / "models");
+  const std::size_t counts[] = {
+      method_registry::instance().names().size(),
+      static_cast<std::size_t>(std::ranges::count_if(models, has_config)),
+      entries_of(root / "data", ".jsonl").size(),
+      benchmarks().size(),
+      entries_of(root, ".toml").size() + find_artifacts(root, this_machine()).size(),
+      claims};
+  nlohmann::ordered_json all;
+  for (std::size_t i = 0; i < listings.size(); ++i) {
+    all[listings[i]] = counts[i];
+    if (!as_json) print("{:>5} {:<12}  unmask list {}\n", counts[i], listings[i], listings[i]);
+  }
+  if (as_json) print("{}", json_text(all));
+}
+
+// A listing of the program's own, or of the folder of experiments.
+void list_one(const std::string& what, const std::filesystem::path& root) {
+  if (what == "methods") list_methods();
+  if (what == "models") list_models(root / "models");
+  if (what == "tasks") list_folder("tasks", root / "data", ".jsonl");
+  if (what == "benchmarks") list_benchmarks();
+}
+
+std::string json_of_one(const std::string& what, const std::filesystem::path& root) {
+  if (what == "methods") return methods_json();
+  if (what == "benchmarks") return benchmarks_json();
+  if (what == "tasks") return files_json(entries_of(root / "data", ".jsonl"));
+  const auto [made, opt_in] = models_below(root / "models");
+  return models_json(made, opt_in);
+}
+
+}  // namespace
+
+int command_list(const texts& arguments) {
+  const command_line line("list [methods|models|tasks|benchmarks [NAME]|experiments|claims]",
+                          {format_option("md or json"), experiments_option()}, {"what", "name"},
+                          arguments, "\nWithout a word: how many there are of each.\n");
+  const std::filesystem::path root = experiments_folder(line);
+  const bool as_json =
+      parse_table_format(line.text("format"), {"md", "json"}) == table_format::json;
+  if (!line.given("what")) {
+    list_counts(root, as_json);
+    return 0;
+  }
+  const std::string what = line.list("what").front();
+  find_known("listing", what, listings);
+  if (line.given("name")) {
+    if (what != "benchmarks") throw usage_error("list " + what + " takes no name");
+    const std::string name = line.list("name").front();
+    if (!as_json) list_benchmark(name);
+    if (as_json) print("{}", benchmarks_json(name));
+    return 0;
+  }
+  const bool of_a_folder = what == "models" || what == "tasks" || what == "experiments";
+  if (of_a_folder && !std::filesystem::is_directory(root)) {
+    throw environment_error("there are no " + what + " to list: " +
+                            (root.empty() ? looked_in({}) : root.string() + " is no folder"));
+  }
+  if (what == "claims") {
+    become_package(
+        {"claims", "--list", "--format", line.text("format"), "--experiments-dir", root.string()});
+  }
+  if (what == "experiments") return list_experiments(root, as_json);
+  if (!as_json) list_one(what, root);
+  if (as_json) print("{}", json_of_one(what, root));
+  return 0;
+}
+
+int command_show(const texts& arguments) {
+  const command_line line(
+      "show METHOD|glossary|format|needs|schema [options]",
+      {format_option("md or json; needs and schema are JSON always")}, {"method"}, arguments,
+      "\nglossary: the words of tables, texts and verdicts; format: every key "
+      "of an experiment file and of a file of tasks, in Markdown; needs: what a "
+      "scale may need, as JSON; schema: the fields of a result row, as JSON "
+      "Schema\n");
+  const method_registry& methods = method_registry::instance();
+  const std::string asked = line.place(
+      "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));
+  const table_format format = parse_table_format(line.text("format"), {"md", "json"});
+  if (asked == "glossary") {
+    print("{}", format == table_format::json ? glossary_json() : glossary_page());
+    return 0;
+  }
+  if (asked == "format") {
+    print("{}", format == table_format::json ? format_json() : format_page());
+    return 0;
+  }
+  if (asked == "needs") {
+    print("{}", needs_text());
+    return 0;
+  }
+  if (asked == "schema") {
+    print("{}", row_schema_text());
+    return 0;
+  }
+  const method_info& m = methods.find(asked);
+  if (format == table_format::json) {
+    print("{}", method_json(m));
+    return 0;
+  }
+  print_method(m);
   return 0;
 }
 

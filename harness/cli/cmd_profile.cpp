@@ -26,6 +26,7 @@
 #include "harness/profile/cupti_trace.h"
 #include "harness/profile/tool_commands.h"
 #include "harness/rows/glossary.h"
+#include "harness/rows/json_of.h"
 #include "harness/rows/table.h"
 #include "harness/run/runner.h"
 #include "kernels/cuda/device.h"
@@ -60,7 +61,9 @@ option_table profile_options() {
              {"prompt-tokens,p", 0,
               "decode random prompts of N tokens instead of a task (0: the task)"},
              {"gen-length,n", 0, "generate N tokens (0: as many as the task says)"},
-             {"batch-size,b", 1, "decode N requests at a time"}} +
+             {"batch-size,b", 1, "decode N requests at a time"},
+             format_option(
+                 "print the tables of phases, or nsys' and ncu's commands, as md or json")} +
          model_options(3);
 }
 
@@ -110,9 +113,9 @@ experiment_spec spec_of_file(const fs::path& file, const command_line& line) {
 std::vector<std::string> child_command(const std::vector<std::string>& arguments,
                                        const std::string& device) {
   std::vector<std::string> child = {fs::read_symlink("/proc/self/exe").string(), "profile"};
-  const std::vector<std::string> dropped = {"--tool",         "-t",      "--phase",
-                                            "--launch-count", "--trace", "--repetitions",
-                                            "--output",       "-o",      "--device"};
+  const std::vector<std::string> dropped = {
+      "--tool",        "-t",       "--phase", "--launch-count", "--trace",
+      "--repetitions", "--output", "-o",      "--device",       "--format"};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& a = arguments[i];
     if (a == "--print-command" || a == "--print_command") continue;
@@ -129,9 +132,24 @@ std::vector<std::string> child_command(const std::vector<std::string>& arguments
   return child;
 }
 
-int not_run(const std::string& why) {
-  print("NOT RUN: {}\n", why);
+bool wants_json(const command_line& line) {
+  return parse_table_format(line.text("format"), {"md", "json"}) == table_format::json;
+}
+
+int not_run(const std::string& why, const command_line& line) {
+  if (wants_json(line)) print("{}", json_text({{"not_run", why}}));
+  if (!wants_json(line)) print("NOT RUN: {}\n", why);
   return static_cast<int>(exit_code::environment);
+}
+
+// The commands of an external profiler: a line each for the shell, or {commands: [[word]]}.
+void print_commands(const std::vector<std::vector<std::string>>& commands,
+                    const command_line& line) {
+  if (wants_json(line)) {
+    print("{}", json_text({{"commands", commands}}));
+    return;
+  }
+  for (const auto& command : commands) print("{}\n", shell_line(command));
 }
 
 int profile_outside(const std::string& tool, const std::vector<std::string>& arguments,
@@ -150,17 +168,17 @@ int profile_outside(const std::string& tool, const std::vector<std::string>& arg
                                                          : ncu_command(request)};
   if (nsys) commands.push_back(nsys_stats_command(request));
   if (line.given("print-command")) {
-    for (const auto& command : commands) print("{}\n", shell_line(command));
+    print_commands(commands, line);
     return 0;
   }
   if (!nsys && !find_device(device).is_card) {
-    return not_run("ncu profiles kernels of a GPU; this is device " + device);
+    return not_run("ncu profiles kernels of a GPU; this is device " + device, line);
   }
   choose_device(device);
   const environment machine = capture_environment("");
   if ((nsys ? machine.nsys : machine.ncu).empty()) {
-    return not_run(nsys ? "needs nsys (Nsight Systems) on PATH"
-                        : "needs ncu (Nsight Compute) on PATH");
+    return not_run(
+        nsys ? "needs nsys (Nsight Systems) on PATH" : "needs ncu (Nsight Compute) on PATH", line);
   }
   fs::create_directories(output);
   for (const auto& command : commands) {
@@ -188,6 +206,9 @@ int command_profile(const std::vector<std::string>& arguments) {
   if (line.given("print-command") && !outside) {
     throw usage_error("--print-command is for --tool nsys and ncu");
   }
+  if (wants_json(line) && outside && !line.given("print-command")) {
+    throw usage_error("nsys and ncu print texts of their own: --format json needs --print-command");
+  }
   const bool file = target.extension() == ".toml";
   experiment_spec spec = file ? spec_of_file(target, line) : spec_of_target(target, line);
   // What a GPU's tool looks at is the GPU, unless the user names another device.
@@ -208,10 +229,11 @@ int command_profile(const std::vector<std::string>& arguments) {
   if (outside) return profile_outside(tool, arguments, output, line, device);
   if (tool == "cupti") {
     if (!find_device(device).is_card) {
-      return not_run("CUPTI sees what a GPU runs; this is device " + device);
+      return not_run("CUPTI sees what a GPU runs; this is device " + device, line);
     }
     choose_device(device);
-    if (const std::string why = why_no_cupti(); !why.empty()) return not_run("needs CUPTI: " + why);
+    if (const std::string why = why_no_cupti(); !why.empty())
+      return not_run("needs CUPTI: " + why, line);
   }
 
   profile_settings settings;
@@ -232,7 +254,9 @@ int command_profile(const std::vector<std::string>& arguments) {
   run.continues = false;
   const run_summary summary = run_experiment(spec, run);
   const row_table rows(summary.rows);
-  print_tables(render(phase_tables(rows.all(), in_order), table_format::md));
+  const std::vector<text_table> tables = phase_tables(rows.all(), in_order);
+  if (wants_json(line)) print("{}", render(tables, table_format::json));
+  if (!wants_json(line)) print_tables(render(tables, table_format::md));
   for (const result_row& row : summary.rows) {
     if (row.probes.contains("phases") || tool == "nvtx") continue;
     tell("{} {}: {} {}\n", row.model.name, row.label, shown_verdict(row), row.reason);

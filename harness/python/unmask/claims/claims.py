@@ -227,8 +227,13 @@ def exit_status(judged):
     return 4 if any(r.verdict in ("NOT SUPPORTED", "SMALLER", "PARTLY") for _, r in judged) else 0
 
 
-def list_claims(register, claims):
-    """A line for each claim: paper, id, statement, place, kind, scales; how many controls there are."""
+def list_claims(register, claims, form="md"):
+    """A line for each claim: paper, id, statement, place, kind, scales; how many controls there are. As JSON the
+    same, with the counts."""
+    if form == "json":
+        listed = [{"paper": c.paper, "id": c.id, "statement": c.statement, "source": c.place, "kind": c.kind,
+                   "scales": list(c.scales)} for c in claims]
+        return tables.json_text({"claims": listed, "controls": len(register.controls)})
     text = "".join(f"  {c.paper:<12} {c.id:<38} {c.statement} ({c.place}; {c.kind}; "
                    f"{', '.join(c.scales)})\n" for c in claims)
     return text + f"{len(claims)} claims; {len(register.controls)} controls beside them\n"
@@ -300,11 +305,12 @@ def shown_controls(register, claims):
 
 
 def _judge(options, register, claims, folder):
+    explained = claim_named(register, options.explain) if options.explain else None  # before rows are read
     if not os.path.isdir(options.results):
         raise EnvironmentFault(f"there are no results in {options.results}")
     evidence = repeats.evidence_of(options.results, read_since(folder))
     if options.explain:
-        text = explain(claim_named(register, options.explain), register, evidence, options.scale)
+        text = explain(explained, register, evidence, options.scale)
         tables.write(text, options.output)
         return 0
     if (options.save or options.pages) and options.scale != "tiny":
@@ -344,7 +350,7 @@ def main(arguments):
                         if c.reads_the_clock and options.scale != SCORES})
         tables.write("".join(f"{path}\n" for path in timed), options.output)
     elif options.list:
-        tables.write(list_claims(register, claims), options.output)
+        tables.write(list_claims(register, claims, options.format), options.output)
     else:
         return _judge(options, register, claims, folder)
     return 0

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import tarfile
+import tempfile
 
 from unmask.claims import claims
 from unmask.claims import repeats
@@ -20,7 +21,7 @@ from unmask.jobs import owner
 from unmask.rows import experiments, later, options as command_options, program
 from unmask.rows.ending import tell
 from unmask.rows.errors import EnvironmentFault, UserError
-from unmask.rows.files import replace_file
+from unmask.rows.files import read_json, replace_file
 from unmask.rows.rows import read_rows
 from unmask.rows.runs import CAMPAIGN, read_log
 from unmask.tables import tables
@@ -29,6 +30,7 @@ LARGEST = 14 << 20       # bytes of all archives of a folder
 ENDED_WELL = (0, 4)      # 4: a claim is not supported, which is a result
 FAILED = 1               # an artifact has; the others are measured
 SMOL = "models/smol/config.json"
+ERRORS = 2               # the descriptor that takes the tables of the runs where the output is one document
 
 
 def build():
@@ -127,7 +129,8 @@ def measure(options, number, folder, version, register):
                 words += [flag, one]
         if number > 1:
             words.append("--varying")
-        code = program.call(words).returncode
+        how = {"stdout": ERRORS} if options.format == "json" else {}
+        code = program.call(words, **how).returncode
         if code == FAILED:
             failed.append(scale)
         elif code not in ENDED_WELL:
@@ -235,7 +238,24 @@ def parser():
     p.add_argument("--archive", metavar="FOLDER",
                    help="pack the rows of all campaigns there, with the pages of claims")
     p.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="DIR")
+    command_options.add_format(p)
     return p
+
+
+def judged(into, folder, saved, options, size):
+    """Judges the claims and writes their pages: the exit code of claims. As JSON prints {directory, campaigns: [what
+    campaign.json says of each], archive: {folder, bytes} or null, claims: [as in claims.json]}."""
+    words = [into, saved, "--experiments-dir", folder]
+    if options.format != "json":
+        return claims.main([*words, "-o", os.devnull])
+    with tempfile.TemporaryDirectory() as place:
+        made = os.path.join(place, "claims.json")
+        code = claims.main([*words, "--format", "json", "-o", made])
+        found = read_json(made)
+    print(tables.json_text({
+        "directory": options.directory, "campaigns": [read_record(at) for _, at in repeats.numbered(options.directory)],
+        "archive": {"folder": into, "bytes": size} if options.archive else None, "claims": found}), end="")
+    return code
 
 
 def main(arguments):
@@ -250,9 +270,10 @@ def main(arguments):
         mend_records(options.directory, version, register)
         for number in range(1, options.campaigns + 1):
             measure(options, number, folder, version, register)
-        into, saved = options.directory, ["--save", "-o", os.devnull]
+        into, saved, size = options.directory, "--save", 0
         if options.archive:
             size = archive(options.directory, options.archive)
-            into, saved = options.archive, ["--pages", "-o", os.devnull]
-            print(f"{into}: {size / 2**20:.1f} MB")
-        return claims.main([into, *saved, "--experiments-dir", folder])
+            into, saved = options.archive, "--pages"
+            if options.format == "text":
+                print(f"{into}: {size / 2**20:.1f} MB")
+        return judged(into, folder, saved, options, size)
