@@ -69,6 +69,9 @@ def footnote(figure, rows, more=""):
     """Where the numbers come from: rows, machine, and a mark that changes with them."""
     machines = ", ".join(ordered(machine(r) for r in rows))
     text = f"{len(rows)} rows ({mark_of(rows)}) · {machines}"
+    undecided = sum((r.get("score") or {}).get("undecided", 0) for r in rows)
+    if undecided:
+        text += f" · {undecided} undecided answer{'s' * (undecided > 1)} drawn as wrong, in the interval's upper end as right"
     set_note(figure, f"{more}\n{text}" if more else text)
 
 

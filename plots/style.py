@@ -21,6 +21,9 @@ from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.patches import Patch  # noqa: E402
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator  # noqa: E402,F401
 
+import rows  # noqa: E402,F401: the package is found by it
+from unmask.rows.files import replace_file  # noqa: E402
+
 # Inches: a column and the text width of a two-column paper.
 COLUMN, PAGE = 3.4, 7.0
 # Points.
@@ -328,20 +331,25 @@ def set_note(figure, text):
     figure.note_text = text
 
 
-def svg_text(figure):
-    """The SVG that save() writes, as text."""
-    out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": "Unmask"})
+# Without dates: equal rows give equal files.
+METADATA = {"svg": {"Date": None, "Creator": "Unmask"}, "png": {"Software": "Unmask"},
+            "pdf": {"CreationDate": None, "Producer": "Unmask", "Creator": "Unmask"}}
+
+
+def drawing_of(figure, kind):
+    """The bytes of a figure as svg, png or pdf."""
+    out = io.BytesIO()
+    figure.savefig(out, format=kind, metadata=METADATA[kind])
     return out.getvalue()
 
 
+def svg_text(figure):
+    """The SVG that save() writes, as text."""
+    return drawing_of(figure, "svg").decode()
+
+
 def save(figure, output):
-    """OUTPUT.svg, .png and .pdf, without dates: equal rows give equal files."""
-    directory = os.path.dirname(output)
-    if directory:
-        os.makedirs(directory, exist_ok=True)
-    figure.savefig(output + ".svg", metadata={"Date": None, "Creator": "Unmask"})
-    figure.savefig(output + ".png", metadata={"Software": "Unmask"})
-    figure.savefig(output + ".pdf", metadata={"CreationDate": None, "Producer": "Unmask",
-                                              "Creator": "Unmask"})
+    """OUTPUT.svg, .png and .pdf, all drawn before the first is written; each is there whole, or as it was."""
+    for kind, content in {kind: drawing_of(figure, kind) for kind in METADATA}.items():
+        replace_file(f"{output}.{kind}", content)
     plt.close(figure)

@@ -34,6 +34,7 @@ import serving  # noqa: E402
 import sweep  # noqa: E402
 import throughput  # noqa: E402
 import throughput_batch  # noqa: E402
+from unmask.rows.errors import EnvironmentFault  # noqa: E402
 
 MODULES = {m.__name__: m for m in (crossover, decode_order, latency, parallelism, pareto, probes,
                                    redundancy, serving, sweep, throughput, throughput_batch)}
@@ -132,6 +133,14 @@ class Figures(unittest.TestCase):
             items = sum(r["score"]["n"] for r in chosen)
             self.assertAlmostEqual(mark.get_xdata()[0], speed)
             self.assertAlmostEqual(mark.get_ydata()[0], 100 * exact / items)
+
+    def test_the_note_of_a_picture_says_what_is_undecided(self):
+        (drawing,) = draw(pareto, "decode")
+        self.assertNotIn("undecided", drawing.figure.note_text)
+        rows = json.loads(json.dumps(support.rows_of("decode")))
+        rows[0]["score"]["undecided"] = 2
+        common.footnote(drawing.figure, rows)
+        self.assertIn("2 undecided answers drawn as wrong", drawing.figure.note_text)
 
     def test_parallelism_draws_each_method_at_its_tokens_a_forward(self):
         (drawing,) = draw(parallelism, "decode")
@@ -346,6 +355,23 @@ class Files(unittest.TestCase):
                 self.assertEqual(files[0][name], files[1][name], name)
             for name, content in files[0].items():
                 self.assertGreater(len(content), 3000, name)
+
+    def test_a_figure_that_cannot_be_written_leaves_the_one_that_was_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "figure")
+            for kind in ("svg", "png", "pdf"):
+                with open(f"{out}.{kind}", "w", encoding="utf-8") as before:
+                    before.write("before")
+
+            def full(descriptor):
+                raise OSError(28, "No space left on device")
+            (drawing,) = draw(pareto, "decode")
+            with unittest.mock.patch.object(os, "fsync", full), self.assertRaises(EnvironmentFault):
+                common.save(drawing.figure, out)
+            self.assertEqual(sorted(os.listdir(folder)), ["figure.pdf", "figure.png", "figure.svg"])
+            for kind in ("svg", "png", "pdf"):
+                with open(f"{out}.{kind}", encoding="utf-8") as after:
+                    self.assertEqual(after.read(), "before")
 
     def test_missing_data_is_one_sentence_and_no_file(self):
         wrong = {"throughput_batch": "probes", "pareto": "serving", "parallelism": "serving", "serving": "decode",

@@ -138,6 +138,10 @@ class Nsys(Workspace):
             lines = text.read().splitlines()
         self.assertEqual(lines[0], ",".join(unmask_phases.FIELDS))
         self.assertTrue(any(line.startswith("nsys.sqlite,attention,flash,1,") for line in lines))
+        with self.assertRaises(ValueError):  # a field that it does not know: what was written stays
+            unmask_phases.write_rows([*rows, {"other": 1}], self.path("phases.csv"))
+        with open(self.path("phases.csv"), encoding="utf-8") as text:
+            self.assertEqual(text.read().splitlines(), lines)
 
 
 class Ncu(Workspace):

@@ -9,6 +9,7 @@ reducer over all). It has not been run: no nsys was on the machine that it was w
 computes is tested without nsys (tests/plots/test_nsight.py)."""
 
 import csv
+import io
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 import nsight  # noqa: E402
+from unmask.rows.files import replace_file  # noqa: E402
 
 FIELDS = ["report", "phase", "kernel", "launches", "seconds", "shortest", "longest"]
 
@@ -33,10 +35,11 @@ def rows_of_report(report):
 
 
 def write_rows(rows, path):
-    with open(path, "w", encoding="utf-8", newline="") as out:
-        writer = csv.DictWriter(out, FIELDS)
-        writer.writeheader()
-        writer.writerows(rows)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, FIELDS)
+    writer.writeheader()
+    writer.writerows(rows)
+    replace_file(path, out.getvalue())
 
 
 try:

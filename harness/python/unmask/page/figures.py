@@ -8,6 +8,7 @@ import re
 from unmask.rows import apart, estimates, intervals
 from unmask.rows.rows import (RUN_KEYS, as_number, grouped, is_reportable, is_synthetic, row_name, setting,
                               variation)
+from unmask.rows.scores import score_with_undecided
 from unmask.tables import parallelism
 from unmask.tables.crossover import cells_json, crossover_cells
 from unmask.tables.tables import finite
@@ -84,26 +85,35 @@ def _short_values(rows):
     return short
 
 
+def _shown_score(score):
+    """The score of a row as every table has it: what nobody could judge is among its items."""
+    if not score or not score.get("undecided"):
+        return score
+    shown = score_with_undecided(score)
+    return {**score, "mean": shown.mean, "ci95": [shown.low, shown.high], "n": shown.n}
+
+
 def _row_data(row, series, short):
     half = row["samples"].get("half_width")
     speed = _metric(row, "tokens_per_second")
-    return {**row, "name": shown_name(row), "series": series,
+    return {**row, "name": shown_name(row), "series": series, "score": _shown_score(row["score"]),
             "parts": [(key, short.get((key, value), value)) for key, value in _parts(row)],
             "machine": apart.machine_of(row), "reportable": is_reportable(row),
             "half_width": None if half is None or math.isnan(speed) else half * speed}
 
 
 def pool(rows):
-    """Rows of one method taken together: tokens over seconds, the mean score of all items."""
+    """Rows of one method taken together: tokens over seconds, the mean score of all items. An undecided answer is
+    wrong in the mean and the lower end of its interval, and right in the upper end."""
     tokens = sum(_metric(r, "output_tokens") for r in rows)
     walls = [(_metric(r, "wall_seconds"), r["samples"].get("half_width")) for r in rows]
     seconds = sum(wall for wall, _ in walls)
     spread = sum((wall * half) ** 2 for wall, half in walls if half is not None and
                  math.isfinite(wall * half))
     speed = tokens / seconds if seconds else math.nan
-    scored = [r["score"] for r in rows if r["score"] and r["score"]["n"] > 0]
-    right, n = sum(s["mean"] * s["n"] for s in scored), sum(s["n"] for s in scored)
-    low, high = intervals.wilson(right, n)
+    scored = [s for s in (score_with_undecided(r["score"]) for r in rows if r["score"]) if s.n > 0]
+    right, n = sum(s.mean * s.n for s in scored), sum(s.n for s in scored)
+    low, high = intervals.wilson(right, n)[0], intervals.wilson(right + sum(s.undecided for s in scored), n)[1]
     score = right / n if n else math.nan
     if n:  # rounding must not put the share itself outside
         low, high = min(score, low), max(score, high)
@@ -133,7 +143,7 @@ def _front(rows, series, tasks, of):
 
 
 def _scored(rows):
-    return [r for r in rows if r["score"] and r["score"]["n"] > 0 and not is_synthetic(r) and
+    return [r for r in rows if r["score"] and score_with_undecided(r["score"]).n > 0 and not is_synthetic(r) and
             _has(r, "tokens_per_second")]
 
 

@@ -24,7 +24,7 @@ def score_with_undecided(score):
     undecided = score.get("undecided", 0)
     if undecided <= 0:
         return Shown(score["mean"], *score["ci95"], score["n"], 0, score["mean"])
-    n, right = score["n"] + undecided, score["mean"] * score["n"]
+    n, right = score["n"] + undecided, score["mean"] * score["n"] if score["n"] else 0.0
     return Shown(right / n, wilson(right, n)[0], wilson(right + undecided, n)[1], n, undecided,
                  (right + undecided) / n)
 

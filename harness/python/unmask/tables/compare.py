@@ -18,6 +18,7 @@ from unmask.rows.estimates import estimate_text
 from unmask.rows.later import import_all, special
 from unmask.rows.names import number_text
 from unmask.rows.rows import circumstance, is_reportable, number_setting, row_name, setting
+from unmask.rows.scores import note_of_undecided, score_with_undecided
 from unmask.rows.verdicts import against_margin
 from unmask.tables import tables, turns
 
@@ -92,7 +93,10 @@ def _compare_facts(result, title, before, after):
         return "PASS" if row["verdict"] == "NOISY" else row["verdict"]
 
     def score_text(row):
-        return number_text(row["score"]["mean"]) if row["score"] else "absent"
+        if not row["score"]:
+            return "absent"
+        shown = score_with_undecided(row["score"])
+        return number_text(shown.mean) + (f", {shown.undecided} of {shown.n} undecided" if shown.undecided else "")
     result.points += 1
     differ("verdict", settled(before), settled(after))
     differ("weights", before["model"]["hash"][:16], after["model"]["hash"][:16])
@@ -249,6 +253,8 @@ def compare_place(result, inside, before, after):
     """Compares the rows of one place in two runs; `inside` stands before the name of a point."""
     old = {results.point_name(row): row for row in results.latest(before)}
     new = {results.point_name(row): row for row in results.latest(after)}
+    for note in note_of_undecided([row for rows in (old, new) for row in rows.values()]):
+        _add(result.notes, note)
     bases = {}  # the first row of the plan in each circumstance, which others are divided by
     for name, row in old.items():
         if is_reportable(row) and name in new:

@@ -44,7 +44,7 @@ def _point(rows):
 
 
 def _scored(row):
-    return (is_reportable(row) and not is_synthetic(row) and row["score"] and row["score"]["n"] > 0 and
+    return (is_reportable(row) and not is_synthetic(row) and row["score"] and score_with_undecided(row["score"]).n > 0 and
             row["metrics"].get("nfe") and row["metrics"].get("output_tokens") is not None)
 
 

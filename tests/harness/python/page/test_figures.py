@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 from made import row_of
+from scipy import stats
 
 from unmask.page import figures, page
 from unmask.rows.errors import EnvironmentFault, UserError
@@ -35,6 +36,22 @@ class Data(unittest.TestCase):
         self.assertAlmostEqual(pooled["score"], 0.6)
         self.assertEqual(pooled["n"], 20)
         self.assertEqual([p["tasks"] for p in data["by_task"]], [["word_problem"], ["needle"]])
+
+    def test_an_undecided_answer_stays_in_the_denominator(self):
+        """Ten of ten right and ten undecided: 0.5 of 20, between 10 and 20 right; nothing decided: 0 of 10, up to 10."""
+        half, none = answered("half", 1, 10), answered("none", 1, 0)
+        half["score"].update(exact=10, undecided=10)
+        none["score"].update(mean=0, exact=0, n=0, undecided=10)
+        low = stats.binomtest(10, 20).proportion_ci(method="wilson").low
+        high = [stats.binomtest(n, n).proportion_ci(method="wilson").high for n in (20, 10)]
+        data = figures.figure_data([half, none])
+        for marks in (data["pooled"], data["by_task"]):
+            self.assertEqual([(p["series"], p["score"], p["n"]) for p in marks], [("half", 0.5, 20), ("none", 0.0, 10)])
+            self.assertAlmostEqual(marks[0]["interval"][0], low)
+            self.assertAlmostEqual(marks[0]["interval"][1], high[0])
+            self.assertEqual(marks[1]["interval"][0], 0)
+            self.assertAlmostEqual(marks[1]["interval"][1], high[1])
+        self.assertEqual([(r["score"]["mean"], r["score"]["n"]) for r in data["rows"]], [(0.5, 20), (0.0, 10)])
 
     def pooled(self, rows, *keys):
         return sorted(tuple(p[key] for key in keys) for p in figures.figure_data(rows)["pooled"])

@@ -57,6 +57,17 @@ class Repetitions(unittest.TestCase):
         self.assertIn("DIFFERS", text_of(lost))
         self.assertFalse(compare.compare_rows(self.before, after, with_speed=False).repeated())
 
+    def test_answers_that_nobody_can_judge_count(self):
+        """Ten of ten right, then the same with ten undecided: 0.5 of 20."""
+        before, after = copies(self.before), copies(self.before)
+        for row in (before[0], after[0]):
+            row["score"] = {"mean": 1.0, "exact": 10, "n": 10, "ci95": [0.7, 1.0]}
+        after[0]["score"]["undecided"] = 10
+        found = compare.compare_rows(before, after)
+        [(_, what, was, now)] = found.differences
+        self.assertEqual((what, was, now), ("score", "1", "0.5, 10 of 20 undecided"))
+        self.assertIn("10 of 20 of slow, word_problem", text_of(found))
+
     def test_the_same_items_asked_as_other_tokens_differ(self):
         before, after = copies(self.before), copies(self.before)
         after[0]["workload"]["prompts_hash"] = "b" * 64
