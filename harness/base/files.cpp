@@ -27,6 +27,7 @@ class descriptor {
  public:
   explicit descriptor(const std::filesystem::path& path)
       : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a pipe must not block
+    if (fd_ < 0 && errno == ENOENT) throw environment_error(path.string() + " does not exist");
     if (fd_ < 0) {
       throw environment_error(path.string() + ": cannot open the file (" + std::strerror(errno) +
                               ")");

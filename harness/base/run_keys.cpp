@@ -20,11 +20,6 @@ const std::string& as_text(const std::string& value) {
   return value;
 }
 
-std::string padded(std::string text, std::size_t width) {
-  if (text.size() < width) text.resize(width, ' ');
-  return text + " ";
-}
-
 // Words that were allowed beside those of the list, by key.
 std::map<std::string, std::vector<std::string>, std::less<>>& more_words() {
   static std::map<std::string, std::vector<std::string>, std::less<>> all;
@@ -87,20 +82,6 @@ void check_run_keys(const run_keys& run) {
     const std::vector<std::string> known = key.choices();
     if (!known.empty()) find_known(name, value, known);
   }
-}
-
-std::string run_help() {
-  std::string text = "keys of [run] that say what a point runs with:\n";
-  for (const run_key& key : run_key_list()) {
-    const std::string unit = *key.unit == '\0' ? "" : std::string(key.unit) + " ";
-    text += "  " + padded(key.name, 20) + padded(key.text({}), 10) + unit + key.meaning + "\n";
-    std::string words;
-    for (const key_word& c : key.words_of()) {
-      words += " " + c.word + (c.device.empty() ? "" : " (" + c.device + ")");
-    }
-    if (!words.empty()) text += "  " + padded("", 20) + padded("", 9) + words + "\n";
-  }
-  return text;
 }
 
 }  // namespace unmask

@@ -21,33 +21,33 @@ namespace unmask {
 // device, "cpu" is none: it was the default when the first ids were made.
 #define UNMASK_RUN_KEYS(X)                                                                      \
   X(std::int64_t, batch_size, "requests", 1, 1, 1 << 20, "", false,                             \
-    "decoded together; of serve: places")                                                       \
+    "decoded together; with kind = \"serve\": batch slots")                                     \
   X(std::int64_t, gen_length, "tokens", 0, 0, 1 << 24, "", false,                               \
     "to generate; 0: what each item asks for")                                                  \
-  X(std::int64_t, seed, "", 0, 0, INT64_MAX, "", false, "of sampling and remasking noise")      \
+  X(std::int64_t, seed, "", 0, 0, INT64_MAX, "", false, "seed of sampling and remasking noise") \
   X(std::string, device, "", "auto", 0, 0, "auto cpu cuda reference cuda-emulated", false,      \
-    "whose kernels run; auto: cuda where there is a usable GPU, else cpu, and the row says "    \
-    "which; cuda-emulated counts what kernels do, and its times mean nothing")                  \
+    "device whose kernels run; auto: cuda if there is a usable GPU, else cpu, and the row "     \
+    "records which; cuda-emulated counts what kernels do, and its times mean nothing")          \
   X(std::string, format, "", "auto", 0, 0, "auto f32 bf16 int8", true,                          \
-    "of packed weights; auto: f32")                                                             \
+    "number format of packed weights; auto: f32")                                               \
   X(std::string, kv_type, "", "auto", 0, 0, "auto f32 bf16@cuda", true,                         \
-    "of keys and values; auto: bf16 on cuda with bf16 weights, f32 otherwise")                  \
+    "number format of the KV cache; auto: bf16 on cuda with bf16 weights, f32 otherwise")       \
   X(std::string, gemm, "", "auto", 0, 0, "auto own library fastest@cpu", false,                 \
-    "who multiplies: own kernels, a library (oneDNN, cuBLASLt), or whichever is faster; auto: " \
+    "product path: own kernels, a library (oneDNN, cuBLASLt), or whichever is faster; auto: "   \
     "own on cpu, library on cuda")                                                              \
   X(std::string, graphs, "", "auto", 0, 0, "auto on off", false,                                \
-    "whether a GPU repeats recorded layers as CUDA graphs; auto: on")                           \
+    "whether a GPU replays recorded layers as CUDA graphs; auto: on")                           \
   X(std::string, device_check, "", "auto", 0, 0, "auto off", false,                             \
-    "of kernels against the reference, the first time that the program meets a GPU; off: rows " \
-    "are UNCHECKED")                                                                            \
+    "check of the kernels against the reference when the program meets a GPU for the first "    \
+    "time; off: rows are UNCHECKED")                                                            \
   X(std::string, impose, "", "none", 0, 0, "", false,                                           \
-    "commits that are imposed while every layer is computed: replay:FILE, steady:N, published " \
-    "statistics such as sdar-8b/sharegpt, or lengths, those of the workload's lengths")         \
+    "unmasking that is replayed while every layer is computed: replay:FILE, steady:N, "         \
+    "published statistics such as sdar-8b/sharegpt, or lengths: the workload's lengths")        \
   X(std::int64_t, repeat_window, "", 0, 0, 1 << 16, "", false,                                  \
-    "stop an answer once its last N tokens occur three times in a row, for an N from 8 to "     \
-    "this (in its first 23 tokens from 1); 0: never; the throughput runs of FOCUS: 32")         \
+    "stop a response that repeats its last N tokens three times, for any N from 8 to this "     \
+    "(from 1 within its first 23 tokens); 0: never; FOCUS' throughput runs: 32")                \
   X(std::string, isa, "", "auto", 0, 0, "auto avx512 avx2 portable", false,                     \
-    "instructions of the kernels of cpu; auto: the widest this processor has")
+    "instruction set of the CPU kernels; auto: the widest that this processor has")
 
 struct run_keys {
 #define UNMASK_FIELD(type, key, unit, value, low, high, words, used, meaning) type key = value;
@@ -81,8 +81,5 @@ const run_key* find_run_key(std::string_view name);  // null: no such key
 void check_run_keys(const run_keys& run);
 // One more word of a key, from then on: the name of a device that is registered.
 void allow_word(const std::string& key, const std::string& word);
-
-// A line per key with its default, unit and meaning.
-std::string run_help();
 
 }  // namespace unmask

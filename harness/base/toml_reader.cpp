@@ -178,6 +178,10 @@ parameter_value toml_scalar(const toml::node& node, const std::string& where) {
 
 std::string toml_text(const std::filesystem::path& file, const std::string& what) {
   constexpr std::size_t largest = std::size_t{16} << 20;
+  std::error_code none;
+  if (!std::filesystem::exists(file, none)) {
+    throw environment_error(file.string() + " does not exist");
+  }
   try {
     return read_file(file, largest);
   } catch (const error& problem) {

@@ -29,11 +29,12 @@ sweep_axis axis_of(const std::string& key, const std::vector<std::int64_t>& valu
 option_table bench_options() {
   return option_table{
              output_option(
-                 "write the rows into this folder; default runs/bench/MODEL, then -2, -3"),
+                 "write the rows into this folder (default: runs/bench/MODEL, then -2, -3)"),
              format_option("print the table as md, csv, latex or json"),
-             {"prompt-tokens,p", repeated(), "make random prompts of N,N,... tokens; default 128"},
-             {"gen-length,n", repeated(), "generate N,N,... tokens; default 64"},
-             {"batch-size,b", repeated(), "decode N,N,... requests at a time; default 1"},
+             {"prompt-tokens,p", repeated(),
+              "make random prompts of N,N,... tokens (default: 128)"},
+             {"gen-length,n", repeated(), "generate N,N,... tokens (default: 64)"},
+             {"batch-size,b", repeated(), "decode N,N,... requests at a time (default: 1)"},
              {"requests", 0, "make N prompts of each length (0: as many as the largest batch)"},
              {"no-progress", flag(), "show no progress on standard error"}} +
          model_options(5);
@@ -72,8 +73,8 @@ void tell_other_settings(const row_table& rows) {
 
 int command_bench(const texts& arguments) {
   const command_line line("bench MODEL [options]", bench_options(), {"model"}, arguments,
-                          "\nMeasures methods in turn on the same random prompts; rows never carry "
-                          "a score.\n");
+                          "Measures all methods in turn on the same random prompts. Random prompts "
+                          "have no right answer, so no row has a score.");
   const fs::path given = line.place("model", "bench needs a model folder");
   const table_format format = line.format();
   const auto or_else = [&](const char* name, std::int64_t otherwise, std::int64_t most) {

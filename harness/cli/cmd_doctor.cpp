@@ -103,15 +103,14 @@ int command_doctor(const texts& arguments) {
   const command_line line(
       "doctor [options]",
       {{"format", std::string("text"),
-        "print text, or json: the environment record of result rows"},
-       {"json", flag(), "same as --format json"},
+        "print text, or json: the environment record that result rows have"},
+       {"json", flag(), "print JSON, as --format json does"},
        {"measure", flag(), "also measure the copy bandwidth of every GPU"},
        {"check", flag(),
         "also check the kernels on the GPU against the reference, as at its first use, and keep "
-        "the "
-        "outcome"},
+        "the result"},
        device_option(),
-       {"libraries", flag(), "also open CUDA's libraries and say which files they are"},
+       {"libraries", flag(), "also open CUDA's libraries and print which files they are"},
        {"model", repeated(), "also read this checkpoint to the last byte (repeatable)"},
        experiments_option()},
       {}, arguments);

@@ -65,10 +65,9 @@ option_table generate_options() {
   return option_table{
              {"model", std::string("tiny-llada"),
               "decode with this checkpoint: a folder in Hugging Face layout, ORG/NAME of its "
-              "cache, or "
-              "the name of an embedded model"},
+              "cache, or the name of an included model"},
              {"method,m", no_default,
-              "decode by this method; default: the one the model was made for"},
+              "decode by this method (default: the one the model was made for)"},
              {"preset", no_default, "take these named settings of the method"},
              {"set", repeated(),
               "set a parameter of the method, or how the model runs (repeatable): "

@@ -219,9 +219,10 @@ std::string json_of_one(const std::string& what, const std::filesystem::path& ro
 }  // namespace
 
 int command_list(const texts& arguments) {
-  const command_line line("list [methods|models|tasks|benchmarks [NAME]|experiments|claims]",
-                          {format_option("md or json"), experiments_option()}, {"what", "name"},
-                          arguments, "\nWithout a word: how many there are of each.\n");
+  const command_line line(
+      "list [methods|models|tasks|benchmarks [NAME]|experiments|claims] [options]",
+      {format_option("print md or json"), experiments_option()}, {"what", "name"}, arguments,
+      "Without a word, prints how many there are of each.");
   const std::filesystem::path root = experiments_folder(line);
   const bool as_json =
       parse_table_format(line.text("format"), {"md", "json"}) == table_format::json;
@@ -256,11 +257,12 @@ int command_list(const texts& arguments) {
 int command_show(const texts& arguments) {
   const command_line line(
       "show METHOD|glossary|format|needs|schema [options]",
-      {format_option("md or json; needs and schema are JSON always")}, {"method"}, arguments,
-      "\nglossary: the words of tables, texts and verdicts; format: every key "
-      "of an experiment file and of a file of tasks, in Markdown; needs: what a "
-      "scale may need, as JSON; schema: the fields of a result row, as JSON "
-      "Schema\n");
+      {format_option("print md or json (needs and schema: always json)")}, {"method"}, arguments,
+      "Shows a method, or one of:\n"
+      "  glossary  the words of tables, texts and verdicts\n"
+      "  format    every key of an experiment file and of a file of tasks, in Markdown\n"
+      "  needs     what a scale may need, as JSON\n"
+      "  schema    the fields of a result row, as JSON Schema");
   const method_registry& methods = method_registry::instance();
   const std::string asked = line.place(
       "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));

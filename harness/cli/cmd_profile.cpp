@@ -39,11 +39,12 @@ const std::vector<std::string> tools = {"phases", "nvtx", "cupti", "nsys", "ncu"
 
 option_table profile_options() {
   return option_table{
-             output_option("write rows and reports into this folder; default runs/profile/TARGET"),
+             output_option(
+                 "write rows and reports into this folder (default: runs/profile/TARGET)"),
              {"tool,t", std::string("phases"),
-              "look with this tool. phases: time, rows, FLOPs and bytes of every phase; nvtx: "
-              "ranges only, for a profiler of yours; cupti: kernels and counters by phase; nsys, "
-              "ncu: Nsight Systems, Nsight Compute. The last three run on cuda"},
+              "measure with this tool. phases: time, rows, FLOPs and bytes of every phase; nvtx: "
+              "only ranges, for a profiler of yours; cupti: kernels and counters by phase; nsys, "
+              "ncu: Nsight Systems, Nsight Compute. cupti, nsys and ncu need cuda"},
              {"print-command", flag(), "print the command line of nsys or ncu and stop"},
              {"phase", repeated(),
               "ncu: profile kernels of this phase only (repeatable; names in "
@@ -51,12 +52,13 @@ option_table profile_options() {
              {"launch-count", 20, "ncu: profile at most N kernels"},
              {"trace", no_default, "write the profiled pass as a Chrome trace (Perfetto reads it)"},
              {"order", std::string("time"),
-              "order the phases by this: time, the longest first; step, as they follow each other"},
+              "sort the phases. time: the longest first; step: in the order of a step"},
              {"no-counters", flag(),
-              "cupti: times of kernels alone; counters wait for the device at every phase"},
+              "cupti: measure only the times of kernels; counters wait for the device at every "
+              "phase"},
              {"no-roofs", flag(),
-              "do not measure what the machine reaches: rows lack the share of it"},
-             {"task", no_default, "decode items of this task; default word_problem"},
+              "skip measuring the roofs of the machine; rows then have no share of them"},
+             {"task", no_default, "decode items of this task (default: word_problem)"},
              {"limit", 4, "decode N items of the task, or N random prompts"},
              {"prompt-tokens,p", 0,
               "decode random prompts of N tokens instead of a task (0: the task)"},

@@ -19,17 +19,16 @@ namespace fs = std::filesystem;
 
 int command_prompts(const texts& arguments) {
   const command_line line(
-      "prompts FILE.toml... -o tasks/",
-      option_table{output_option("folder of the tasks files; default tasks")} +
+      "prompts FILE.toml... [options]",
+      option_table{output_option("write the files of tasks into this folder (default: tasks)")} +
           option_table{{"scale", no_default,
-                        "of a table or figure: tiny (default), scores, real, shapes or full"}} +
+                        "variant of a paper table or figure: tiny (default), scores, real, shapes "
+                        "or full"}} +
           settings_options(),
       {"file..."}, arguments,
-      "\nWrites what the experiments' benchmarks ask, as their harnesses do, with Python and "
-      "lm-eval "
-      "0.4.8 (./dev setup).\n`unmask run` finds the files in tasks/ beside the experiment or here, "
-      "and "
-      "in the folders of $UNMASK_TASKS; it then\nneeds neither Python nor the data.\n");
+      "Writes the prompts of the experiments' benchmarks as their harnesses do, with Python and "
+      "lm-eval 0.4.8 (./dev setup). `unmask run` finds the files in tasks/ next to the experiment "
+      "or here, and in the folders of $UNMASK_TASKS. It then needs neither Python nor the data.");
   const texts files = line.list("file");
   if (files.empty()) throw usage_error("prompts needs an experiment file");
   const fs::path folder = line.text("output", "tasks");

@@ -42,51 +42,56 @@ namespace {
 
 constexpr int paired_repetitions = 4;
 
-option_table run_command_options() {
+option_table what_to_run() {
   return option_table{
-             output_option("append rows in this folder; default runs/EXPERIMENT, of an "
-                           "artifact runs/PAPER/ARTIFACT/SCALE, of several files below runs"),
-             format_option("print the table as md, csv, latex or json")} +
-         settings_options() +
-         option_table{
+             heading("what to run"),
              {"scale", no_default,
-              "of a table or figure: tiny (default), scores, real, shapes or full; see unmask list "
-              "experiments"},
-             {"paired", flag(),
-              "measure all settings in turn, forwards and backwards (ABBA), at least four times on "
-              "the same prompts, and print each beside its base"},
+              "variant of a paper table or figure: tiny (default), scores, real, shapes or full; "
+              "see unmask list experiments"},
+             {"only", repeated(), "run only PAPER or PAPER/TABLE (folders only; repeatable)"},
              {"points", repeated(),
-              "measure only the points with these settings, written as claims select rows; one "
-              "file only: '{label = \"FOCUS\", batch_size = [1, 4]}' (repeatable: any of them)"},
+              "run only the sweep points that match: '{label = \"FOCUS\", batch_size = [1, 4]}' "
+              "(one file only; repeatable: any of them)"},
+             {"shard", no_default, "run every N-th sweep point, starting with number I (from 0)"},
              {"varying", flag(),
-              "measure only the points that another seed may change (sampled tokens, random rows, "
-              "arrivals, what is set by measured times); of a folder also every table and figure "
-              "with "
-              "claims on speed"},
-             {"shard", no_default, "i/n: measure every n-th point only, from the i-th on (from 0)"},
-             {"only", repeated(), "run PAPER or PAPER/ARTIFACT only; folders only (repeatable)"},
-             {"dry-run", flag(),
-              "print the plan with its answers, forward passes, expected GPU hours and memory, and "
-              "stop"},
-             {"lanes", std::int64_t{1},
-              "run up to N tables in parallel, each pinned to 1/N of the cores; those with "
-              "claims on speed still run one at a time; folders only"},
-             {"gpu", std::string("h100"),
-              "expect the hours of this GPU: a100, b200, h100, h200, rtx4090, rtx5090"},
-             {"fresh", flag(),
-              "measure again what already has a row, and let the new row count (default: resume)"},
-             {"samples,s", flag(),
-              "also store every answer with its score as lm-eval does: samples/POINT/"},
-             {"from", no_default, "FILE, instead of an experiment: what this run.json asked for"},
-             {"confine", no_default,
-              "let the experiment read in this folder only, besides models and tasks of this "
-              "program, "
-              "$UNMASK_MODELS and $UNMASK_DATASETS: for files of somebody else"},
-             {"allow-outside", flag(),
-              "let the experiment's own serve.log and serve.record write outside the current "
-              "folder, and over any file"},
-             {"no-progress", flag(), "show no progress on standard error"}} +
-         paired_options() + option_table{experiments_option()};
+              "run only sweep points whose results depend on the seed or on measured times; of a "
+              "folder also all tables and figures with speed claims"}} +
+         settings_options() +
+         option_table{{"dry-run", flag(),
+                       "print the plan with forward passes, expected GPU hours and memory, and "
+                       "stop"},
+                      {"gpu", std::string("h100"),
+                       "estimate the hours for this GPU: a100, b200, h100, h200, rtx4090, "
+                       "rtx5090"}};
+}
+
+option_table how_to_run() {
+  return option_table{heading("how to run it"),
+                      {"paired", flag(),
+                       "measure all settings in turn, forwards and backwards (ABBA), and compare "
+                       "each with its base"}} +
+         paired_options() +
+         option_table{{"lanes", std::int64_t{1},
+                       "run N tables in parallel on separate cores; tables with speed claims "
+                       "still run alone (folders only)"},
+                      {"fresh", flag(), "measure again what already has a result"},
+                      {"no-progress", flag(), "show no progress on standard error"}};
+}
+
+option_table run_command_options() {
+  return what_to_run() + how_to_run() +
+         option_table{heading("what to write"),
+                      output_option("append results in this folder (default: runs/NAME)"),
+                      format_option("print the table as md, csv, latex or json"),
+                      {"samples,s", flag(), "store every answer with its score, as lm-eval does"},
+                      heading("files from other people"),
+                      {"confine", no_default,
+                       "let the experiment read only this folder, models and tasks of this "
+                       "program, $UNMASK_MODELS and $UNMASK_DATASETS"},
+                      {"allow-outside", flag(),
+                       "let it write logs outside the current folder, and over any file"},
+                      {"from", no_default, "run what this file of an earlier run asked for"},
+                      experiments_option()};
 }
 
 run_request request_of(const fs::path& file, const command_line& line) {
@@ -207,7 +212,7 @@ int run_one(const fs::path& file, const command_line& line) {
   }
   const bool only_plan = line.given("dry-run");
   if (!obstacle.empty() && (!only_plan || spec.models.empty())) {
-    print("{}\n", obstacle);
+    print("{}\n", obstacle_list(spec, this_machine()));
     return static_cast<int>(only_plan ? exit_code::ok : exit_code::environment);
   }
   const std::unique_ptr<executor> with = make_executor();
@@ -217,7 +222,7 @@ int run_one(const fs::path& file, const command_line& line) {
     if (fs::is_directory(run.output)) before = read_rows(run.output).rows;
     print_tables(forecast_table(spec, points, ceilings_of(line.text("gpu"))) +
                  past_hours(spec, points, before, with->environment()));
-    if (!obstacle.empty()) print("{}\n", obstacle);
+    if (!obstacle.empty()) print("{}\n", obstacle_list(spec, this_machine()));
     return 0;
   }
   check_models(spec);
@@ -248,7 +253,8 @@ std::vector<folder_item> items_of(const texts& paths, const command_line& line) 
   std::vector<artifact_entry> entries;
   for (const std::string& path : paths) {
     std::vector<artifact_entry> found = find_artifacts(path, machine);
-    if (found.empty()) throw usage_error("there is no artifact in " + path);
+    if (found.empty())
+      throw usage_error(path + " holds no paper tables or figures; give a folder of experiments");
     std::ranges::move(found, std::back_inserter(entries));
   }
   keep_named("paper or artifact", line.list("only"), entries, [](const artifact_entry& a) {
@@ -411,17 +417,13 @@ int run_several(const texts& paths, const command_line& line) {
 }  // namespace
 
 int command_run(const texts& arguments) {
-  const std::string epilogue =
-      "\nOne file: measures it and prints its table. Several files, or a folder: every table and "
-      "figure in "
-      "turn, each as a\nprocess of its own, then the claims about them (claims.md, claims.json); "
-      "one that fails does not stop the\nothers. Called again it continues where it stopped.\n"
-      "What this machine lacks is said before anything starts: NOT RUN: needs ..., exit code 3.\n"
-      "exit code 1 when a run failed, 4 when a claim is NOT SUPPORTED, SMALLER THAN PUBLISHED or "
-      "SUPPORTED WITH LIMITS\n\n";
-  const command_line line("run EXPERIMENT.toml|FOLDER... [options]", run_command_options(),
-                          {"experiments..."}, arguments,
-                          epilogue + run_help() + "\n" + serve_help());
+  const command_line line(
+      "run FILE.toml|FOLDER... [options]", run_command_options(), {"experiments..."}, arguments,
+      "Prints the table of the experiment. A run that was stopped continues where it stopped. With "
+      "a folder or several files, runs every paper table and figure in turn, one process each, and "
+      "then judges the claims; one that fails does not stop the others.",
+      "exit codes: 1 a run failed; 3 something is missing, listed after NOT RUN; 4 a claim is not "
+      "fully supported\nkeys of an experiment file: unmask show format");
   if (line.given("from")) {
     if (line.given("experiments") || line.given("scale")) {
       throw usage_error("--from says which experiment at which scale; name no other");

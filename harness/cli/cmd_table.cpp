@@ -31,12 +31,10 @@ row_table rows_of(const command_line& line, const char* missing) {
     });
     if (below.empty()) continue;
     throw environment_error(
-        file + " holds no result rows itself; give " + below.front().parent_path().string() +
+        file + " holds no results itself; give " + below.front().parent_path().string() +
         " or another of its folders, or make one file of all: unmask merge " + file + " -o FILE");
   }
-  throw environment_error(files.front() +
-                          " holds no result rows (*.jsonl); give a file of rows or the folder of a "
-                          "run");
+  throw environment_error(files.front() + " holds no results (*.jsonl); give the folder of a run");
 }
 
 // KEY=VALUE, several of one key: any of the values; of several keys: all of them.
@@ -75,27 +73,25 @@ void check_view(const std::string& view, const row_table& rows) {
 
 int command_table(const texts& arguments) {
   const option_table options = {
-      output_option("file; of paper tables of several runs a folder"),
-      format_option("md, csv, latex or json; rows as json: the rows themselves"),
+      output_option("write into this file; paper tables of several runs: into this folder"),
+      format_option("print md, csv, latex or json; rows as json: the rows themselves"),
       {"view", std::string("rows"),
-       "show rows: a line each; paired: each setting against its base, with verdicts; paper: what "
-       "[layout] of the experiment file arranges, beside the published numbers; parallelism: the "
-       "area "
-       "under score against tokens/forward of each method; phases: those of unmask profile"},
+       "show rows: a line each; paired: each setting compared with its base, with verdicts; "
+       "paper: the paper's table next to its published numbers; parallelism: the area under score "
+       "against tokens/forward of each method; phases: those of unmask profile"},
       {"columns", no_default,
-       "show the columns score,tokens_per_second,..., a group of lines for each task, its best in "
-       "bold; with --view paper: only these of its columns"},
+       "show only these columns, separated by commas: score,tokens_per_second,speedup; names: "
+       "unmask show glossary"},
       {"caption", no_default, "give a LaTeX table this caption"},
       {"label", no_default, "give a LaTeX table this label"},
       {"interval", flag(),
-       "print the 95 % interval behind each number of a LaTeX table; the other formats have it"},
+       "print the 95 % interval after each number of a LaTeX table; other formats always have it"},
       {"where", repeated(),
        "take only rows with KEY=VALUE: model, workload, method, label, preset, a key of [run], "
-       "params.NAME, serve.NAME (repeatable: of one key any of the values, of several keys all)"},
+       "params.NAME or serve.NAME (repeatable: any value of a key, all keys)"},
       {"artifact", no_default,
-       "with --view paper: arrange rows without a run.json beside them as this experiment file "
-       "says"},
-      {"scale", no_default, "take this scale of --artifact; default tiny"}};
+       "with --view paper: arrange rows that have no run.json like this experiment file"},
+      {"scale", no_default, "take this scale of --artifact (default: tiny)"}};
   const command_line line("table ROWS.jsonl|RUN... [options]",
                           options + paired_options() + option_table{experiments_option()},
                           {"rows..."}, arguments);

@@ -61,6 +61,7 @@ std::string bash_script() {
   for (const command& c : commands()) {
     texts names = {"--help", "-h"};
     for (const option& o : words_of(c).options) {
+      if (is_heading(o)) continue;
       for (const std::string& name : spellings(o)) {
         names.push_back(name);
         const auto known = values_of_options().find(spelled_out(o).name);
@@ -144,7 +145,7 @@ std::string zsh_script() {
   for (const command& c : commands()) {
     names += fmt::format("    '{}:{}'\n", c.name, zsh_text(c.summary));
     cases += fmt::format("    {})\n      _arguments \\\n", c.name);
-    for (const option& o : words_of(c).options) cases += zsh_option(o);
+    for (const option& o : words_of(c).options) cases += is_heading(o) ? "" : zsh_option(o);
     const texts words = words_behind(c.name);
     cases += words.empty() ? "        '*:file:_files'"
                            : fmt::format("        '*:word:({})'", zsh_text(joined(words, " ")));
@@ -167,16 +168,13 @@ std::string completion_script(const std::string& shell) {
 
 int command_completion(const texts& arguments) {
   const command_line line("completion bash|zsh", {}, {"shell"}, arguments,
-                          "\nPrints a script for the shell, made from the options of this "
-                          "program. In bash: source <(unmask completion bash)\n");
+                          "Load it in bash with: source <(unmask completion bash)");
   write_output(completion_script(line.place("shell", "completion needs a shell: bash or zsh")));
   return 0;
 }
 
 int command_man(const texts& arguments) {
-  const command_line line("man", {}, {}, arguments,
-                          "\nPrints the manual page, made from the options of this program. "
-                          "Read it with: unmask man | man -l -\n");
+  const command_line line("man", {}, {}, arguments, "Read it with: unmask man | man -l -");
   write_output(manual_page());
   return 0;
 }

@@ -38,7 +38,18 @@ std::string wrapped(const std::string& text, int indent) {
   return out;
 }
 
+// Paragraphs: a line that begins with a blank stays as it is.
+std::string paragraphs(const std::string& text) {
+  std::string out;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    out += (line.starts_with(' ') ? line : wrapped(line, 0)) + "\n";
+  }
+  return out;
+}
+
 std::string option_lines(const option& o) {
+  if (is_heading(o)) return "\n" + o.meaning + ":\n";
   const option_words w = spelled_out(o);
   std::string line = w.letter.empty() ? "      " : "  -" + w.letter + ", ";
   line += "--" + w.name + (w.value.empty() ? "" : " " + w.value);
@@ -77,6 +88,7 @@ std::string roff(const std::string& text) {
 }
 
 std::string roff_option(const option& o) {
+  if (is_heading(o)) return ".PP\n" + roff(o.meaning) + ":\n";
   const option_words w = spelled_out(o);
   std::string text = ".TP\n";
   if (!w.letter.empty()) text += "\\fB\\-" + roff(w.letter) + "\\fR, ";
@@ -89,15 +101,15 @@ std::string roff_option(const option& o) {
 
 const std::vector<exit_meaning>& exit_codes() {
   static const std::vector<exit_meaning> all = {
-      {0, "ok"},
+      {0, "success"},
       {1,
-       "a run FAILED or was INVALID, a method that was asked for does not support the model, a "
-       "recorded official run differs, or planned points have no row"},
-      {2, "usage: an unknown option, name or key, or a setting that cannot be"},
+       "a measurement failed: a run is FAILED or INVALID, a method cannot decode the model, or "
+       "planned points have no row"},
+      {2, "wrong command line or file: an unknown option, name or key, or an impossible setting"},
       {3,
-       "environment: a file, device, tool or memory that is not there, or output that did not "
-       "reach its file"},
-      {4, "a claim is not supported, or two runs differ"}};
+       "something is missing: a file, device, package, tool or memory; or output did not reach "
+       "its file"},
+      {4, "success, but two runs differ or a claim is not fully supported"}};
   return all;
 }
 
@@ -105,17 +117,20 @@ std::string help_text(const command_words& words) {
   const std::string name = words.usage.substr(0, words.usage.find(' '));
   std::string text = "usage: unmask " + words.usage + "\n";
   const command& c = command_named(name);
-  text += std::string("\n") + c.summary + "\n\noptions:\n";
+  text += std::string("\n") + c.summary + "\n";
+  if (!words.about.empty()) text += "\n" + paragraphs(words.about);
+  if (words.options.empty() || !is_heading(words.options.front())) text += "\noptions:\n";
   for (const option& o : words.options) text += option_lines(o);
-  text += option_lines(help_option) + words.epilogue;
+  text += option_lines(help_option);
+  if (!words.ending.empty()) text += "\n" + paragraphs(words.ending);
   text += c.examples.size() > 1 ? "\nexamples:\n" : "\nexample:\n";
   return text + example_lines(c.examples);
 }
 
 std::string program_help() {
   std::string text =
-      "unmask: benchmarks and profiles decoding methods for diffusion language models\n\n"
-      "usage: unmask COMMAND [options]\n\n";
+      "unmask: benchmark and profile decoding methods for diffusion language models\n\n"
+      "usage: unmask COMMAND [options]        unmask help COMMAND shows options and examples\n\n";
   std::size_t width = 0;
   for (const command& c : commands()) width = std::max(width, std::string_view(c.name).size());
   std::string group;
@@ -124,9 +139,7 @@ std::string program_help() {
     group = c.group;
     text += fmt::format("  {:<{}}  {}\n", c.name, width, c.summary);
   }
-  text +=
-      "\nunmask help COMMAND tells its options, with examples; unmask --version the commit and "
-      "build\n\nfirst steps:\n";
+  text += "\nunmask --version prints the commit and the build\n\nstart with:\n";
   for (const char* name : {"run", "generate", "bench"}) {
     text += example_lines({command_named(name).examples.front()});
   }
@@ -140,7 +153,7 @@ std::string program_help() {
 std::string manual_page() {
   std::string text =
       ".\\\" Made by `unmask man` from the option tables of the program.\n"
-      ".TH UNMASK 1\n.SH NAME\nunmask \\- benchmarks and profiles decoding methods for diffusion "
+      ".TH UNMASK 1\n.SH NAME\nunmask \\- benchmark and profile decoding methods for diffusion "
       "language models\n.SH SYNOPSIS\n.B unmask\n.I COMMAND\n[options]\n.SH COMMANDS\n";
   for (const command& c : commands()) {
     const command_words words = words_of(c);
@@ -157,8 +170,8 @@ std::string manual_page() {
   }
   text += ".SH ENVIRONMENT\n";
   for (const auto& [name, meaning] : std::map<std::string, std::string>{
-           {"UNMASK_MODELS", "folders of checkpoints, parted by colons"},
-           {"UNMASK_DATASETS", "folders of benchmark data and traces, parted by colons"},
+           {"UNMASK_MODELS", "folders of checkpoints, separated by colons"},
+           {"UNMASK_DATASETS", "folders of benchmark data and traces, separated by colons"},
            {"UNMASK_PYTHON", "the Python that runs the package behind some commands"},
            {"NO_COLOR", "set: no colours"}}) {
     text += ".TP\n.B " + roff(name) + "\n" + roff(meaning) + "\n";

@@ -22,15 +22,16 @@ std::string usual_method(const model_config& config) {
 option_table model_options(int repetitions) {
   return option_table{
              {"method,m", repeated(),
-              "measure these decoding methods, a,b (repeatable); default: the one the model was "
-              "made for; of an experiment file: only methods of this name or label"},
+              "measure these decoding methods, a,b (default: the one the model was made for); with "
+              "an "
+              "experiment file: only methods of this name or label (repeatable)"},
              {"preset", no_default, "take these named settings of the methods"},
              {"weights", std::string("checkpoint"),
               "take the checkpoint's weights, or random:SEED (then config.json is enough)"},
              {"layers", 0, "with random weights: take only the first N layers (0: all)"},
              {"seed", 0, "draw random prompts and sampling noise from this seed"},
-             {"repetitions", repetitions, "time at most N passes"},
-             {"warmup", 1, "make N passes before them"}} +
+             {"repetitions", repetitions, "time at most N repetitions"},
+             {"warmup", 1, "run N repetitions before them, without timing"}} +
          unread_options() + settings_options();
 }
 

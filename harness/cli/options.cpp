@@ -58,7 +58,11 @@ std::string placeholder(const option& o, const std::string& name) {
       {"only", "NAME"},        {"prompt-tokens", "N"},
       {"gen-length", "N"},     {"batch-size", "N"},
       {"color", "WHEN"},       {"base", "LABEL"},
-      {"task", "NAME"}};
+      {"task", "NAME"},        {"points", "SELECTOR"},
+      {"from", "RUN.json"},    {"confine", "FOLDER"},
+      {"pictures", "off"},     {"unread", "accept"},
+      {"columns", "NAMES"},    {"where", "KEY=VALUE"},
+      {"order", "ORDER"}};
   if (std::holds_alternative<flag>(o.otherwise)) return "";
   if (std::holds_alternative<std::int64_t>(o.otherwise)) return "N";
   if (std::holds_alternative<double>(o.otherwise)) return "X";
@@ -166,7 +170,7 @@ std::string meaning_of(const option& o) {
   const auto with = [&](const std::string& value) {
     return value.empty() || o.meaning.find("(" + value + ": ") != std::string::npos
                ? o.meaning
-               : o.meaning + "; default " + value;
+               : o.meaning + " (default: " + value + ")";
   };
   if (const auto* text = std::get_if<std::string>(&o.otherwise)) return with(*text);
   if (const auto* real = std::get_if<double>(&o.otherwise)) return with(fmt::format("{:g}", *real));
@@ -174,6 +178,14 @@ std::string meaning_of(const option& o) {
     return with(std::to_string(*whole));
   }
   return o.meaning;
+}
+
+option heading(const std::string& words) {
+  return {"", flag(), words};
+}
+
+bool is_heading(const option& o) {
+  return *o.name == '\0';
 }
 
 struct command_line::parsed {
@@ -195,35 +207,35 @@ option format_option(const std::string& meaning) {
 
 option_table settings_options() {
   return {{"set", repeated(),
-           "set a dotted key of experiment files (repeatable): params.threshold=0.9, "
-           "run.batch_size=4"},
+           "override a key of the file: params.threshold=0.9, run.batch_size=4 (repeatable)"},
           device_option()};
 }
 
 option device_option() {
   return {"device", no_default,
-          joined(find_run_key("device")->choices()) +
-              "; default auto: cuda where there is a usable GPU, else cpu"};
+          "run the kernels of: " + joined(find_run_key("device")->choices()) +
+              " (default: auto, cuda if there is a usable GPU, else cpu)"};
 }
 
 option_table unread_options() {
   return {{"pictures", no_default,
-           "off: ask a model with a picture tower, which is not read, about text alone"},
+           "take a model with a picture tower, which is not read, for text only"},
           {"unread", no_default,
-           "accept: take a checkpoint without tensors that nothing reads and that would change "
+           "take a checkpoint with tensors that nothing reads, although they would change "
            "answers"}};
 }
 
 option_table paired_options() {
-  return {{"margin", 0.02, "of speed, relative: what counts as the same"},
-          {"score-margin", 0.02, "of the score, of 1"},
+  return {{"margin", 0.02, "count speeds as the same up to this relative difference"},
+          {"score-margin", 0.02, "count scores as the same up to this difference, 0 to 1"},
           {"base", no_default,
-           "label that all are compared with; default: each label's setting without the sweep"}};
+           "compare with this label (default: each label's setting without the sweep)"}};
 }
 
 option experiments_option() {
   return {"experiments-dir", no_default,
-          "where experiments, claims, tasks and models lie; default: those of the program"};
+          "use the experiments, claims, tasks and models of this folder (default: those of the "
+          "program)"};
 }
 
 std::filesystem::path experiments_folder(const command_line& line) {
@@ -232,14 +244,16 @@ std::filesystem::path experiments_folder(const command_line& line) {
 }
 
 command_line::command_line(const std::string& usage, const option_table& options,
-                           const texts& places, const texts& arguments, const std::string& epilogue)
+                           const texts& places, const texts& arguments, const std::string& about,
+                           const std::string& ending)
     : parsed_(std::make_unique<parsed>()) {
   if (wanted_words) {
-    *std::exchange(wanted_words, nullptr) = {usage, options, places, epilogue};
+    *std::exchange(wanted_words, nullptr) = {usage, options, places, about, ending};
     throw words_given();
   }
   po::options_description visible("options");
   for (const option& o : options) {
+    if (is_heading(o)) continue;
     visible.add_options()(o.name, std::visit(value_of_option(), o.otherwise), o.meaning.c_str());
   }
   visible.add_options()("help,h", "this text");
@@ -262,7 +276,7 @@ command_line::command_line(const std::string& usage, const option_table& options
                   .run(),
               parsed_->values);
     if (given("help")) {
-      write_output(help_text({usage, options, places, epilogue}));
+      write_output(help_text({usage, options, places, about, ending}));
       throw help_shown();
     }
     po::notify(parsed_->values);

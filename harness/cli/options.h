@@ -30,6 +30,9 @@ struct option {
   std::string meaning;
 };
 using option_table = std::vector<option>;
+// A line above the options that follow it in help; no option.
+option heading(const std::string& words);
+bool is_heading(const option& o);
 option_table operator+(option_table all, const option_table& more);
 
 const std::string no_default;
@@ -49,7 +52,8 @@ struct command_words {
   std::string usage;  // "run EXPERIMENT.toml|FOLDER... [options]"
   option_table options;
   texts places;
-  std::string epilogue;
+  std::string about;   // paragraphs above the options
+  std::string ending;  // and below them
 };
 // Those of a command, which is not run: its first command_line is made for nobody. Of a command that
 // the package answers they come from its --help; none if there is no Python.
@@ -61,17 +65,18 @@ struct option_words {
   std::string letter, name, value;
 };
 option_words spelled_out(const option& o);
-// The meaning with its default behind it, as a person would write it: "...; default 0.1".
+// The meaning with its default behind it, as a person would write it: "... (default: 0.1)".
 std::string meaning_of(const option& o);
 
 class command_line {
  public:
   // `usage`: what stands behind "unmask". `places`: names of the words without an option; "NAME..."
   // takes all that are left. `_` and `-` are the same in option names; unknown options are usage
-  // errors with the nearest match. --help prints usage, options, epilogue and the command's examples
-  // (help.h) and throws help_shown.
+  // errors with the nearest match. --help prints usage, `about`, options, `ending` and the command's
+  // examples (help.h) and throws help_shown.
   command_line(const std::string& usage, const option_table& options, const texts& places,
-               const texts& arguments, const std::string& epilogue = "");
+               const texts& arguments, const std::string& about = "",
+               const std::string& ending = "");
   ~command_line();
 
   bool given(const std::string& name) const;

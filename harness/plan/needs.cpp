@@ -50,7 +50,8 @@ benchmark_request request_named(const std::string& value) {
 }
 
 std::string too_little(const std::string& wanted, double here) {
-  return here >= number(wanted).value_or(0) ? "" : fmt::format("{:.4g} here", here);
+  if (here >= number(wanted).value_or(0)) return "";
+  return here == 0 ? "this machine has none" : fmt::format("this machine has {:.4g}", here);
 }
 
 std::string without_device(const std::string& name, const machine_view& m) {
@@ -59,7 +60,7 @@ std::string without_device(const std::string& name, const machine_view& m) {
 
 std::string without_model(const std::string& name, const machine_view&) {
   const fs::path config = fs::path("models") / name / "config.json";
-  return find_embedded(config, {}) ? "" : "not made yet; ./dev model " + name + " makes it";
+  return find_embedded(config, {}) ? "" : "not made yet: ./dev model " + name;
 }
 
 std::string without_benchmark(const std::string& name, const machine_view& m) {
@@ -84,30 +85,33 @@ std::vector<need_kind> need_list() {
   using text = const std::string&;
   using machine = const machine_view&;
   static const std::vector<need_kind> others = {
-      {"gpus", need_value::number, "so many GPUs",
+      {"gpus", need_value::number, "number of GPUs", "{} GPUs",
        [](text n, machine m) { return too_little(n, static_cast<double>(m.gpus)); }},
       {"gpu_memory_gb", need_value::number, "memory of one GPU, in units of 2^30 bytes",
-       [](text n, machine m) { return too_little(n, m.gpu_memory_gb); }},
+       "a GPU with {} GB", [](text n, machine m) { return too_little(n, m.gpu_memory_gb); }},
       {"memory_gb", need_value::number, "memory of the machine, in units of 2^30 bytes",
-       [](text n, machine m) { return too_little(n, m.memory_gb); }},
-      {"cores", need_value::number, "cores that this process may use",
+       "{} GB of memory", [](text n, machine m) { return too_little(n, m.memory_gb); }},
+      {"cores", need_value::number, "cores that this process may use", "{} cores",
        [](text n, machine m) { return too_little(n, m.cores); }},
       {"weights", need_value::name, "a model in $UNMASK_MODELS or the cache of Hugging Face",
+       "weights {}",
        [](text name, machine m) -> std::string {
          return m.has_weights(name) ? "" : "not in $UNMASK_MODELS or the Hugging Face cache";
        }},
-      {"model", need_value::name, "a model that `./dev model NAME` makes", without_model},
+      {"model", need_value::name, "a model that `./dev model NAME` makes", "model {}",
+       without_model},
       {"benchmark", need_value::name,
        "every file of a benchmark, or its prompts; NAME/HARNESS and NAME/HARNESS/CONFIG: as that "
        "harness asks it",
-       without_benchmark},
-      {"trace", need_value::name, "a file of requests in $UNMASK_DATASETS/traces",
+       "benchmark {}", without_benchmark},
+      {"trace", need_value::name, "a file of requests in $UNMASK_DATASETS/traces", "trace {}",
        [](text file, machine m) -> std::string {
          return m.has_trace(file) ? "" : "not in $UNMASK_DATASETS/traces";
        }}};
   std::vector<need_kind> all;
   for (const device& d : device_list()) {
-    if (!d.need.empty()) all.push_back({d.name, need_value::none, d.need, without_device});
+    if (!d.need.empty())
+      all.push_back({d.name, need_value::none, d.need, "device {}", without_device});
   }
   all.insert(all.end(), others.begin(), others.end());
   return all;
@@ -214,21 +218,34 @@ std::vector<std::string> missing_needs(const std::vector<std::string>& needs,
     const need_kind kind = kind_of(parts);
     const bool named = kind.takes == need_value::none;
     const std::string found = kind.lacks(named ? kind.name : parts.value, machine);
-    if (!found.empty()) missing.push_back(need + " (" + found + ")");
+    if (found.empty()) continue;
+    missing.push_back(fmt::format(
+        "{} ({})", fmt::format(fmt::runtime(kind.words), named ? need : parts.value), found));
+  }
+  return missing;
+}
+
+std::vector<std::string> missing_of(const experiment_spec& spec, const machine_view& machine) {
+  std::vector<std::string> missing = missing_needs(needs_of(spec), machine);
+  for (const prompts_need& need : prompts_of(spec)) {
+    if (need.request.path.empty()) continue;  // its files are the experiment's own
+    const std::string lack = lacks_prompts(need.request, need.tokenizer);
+    if (!lack.empty()) missing.push_back("benchmark " + need.request.name + " (" + lack + ")");
   }
   return missing;
 }
 
 std::string cannot_run(const experiment_spec& spec, const machine_view& machine) {
   if (!spec.not_run.empty()) return "NOT RUN: " + spec.not_run;
-  std::vector<std::string> missing = missing_needs(needs_of(spec), machine);
-  for (const prompts_need& need : prompts_of(spec)) {
-    if (need.request.path.empty()) continue;  // its files are the experiment's own
-    const std::string lack = lacks_prompts(need.request, need.tokenizer);
-    if (!lack.empty()) missing.push_back("benchmark:" + need.request.name + " (" + lack + ")");
-  }
-  const std::string list = joined(missing, "; ");
+  const std::string list = joined(missing_of(spec, machine), "; ");
   return list.empty() ? "" : "NOT RUN: needs " + list;
+}
+
+std::string obstacle_list(const experiment_spec& spec, const machine_view& machine) {
+  const std::vector<std::string> missing =
+      spec.not_run.empty() ? missing_of(spec, machine) : std::vector<std::string>{};
+  if (missing.size() < 2) return cannot_run(spec, machine);
+  return "NOT RUN: needs\n- " + joined(missing, "\n- ");
 }
 
 }  // namespace unmask

@@ -32,6 +32,7 @@ struct need_kind {
   std::string name;
   need_value takes;  // behind a colon
   std::string meaning;
+  std::string words;  // in a list of what is missing: "{} GB of memory"
   // What this machine has instead of the value, or of the need itself where it takes none; empty: what
   // is needed.
   std::string (*lacks)(const std::string& value, const machine_view& machine);
@@ -54,12 +55,16 @@ std::vector<std::string> needs_of(const experiment_spec& spec);
 
 machine_view this_machine();
 
-// Each missing need with what was found instead: "memory_gb:64 (23.5 here)". Empty: all is there.
+// Each missing need in words, with what was found instead: "64 GB of memory (this machine has
+// 23.5)". Empty: all is there.
 std::vector<std::string> missing_needs(const std::vector<std::string>& needs,
                                        const machine_view& machine);
 
 // Why the experiment cannot run on this machine: "NOT RUN: needs a; b", or the reason that the
 // file itself gives. Empty: it can.
 std::string cannot_run(const experiment_spec& spec, const machine_view& machine);
+
+// The same with a line for each missing need, if there are several.
+std::string obstacle_list(const experiment_spec& spec, const machine_view& machine);
 
 }  // namespace unmask

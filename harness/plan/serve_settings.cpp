@@ -66,62 +66,79 @@ std::vector<trace_request> published_lengths(const commit_statistics& of, std::s
 
 const std::vector<serve_key>& serve_keys() {
   static const std::vector<serve_key> all = {
-      word("policy", "iter", "who runs in a forward; batch_size is the number of places",
+      word("policy", "iter",
+           "which requests share a forward pass; batch_size is the number of batch slots",
            batching_names(), "harness/engine/README.md"),
-      word("arrivals", "poisson", "when requests arrive; trace: as recorded; closed: all at 0",
+      word("arrivals", "poisson",
+           "arrival process of the requests; trace: as recorded; closed: all at 0",
            {"poisson", "gamma", "trace", "closed"}),
       number("rate", 1.0,
-             "requests per second; with arrivals = \"trace\" a speed-up, 1: as recorded", 1e-6,
-             1e6),
-      number("cv", 1.0, "coefficient of variation of the gaps (gamma); 1 is Poisson", 0, 100),
-      whole("requests", 100, "how many; 0: by duration, or every request of a trace", 0),
-      number("duration", 0.0, "seconds of arrivals when requests is 0", 0, 1e7),
-      word("clock", "real", "real, or virtual: a cost model says how long a forward takes",
+             "requests per second; with arrivals = \"trace\" a factor of speed, 1: as recorded",
+             1e-6, 1e6),
+      number("cv", 1.0, "coefficient of variation of the gaps between arrivals (gamma); 1: Poisson",
+             0, 100),
+      whole("requests", 100, "number of requests; 0: by duration, or every request of a trace", 0),
+      number("duration", 0.0, "seconds of arrivals if `requests` is 0", 0, 1e7),
+      word("clock", "real", "real, or virtual: a cost model computes how long a forward pass takes",
            {"real", "virtual"}),
       word("cost", "",
-           "virtual clock: \"ROWS:MILLISECONDS ...\" of a forward; empty: measured at the start"),
-      number("cost_per_request_ms", 0.0, "virtual clock: added per request of a forward", 0, most),
-      number("cost_per_key_us", 0.0, "virtual clock: added per key visible to a request", 0, most),
-      number("step_overhead_ms", 0.0, "added to every forward, waiting: a slower host on purpose",
-             0, 1e6, "Optimus; its measured floor is about 34 ms"),
+           "virtual clock: time of a forward pass, \"ROWS:MILLISECONDS ...\"; empty: measured at "
+           "the start"),
+      number("cost_per_request_ms", 0.0,
+             "virtual clock: milliseconds per request of a forward pass", 0, most),
+      number("cost_per_key_us", 0.0,
+             "virtual clock: microseconds per key that a request attends to", 0, most),
+      number("step_overhead_ms", 0.0,
+             "milliseconds to wait in every forward pass, to imitate a slower host", 0, 1e6,
+             "Optimus; its measured floor is about 34 ms"),
       word("commits", "model",
-           "who decides tokens: model; replay:FILE of recorded trajectories; or published "
-           "statistics such as sdar-8b/sharegpt, or those of the workload's `lengths`. Without the "
+           "what unmasks tokens: model; replay:FILE of recorded trajectories; published "
+           "statistics such as sdar-8b/sharegpt; or those of the workload's `lengths`. Without the "
            "model no layer is computed"),
-      word("record", "", "file for the trajectories of this run, for replay").written(),
-      number("cancel_share", 0.0,
-             "share of requests, drawn by seed, whose client leaves before the answer is done", 0,
-             1)
+      word("record", "", "file into which the trajectories of this run are written, for replay")
+          .written(),
+      number(
+          "cancel_share", 0.0,
+          "share of requests, drawn by seed, whose client leaves before the response is complete",
+          0, 1)
           .younger(),
-      number("cancel_after_seconds", 0.0, "those clients leave so long after their arrival", 0, 1e6)
+      number("cancel_after_seconds", 0.0,
+             "seconds after their arrival at which these clients leave", 0, 1e6)
           .younger(),
-      whole("cancel_after_blocks", 0, "or when they were handed so many blocks", 0).younger(),
+      whole("cancel_after_blocks", 0, "number of received blocks at which these clients leave", 0)
+          .younger(),
       whole("prefill_tokens", 0,
-            "rows of one prefill forward, the first prompt always; 0: no limit", 0,
+            "most rows of one prefill pass, beyond the first prompt; 0: no limit", 0,
             "LMDeploy max_prefill_token_num"),
-      whole("prefill_chunk", 0, "rows of one prompt per forward; 0: whole prompts", 0,
+      whole("prefill_chunk", 0, "rows of one prompt per forward pass; 0: whole prompts", 0,
             "SGLang's dLLM prefill takes one block"),
-      whole("forwards_per_turn", 0, "lmd and fdfo; 0: LMDeploy's rule, 1 for fdfo", 0),
-      whole("kv_pages", 0, "pages of 64 positions; 0: enough for every place", 0),
-      word("paging", "auto", "reserve the whole canvas, or grow and preempt; auto: grow for lmd",
+      whole("forwards_per_turn", 0,
+            "lmd and fdfo: forward passes per turn; 0: LMDeploy's rule, 1 for fdfo", 0),
+      whole("kv_pages", 0, "number of KV pages of 64 positions; 0: enough for every batch slot", 0),
+      word("paging", "auto",
+           "reserve pages for prompt and response, or grow and preempt; auto: grow for lmd",
            {"auto", "reserve", "grow"}),
-      word("recompute", "keep", "a preempted request keeps its decided blocks, or restarts",
+      word("recompute", "keep", "whether a preempted request keeps its finished blocks or restarts",
            {"keep", "restart"}),
-      whole("max_prompt_tokens", 0, "cut longer prompts of traces and lengths; 0: never", 0),
-      whole("max_output_tokens", 0, "cut longer answers of traces and lengths; 0: never", 0),
-      word("tpot", "decode", "definition of time per output token that the objective is on",
+      whole("max_prompt_tokens", 0,
+            "length at which prompts of traces and lengths are cut; 0: never", 0),
+      whole("max_output_tokens", 0,
+            "length at which responses of traces and lengths are cut; 0: never", 0),
+      word("tpot", "decode", "definition of time per output token that the objective uses",
            tpot_names(), "harness/engine/README.md"),
       number("slo_tpot_ms", 0.0, "objective: time per output token of a request; 0: none", 0, most,
              "Optimus: 50 for chat, 100 for LongBench"),
       number("slo_ttfb_ms", 0.0, "objective: time to first block of a request; 0: none", 0, most),
       number("trim", 0.1, "share of requests left out of the statistics at each end", 0, 0.45),
       flag("search", false,
-           "search the highest rate whose P90 time per output token keeps slo_tpot_ms, from `rate` "
-           "on",
+           "whether to search the highest rate whose P90 time per output token is within "
+           "slo_tpot_ms, starting at `rate`",
            "Optimus Fig. 10"),
       number("search_step", 1.25, "ratio between neighbouring rates of the search", 1.01, 4),
-      whole("search_seeds", 3, "independent searches, for the interval", 1),
-      word("log", "", "file for one line per forward (CSV): batch, rows, commits, times").written(),
+      whole("search_seeds", 3, "number of independent searches, for the interval", 1),
+      word("log", "",
+           "file for one line per forward pass (CSV): batch, rows, unmasked tokens, times")
+          .written(),
   };
   return all;
 }
@@ -241,18 +258,6 @@ std::vector<double> arrival_times(const parameters& serve, const std::vector<dou
   }
   if (duration > 0) std::erase_if(times, [&](double t) { return t > duration; });
   return times;
-}
-
-std::string serve_help() {
-  std::string text = "keys of [serve] in an experiment with kind = \"serve\":\n";
-  for (const parameter_spec& p : serve_parameters()) {
-    std::string value = to_string(p.default_value);
-    if (std::holds_alternative<std::string>(p.default_value)) value = "\"" + value + "\"";
-    text += fmt::format("  {:<20} {:<10} {}\n", p.name, value, p.meaning);
-    if (p.choices.empty()) continue;
-    text += fmt::format("  {:<20} {:<10} one of {}\n", "", "", joined(p.choices));
-  }
-  return text;
 }
 
 }  // namespace unmask

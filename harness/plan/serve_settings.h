@@ -31,7 +31,5 @@ std::vector<trace_request> request_lengths(const workload_entry& entry, const ru
 std::vector<double> arrival_times(const parameters& serve, const std::vector<double>& recorded,
                                   std::size_t requests, double rate, std::uint64_t seed,
                                   double longer = 1);
-// One line per key with default and meaning, for --help.
-std::string serve_help();
 
 }  // namespace unmask

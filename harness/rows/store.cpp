@@ -235,7 +235,7 @@ std::size_t for_each_row(const fs::path& path,
                          const std::function<void(result_row&&, const std::string& line,
                                                   const std::string& where)>& visit) {
   if (!fs::is_directory(path)) {
-    if (!fs::exists(path)) throw environment_error("there are no results at " + path.string());
+    if (!fs::exists(path)) throw environment_error(path.string() + " does not exist");
     return visit_file(path, visit);
   }
   std::size_t broken = 0;

@@ -413,7 +413,7 @@ class Files(unittest.TestCase):
             self.assertEqual(code, 0, error)
             code, _, error = support.script("redundancy", os.path.join(folder, "none.jsonl"))
             self.assertEqual(code, 2)
-            self.assertIn("there are no results at", error)
+            self.assertIn("none.jsonl does not exist", error)
             toml = os.path.join(folder, "p.toml")
             with open(toml, "w", encoding="utf-8") as out:
                 out.write(PUBLISHED.replace("source =", "sauce ="))

@@ -397,13 +397,13 @@ class Odd(Case):
         with self.assertRaisesRegex(rowlib.BadInput, "number 1 has no `verdict`"):
             page_of(folder)
         with tempfile.TemporaryDirectory() as empty:
-            with self.assertRaisesRegex(rowlib.BadInput, "holds no result rows"):
+            with self.assertRaisesRegex(rowlib.BadInput, "holds no results"):
                 page_of(empty)
-        with self.assertRaisesRegex(rowlib.BadInput, "there is no such file"):
+        with self.assertRaisesRegex(rowlib.BadInput, "/nowhere does not exist"):
             page_of("/nowhere")
         code, _, error = support.script("report", "/nowhere", "-o", "/nowhere/page")
         self.assertEqual(code, 2)
-        self.assertIn("No such file", error)
+        self.assertIn("/nowhere does not exist", error)
 
     def test_the_command_writes_the_page(self):
         program = os.environ.get("UNMASK_PROGRAM")

@@ -134,8 +134,8 @@ TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
 
 TEST_F(kit, what_is_missing_is_said_before_anything_runs) {
   EXPECT_EQ(run("run experiments/focus/table_1.toml --scale full"), 3);
-  EXPECT_TRUE(says("NOT RUN: needs weights:No-Such-Model-8B (")) << said;
-  EXPECT_TRUE(says("benchmark:gsm8k (")) << said;
+  EXPECT_TRUE(says("NOT RUN: needs\n- weights No-Such-Model-8B (")) << said;
+  EXPECT_TRUE(says("\n- benchmark gsm8k (")) << said;
   EXPECT_EQ(run("run experiments/focus/table_1.toml --scale full --dry-run"), 0);
   EXPECT_TRUE(says("2 points")) << said;
   EXPECT_EQ(run("list experiments --experiments-dir experiments"), 0);

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "harness/measure/capacity.h"
+#include "harness/plan/format.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/rows/table.h"
 #include "tests/harness/measure/fixtures.h"
@@ -110,9 +111,10 @@ TEST(serve, clients_that_leave_are_drawn_by_seed_and_index) {
   EXPECT_NE(few, leaving(1000, 6));
 }
 
-TEST(serve, help_lists_every_key) {
+TEST(serve, the_page_of_keys_has_every_key) {
+  const std::string page = format_page();
   for (const parameter_spec& p : serve_parameters()) {
-    EXPECT_TRUE(has(serve_help(), "  " + p.name + " ")) << p.name;
+    EXPECT_TRUE(has(page, "\n| `" + p.name + "` | ")) << p.name;
   }
 }
 

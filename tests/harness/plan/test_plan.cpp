@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include "harness/plan/format.h"
 #include "harness/plan/plan.h"
 #include "tests/harness/measure/fixtures.h"
 
@@ -219,7 +220,7 @@ TEST(plan, run_keys_are_declared_once) {
       EXPECT_NE(message_of([&] { plan_of("", {name + (number ? "=-1" : "=other")}); }).find(name),
                 std::string::npos);
     }
-    EXPECT_NE(run_help().find("\n  " + name + " "), std::string::npos) << name;
+    EXPECT_NE(format_page().find("\n| `" + name + "` | "), std::string::npos) << name;
     result_row row = sample_row();
     row.run = read.run;
     EXPECT_EQ(parse_row(to_json_line(row), "x").run, row.run) << name;

@@ -54,11 +54,17 @@ TEST(scales, another_scale_and_its_needs) {
                                              "weights:GSAI-ML/LLaDA-8B", "benchmark:gsm8k"}));
   const std::string why = cannot_run(spec, small_machine());
   for (const char* part :
-       {"NOT RUN: needs memory_gb:64 (16 here)", "gpus:2 (0 here)",
-        "cuda (this program was built without CUDA)", "weights:GSAI-ML/LLaDA-8B (not in",
-        "benchmark:gsm8k (no test.jsonl, train.jsonl in"}) {
+       {"NOT RUN: needs 64 GB of memory (this machine has 16)", "; 2 GPUs (this machine has none)",
+        "; device cuda (this program was built without CUDA)", "; weights GSAI-ML/LLaDA-8B (not in",
+        "; benchmark gsm8k (no test.jsonl, train.jsonl in"}) {
     EXPECT_TRUE(has(why, part)) << why;
   }
+  // As a person reads it: a line for each; a reason that the file gives stays one line.
+  const std::string list = obstacle_list(spec, small_machine());
+  EXPECT_EQ(list.rfind("NOT RUN: needs\n- 64 GB of memory (this machine has 16)\n- 2 GPUs (", 0),
+            0u)
+      << list;
+  EXPECT_EQ(std::ranges::count(list, '\n'), 5) << list;
   machine_view large = small_machine();
   large.gpus = 2;
   large.lacks_device = [](const std::string&) { return ""; };
@@ -188,7 +194,8 @@ TEST(catalogue, lists_every_artifact_once_and_names_broken_files) {
   const std::string listing = artifact_listing(all);
   EXPECT_TRUE(has(listing, "BROKEN"));
   EXPECT_TRUE(has(listing, "tiny   runs here (1 s)")) << listing;
-  EXPECT_TRUE(has(listing, "full   NOT RUN: needs memory_gb:64 (16 here)")) << listing;
+  EXPECT_TRUE(has(listing, "full   NOT RUN: needs 64 GB of memory (this machine has 16)"))
+      << listing;
 }
 
 TEST(request, names_the_output_and_keeps_what_was_asked_for) {

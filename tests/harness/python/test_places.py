@@ -150,7 +150,7 @@ class NamedFiles(support.Case):
         os.remove("counts")
         done = program("run", "e.toml", "-o", "out", "--no-progress")
         self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertIn("counts: cannot open the file", done.stderr)
+        self.assertIn("counts does not exist", done.stderr)
 
 
 class NothingThere(support.Case):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask claims: the papers' claims against measured rows."""
+"""unmask claims: judge the papers' claims."""
 
 from datetime import datetime, timezone
 import os
@@ -12,7 +12,7 @@ from unmask.claims.weigh import VERDICTS
 from unmask.rows import experiments, glossary, options as command_options
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.estimates import estimate_text, short_number
-from unmask.rows.files import read_json, replace_file
+from unmask.rows.files import does_not_exist, read_json, replace_file
 from unmask.rows.names import find_known, keep_named
 from unmask.rows.shapes import TEXT, fit
 from unmask.rows.verdicts import tone
@@ -258,42 +258,43 @@ def claim_named(register, name):
 
 def parser():
     p = command_options.parser(
-        __doc__, "Judges the papers' claims by the rows in RESULTS/PAPER/ARTIFACT/SCALE (default: runs),\n"
-                 "or in RESULTS/rows.tar.xz.",
-        "verdicts:\n" + "\n".join(textwrap.fill(f"  {line}", 110, subsequent_indent="    ")
+        __doc__, "Compares the papers' claims with the results in FOLDER (default: runs): PAPER/TABLE/SCALE/rows.jsonl, or\n"
+                 "rows.tar.xz. With several campaigns (FOLDER/1, FOLDER/2, ...) a verdict is about all of them.",
+        "verdicts:\n" + "\n".join(textwrap.fill(line, 98, initial_indent="  ", subsequent_indent="    ")
                                   for line in verdict_lines()) + """
 
-exit code 4: at least one claim is NOT SUPPORTED, SMALLER THAN PUBLISHED or SUPPORTED WITH LIMITS. Nothing
-went wrong in that case; a script that wants the papers to hold can tell. 0: none is. 2: a wrong option or
-name. 3: no results there.""")
-    p.add_argument("results", nargs="?", default="runs", metavar="RESULTS")
-    p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
-    p.add_argument("--format", default="md", help="md, csv, latex or json (default: md)")
-    p.add_argument("--scale", default="tiny", help="tiny, scores, real, shapes or full (default: tiny); a claim "
-                                                   "of other scales is judged at its own")
-    p.add_argument("--only", action="append", default=[], metavar="NAME",
-                   help="keep PAPER, PAPER/CLAIM or PAPER/ARTIFACT (repeatable)")
-    p.add_argument("--explain", metavar="ID",
-                   help="show one claim or control: what was declared, every point with its interval, "
-                        "controls, note, the command that measures it again")
-    p.add_argument("--pages", action="store_true",
-                   help="also write RESULTS/claims.md, a line for each claim, and RESULTS/claims/PAPER.md, a section "
-                        "for each")
-    p.add_argument("--save", action="store_true",
-                   help="also write these pages and RESULTS/claims.json; of another scale than tiny the "
-                        "claims that are for it alone")
-    p.add_argument("--paper", action="append", default=[], metavar="PAPER",
-                   help="keep the claims of PAPER, which may have none (repeatable)")
-    p.add_argument("--headlines", action="store_true",
-                   help="the claims of the abstracts alone, a short line each; exit code 0 whatever they are")
-    p.add_argument("--timed", action="store_true",
-                   help="list the experiment files whose times at this scale a claim is about, and judge none")
-    p.add_argument("--list", action="store_true", help="list the claims and judge none")
-    p.add_argument("--register", action="store_true",
-                   help="date the claims that are new or have changed, in claims/register.json, and judge "
-                        "none")
-    p.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="DIR",
-                   help="where experiments and claims lie (default: experiments); its claims/*.py are run")
+exit codes: 4 at least one claim is NOT SUPPORTED, SMALLER THAN PUBLISHED or SUPPORTED WITH LIMITS; 0 none is.
+results/VERDICTS.md explains every verdict.""")
+    which, show = p.add_argument_group("which claims"), p.add_argument_group("what to show")
+    authors = p.add_argument_group("for authors of claims")
+    p.add_argument("results", nargs="?", default="runs", metavar="FOLDER")
+    which.add_argument("--paper", action="append", default=[], metavar="PAPER", help="only this paper (repeatable)")
+    which.add_argument("--only", action="append", default=[], metavar="NAME",
+                       help="only PAPER, PAPER/CLAIM or PAPER/TABLE (repeatable)")
+    which.add_argument("--headlines", action="store_true",
+                       help="only the claims of the abstracts, in a short table; exit code 0 whatever they are")
+    which.add_argument("--scale", default="tiny",
+                       help="judge results of this scale: tiny, scores, real, shapes or full (default: tiny); a claim "
+                            "that has only other scales is judged at its own")
+    show.add_argument("--explain", metavar="ID",
+                      help="show one claim or control completely: bound, every value, controls, and the command that "
+                           "repeats it")
+    show.add_argument("--list", action="store_true", help="list the claims without judging them")
+    show.add_argument("--timed", action="store_true",
+                      help="list the experiment files whose times a claim needs at this scale")
+    show.add_argument("--pages", action="store_true",
+                      help="also write FOLDER/claims.md, a line for each claim, and FOLDER/claims/PAPER.md, a section "
+                           "for each")
+    show.add_argument("--save", action="store_true",
+                      help="also write these pages and FOLDER/claims.json; at another scale than tiny only the claims "
+                           "of that scale")
+    show.add_argument("--format", default="md", help="print md, csv, latex or json (default: md)")
+    show.add_argument("-o", "--output", metavar="FILE", help="write to this file (default: standard output)")
+    authors.add_argument("--register", action="store_true",
+                         help="record the date of new and changed claims in claims/register.json")
+    authors.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="FOLDER",
+                         help="use the experiments and claims of this folder (default: experiments); runs its "
+                              "claims/*.py")
     return p
 
 
@@ -307,7 +308,7 @@ def shown_controls(register, claims):
 def _judge(options, register, claims, folder):
     explained = claim_named(register, options.explain) if options.explain else None  # before rows are read
     if not os.path.isdir(options.results):
-        raise EnvironmentFault(f"there are no results in {options.results}")
+        raise does_not_exist(options.results)
     evidence = repeats.evidence_of(options.results, read_since(folder))
     if options.explain:
         text = explain(explained, register, evidence, options.scale)
@@ -336,7 +337,7 @@ def main(arguments):
     tables.check_format(options.format)
     folder = os.path.join(experiments.experiments_folder(options.experiments_dir), "claims")
     if not os.path.isdir(folder):
-        raise EnvironmentFault(f"there are no claims in {folder}")
+        raise does_not_exist(folder)
     register = read_register(folder)
     claims = register.claims
     if options.paper:

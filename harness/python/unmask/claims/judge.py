@@ -82,7 +82,7 @@ class Evidence:
         self.places = {place: latest(rows) for place, rows in found.items() if rows}
         # A campaign of which nothing could run is judged all the same: NOT RUN, with what it needs.
         if not self.places and not os.path.isfile(os.path.join(results, "campaign.jsonl")):
-            raise EnvironmentFault(f"{results} holds no result rows (PAPER/ARTIFACT/SCALE/rows.jsonl)")
+            raise EnvironmentFault(f"{results} holds no results (PAPER/TABLE/SCALE/rows.jsonl); give the folder of a campaign")
 
 
 def needs_text(artifact, scale):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask bundle: a run as one file, to be repeated elsewhere.
+"""unmask bundle: pack a run into one file, to repeat it elsewhere.
 
 FILE.tar holds run.json (the experiment, its scale and settings, every resolved point), the rows, the
 environment, tables and figures, how to repeat it, and the SHA-256 of each.
@@ -26,7 +26,7 @@ from unmask.jobs.merge import is_rows_file, read_lines
 from unmask.rows import experiments, manifest, options
 from unmask.rows.ending import tell
 from unmask.rows.errors import EnvironmentFault, UserError
-from unmask.rows.files import opened, read_bytes, replace_file, shown
+from unmask.rows.files import does_not_exist, opened, read_bytes, replace_file, shown
 from unmask.rows.text import json_text
 
 SUMS = "SHA256SUMS"
@@ -129,12 +129,14 @@ def packed(name, content):
 def write(run_folder, file):
     """Packs the folder of a run into `file`. Returns the names inside. EnvironmentFault where there
     is no run.json, no row, or a link."""
+    if not os.path.exists(run_folder):
+        raise does_not_exist(run_folder)
     if not os.path.isdir(run_folder):
-        raise EnvironmentFault(f"{run_folder} is no directory of a run")
+        raise EnvironmentFault(f"{run_folder} is not a folder; give the folder of a run")
     run = manifest.read_manifest(os.path.join(run_folder, manifest.NAME))
     rows = rows_in(run_folder)
     if not rows:
-        raise EnvironmentFault(f"there are no rows in {run_folder}")
+        raise EnvironmentFault(f"{run_folder} holds no results (*.jsonl); give the folder of a run")
     content = {name: read_bytes(os.path.join(run_folder, name), LARGEST_FILE)
                for name in files_below(run_folder) if belongs(name)}
     name = manifest.name_of(run)
@@ -261,7 +263,7 @@ def unpack(archive, into):
 
 def _unpacked(archive, into):
     if not os.path.lexists(archive):
-        raise EnvironmentFault(f"there is no bundle {archive}")
+        raise does_not_exist(archive)
     with opened(archive) as packed_file:
         size = os.fstat(packed_file.fileno()).st_size
         head = packed_file.read(8)
@@ -285,10 +287,10 @@ def _unpacked(archive, into):
 
 
 def main(arguments):
-    parser = options.parser(__doc__, "Packs the directory of a run: rows, what was asked for, environment, hashes. "
-                            "Another machine\nrepeats it with unmask rerun FILE.tar")
+    parser = options.parser(__doc__, "Packs the folder of a run: rows, what was asked for, environment and hashes. "
+                            "Another machine repeats\nit with unmask rerun FILE.tar.")
     parser.add_argument("directory", nargs="?", metavar="RUN", help="the directory of a run")
-    parser.add_argument("-o", "--output", metavar="FILE.tar")
+    parser.add_argument("-o", "--output", metavar="FILE.tar", help="write the bundle to this file")
     options.add_format(parser)
     given = parser.parse_args(options.spelled(arguments))
     if given.directory is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask campaign: every table and figure from one clean commit, several times, with all claims.
+"""unmask campaign: measure everything several times from one commit, and judge all claims.
 
-Of the artifacts those that this machine can measure; and the archive of such campaigns, with the verdicts on
-all of them."""
+Only the tables and figures that this machine can measure. Also the archive of such campaigns, with the verdicts
+on all of them."""
 
 from datetime import datetime, timezone
 import io
@@ -220,24 +220,24 @@ def archive(directory, into):
 
 def parser():
     p = command_options.parser(
-        __doc__, "Measures every table and figure that this machine can, so many times, into DIR/1, DIR/2, ...; then judges\n"
-                 "the claims on each and on all (DIR/claims.md, claims.json). Called again it goes on where it\n"
-                 "stopped.",
-        "A program built from uncommitted changes is refused, and so is a folder with campaigns of another program\n"
-        "or register. Other load spoils the times: run it alone.\n\n"
-        "exit code 4: a claim is NOT SUPPORTED, SMALLER THAN PUBLISHED or SUPPORTED WITH LIMITS; 2: refused; 3: a run\n"
-        "did not end")
-    p.add_argument("directory", nargs="?", default="runs/campaign", metavar="DIR")
-    p.add_argument("--campaigns", type=int, default=3, metavar="N", help="so many (default: 3); 0: measure none")
+        __doc__, "Measures every table and figure that this machine can run, into FOLDER/1, FOLDER/2, .... Then judges the\n"
+                 "claims on each campaign and on all (FOLDER/claims.md, claims.json). A campaign that was stopped\n"
+                 "continues where it stopped. Other load spoils the times: run it alone.",
+        "exit codes: 2 the program has uncommitted changes, or FOLDER has campaigns of another program or register;\n"
+        "3 a run did not end; 4 a claim is not fully supported")
+    p.add_argument("directory", nargs="?", default="runs/campaign", metavar="FOLDER")
+    p.add_argument("--campaigns", type=int, default=3, metavar="N", help="measure N campaigns (default: 3; 0: none)")
     p.add_argument("--lanes", type=int, default=os.cpu_count() or 1, metavar="N",
-                   help="tables and figures at a time whose claims read no clock (default: one a core)")
-    p.add_argument("--only", action="append", default=[], metavar="NAME", help="PAPER or PAPER/ARTIFACT (repeatable)")
+                   help="run N tables in parallel on separate cores; tables with speed claims still run alone "
+                        "(default: one per core)")
+    p.add_argument("--only", action="append", default=[], metavar="NAME", help="run only PAPER or PAPER/TABLE (repeatable)")
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
-                   help="a setting over those of the files: a miniature, --set limit=2")
-    p.add_argument("--allow-modified", action="store_true", help="measure with a program of uncommitted changes")
+                   help="override a key of the files: limit=2 makes a small rehearsal (repeatable)")
+    p.add_argument("--allow-modified", action="store_true", help="accept a program with uncommitted changes")
     p.add_argument("--archive", metavar="FOLDER",
-                   help="pack the rows of all campaigns there, with the pages of claims")
-    p.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="DIR")
+                   help="pack the rows of all campaigns into this folder, with the pages of claims")
+    p.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="FOLDER",
+                   help="use the experiments and claims of this folder (default: experiments)")
     command_options.add_format(p)
     return p
 

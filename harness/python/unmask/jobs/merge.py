@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask merge: rows that were measured in parts as one file.
+"""unmask merge: join results that were measured in parts.
 
 Byte for byte, in the order of their plan. No row that was read is lost: what one file holds more of is said, never
 overwritten."""
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from unmask.rows import manifest, options
 from unmask.rows.comparable import difference
 from unmask.rows.errors import EnvironmentFault, UserError
-from unmask.rows.files import read_bytes, replace_file, shown
+from unmask.rows.files import does_not_exist, read_bytes, replace_file, shown
 from unmask.rows.machines import machine_class
 from unmask.rows.rows import BYTE_ORDER_MARK, lines_of
 from unmask.rows.text import json_text
@@ -65,7 +65,7 @@ def files_of(sources):
     files = []
     for source in sources:
         if not os.path.exists(source):
-            raise EnvironmentFault(f"there are no rows at {source}")
+            raise does_not_exist(source)
         if not os.path.isdir(source):
             files.append(source)
             continue
@@ -177,16 +177,15 @@ def merge(sources, output, mixed=False, newest=False):
 
 def main(arguments):
     parser = options.parser(
-        __doc__, "Rows are in the order of their plan. A point that failed and was measured again keeps its good row;\n"
-                 "identical rows are one; no row of a file is lost.",
-        "exit code 1 while a planned point has no row yet")
+        __doc__, "Writes the rows of files or folders in the order of their plan. If a point failed and was measured again, its\n"
+                 "good row is kept. Identical rows become one. No other row is lost.",
+        "exit codes: 1 a planned point has no row yet")
     parser.add_argument("rows", nargs="*", metavar="ROWS", help="files or folders of rows")
-    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the rows to this file")
     parser.add_argument("--mixed-environments", action="store_true",
-                        help="also where machines, builds or drivers differ")
+                        help="accept rows of different machines, builds or drivers")
     parser.add_argument("--newest", action="store_true",
-                        help="of a point that was measured to its end twice, keep the row that "
-                        "ended last")
+                        help="keep the row that ended last, if a point was measured to its end twice")
     options.add_format(parser)
     given = parser.parse_args(options.spelled(arguments))
     if not given.rows:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask plan: what experiments would measure; as a job array for a cluster.
+"""unmask plan: list what experiments will measure, or write a Slurm job array.
 
 The program plans (run --dry-run --format json); here its points become the tasks of an array."""
 
@@ -144,24 +144,26 @@ def table(plans):
 
 def parsed(arguments):
     parser = command_options.parser(
-        __doc__, "Says what experiments would measure and, with --scheduler, writes a job array that measures it;\n"
-                 "unmask merge joins its rows.")
+        __doc__, "Prints points, forward passes, GPU hours and memory of each experiment. With --scheduler, also writes a job\n"
+                 "array that measures them; unmask merge joins its rows.")
     parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT.toml")
-    parser.add_argument("-o", "--output", metavar="DIR", default="runs/array",
-                        help="folder of the job array: rows, logs and the script array.sh; default "
-                        "runs/array")
-    parser.add_argument("--scale", help="of a table or figure: tiny (default), scores, real, shapes or full")
-    parser.add_argument("--gpu", default="h100", help="whose hours: a100, b200, h100, h200, rtx4090, rtx5090")
-    parser.add_argument("--scheduler", help="slurm: also write a job array for it")
-    parser.add_argument("--shards", type=int, default=1, help="tasks per experiment")
+    parser.add_argument("-o", "--output", metavar="FOLDER", default="runs/array",
+                        help="write the job array into this folder: rows, logs and the script array.sh (default: "
+                        "runs/array)")
+    parser.add_argument("--scale", metavar="NAME", help="variant of a paper table or figure: tiny (default), scores, real, "
+                        "shapes or full")
+    parser.add_argument("--gpu", default="h100", metavar="NAME", help="estimate the hours for this GPU: a100, b200, h100, h200, "
+                        "rtx4090, rtx5090 (default: h100)")
+    parser.add_argument("--scheduler", metavar="slurm", help="also write a job array for this scheduler")
+    parser.add_argument("--shards", type=int, default=1, metavar="N", help="split each experiment into N tasks (default: 1)")
     parser.add_argument("--max-array-size", type=int, default=0, metavar="N",
-                        help="tasks that an array may have: MaxArraySize of the cluster; default: what scontrol says, "
-                        "else Slurm's own 1001. With fewer tasks than --shards asks for, each measures several points")
+                        help="write at most N tasks per array, MaxArraySize of the cluster (default: what scontrol "
+                        "reports, else 1001). If that is less than --shards, a task measures several points")
     parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION",
-                        help="one more option of sbatch, e.g. --sbatch=--gres=gpu:1 (repeatable)")
+                        help="pass this option to sbatch: --sbatch=--gres=gpu:1 (repeatable)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
-                        help="as in unmask run (repeatable)")
-    parser.add_argument("--device", help="as in unmask run")
+                        help="override a key of the files, as in unmask run (repeatable)")
+    parser.add_argument("--device", metavar="NAME", help="run on this device, as in unmask run")
     command_options.add_format(parser)
     given = parser.parse_args(command_options.spelled(arguments))
     if not given.experiments:
@@ -185,7 +187,7 @@ def main(arguments):
     else:
         write(table(plans), "")
     if given.scheduler is None:  # a plan alone is for this machine, a job array may be for others
-        lacks = [p["obstacle"] for p in plans if "needs cuda" in (p["obstacle"] or "")]
+        lacks = [p["obstacle"] for p in plans if "device cuda (" in (p["obstacle"] or "")]
         if lacks:
             raise EnvironmentFault(lacks[0])
         return 0

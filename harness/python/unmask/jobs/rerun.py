@@ -150,22 +150,22 @@ def reasons_of_failure(rows):
 
 def main(arguments):
     parser = options.parser(
-        __doc__, "Answers and counts must be the same, speed ratios within their intervals. Models and tasks are\n"
-                 "those of this program, of $UNMASK_MODELS and of $UNMASK_DATASETS.",
-        "exit code 4 when something differs")
+        __doc__, "Measures what the bundle holds once more, and compares: answers and counts must be the same, ratios of speed\n"
+                 "within their intervals. Models and tasks are those of this program, of $UNMASK_MODELS and of\n"
+                 "$UNMASK_DATASETS.",
+        "exit codes: 4 something differs")
     parser.add_argument("bundle", nargs="?", metavar="BUNDLE.tar")
-    parser.add_argument("-o", "--output", metavar="DIR",
-                        help="folder in which the bundle is unpacked and repeated; default "
-                        "runs/rerun/BUNDLE, with a number where it is taken")
+    parser.add_argument("-o", "--output", metavar="FOLDER",
+                        help="unpack and repeat the bundle in this folder (default: runs/rerun/BUNDLE, with a "
+                        "number if it exists)")
     parser.add_argument("--allow-outside", action="store_true",
-                        help="let the bundle's experiment read and write anywhere, as it says")
+                        help="let the bundle's experiment read and write in any folder")
     parser.add_argument("--model", action="append", default=[], metavar="NAME=FOLDER",
-                        help="the checkpoint that the experiment calls NAME lies in FOLDER here; it has to have the "
-                        "hash that the rows name (repeatable)")
-    parser.add_argument("--no-progress", action="store_true", help="no progress on standard error")
+                        help="use the checkpoint in FOLDER for the experiment's NAME; it must have the hash that the "
+                        "rows record (repeatable)")
+    parser.add_argument("--no-progress", action="store_true", help="show no progress on standard error")
     parser.add_argument("--ignore-speed", action="store_true",
-                        help="compare answers, scores and counts alone: for another machine, or one "
-                        "with other work")
+                        help="compare only answers, scores and counts: for another machine, or a busy one")
     options.add_format(parser)
     given = parser.parse_args(options.spelled(arguments))
     if given.bundle is None:

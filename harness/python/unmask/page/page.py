@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask report: one HTML page of a run: tables, figures, claims, decode player.
+"""unmask report: write one HTML page with tables, figures and the decode player.
 
 Computes what the page shows; plots/report.py draws it."""
 
@@ -16,7 +16,7 @@ from unmask.page.figures import figure_data
 from unmask.rows import estimates, experiments, glossary, intervals, options, rows as results, runs, seeds
 from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import EnvironmentFault, UserError
-from unmask.rows.files import opened, read_json
+from unmask.rows.files import does_not_exist, opened, read_json
 from unmask.rows.machines import machine_class, machine_name, several
 from unmask.rows.rows import circumstance, is_reportable, is_synthetic, row_name, setting
 from unmask.rows.scores import note_of_undecided, score_with_undecided
@@ -268,7 +268,7 @@ def _runs_of(path, folder):
 def page_data(path, folder):
     """All that the page of a file or folder of rows shows."""
     if not os.path.exists(path):
-        raise UserError(f"{path}: there is no such file or directory")
+        raise does_not_exist(path)
     data = {"root": path, "sections": [_section(run, file, folder)
                                        for file, run in _runs_of(path, folder)],
             "claims": [], "campaign": None}
@@ -281,27 +281,26 @@ def page_data(path, folder):
         if os.path.isfile(log):
             data["campaign"] = tables.table_json(campaign_table(log))
     if not data["sections"]:
-        raise EnvironmentFault(f"{path} holds no result rows (*.jsonl); run an experiment with -o "
-                               f"{path}")
+        raise EnvironmentFault(f"{path} holds no results (*.jsonl); give the folder of a run")
     data["tones"] = {word: tone(stored) for (stored, _), word in glossary.VERDICTS["row"].items()}
     return data
 
 
 def parser():
-    p = options.parser(__doc__, "Writes one self-contained HTML page of the rows below DIR. Figures need matplotlib\n"
-                                "(./dev setup prepares it).")
-    p.add_argument("dir", nargs="?", default="", metavar="DIR|ROWS.jsonl")
+    p = options.parser(__doc__, "Writes one self-contained page of the rows in FOLDER. Figures need matplotlib (./dev setup\n"
+                                "installs it).")
+    p.add_argument("dir", nargs="?", default="", metavar="FOLDER|ROWS.jsonl")
     p.add_argument("-o", "--output", default="", metavar="FILE",
-                   help="the page (default: DIR/report.html); of --data a file")
+                   help="write the page to this file (default: FOLDER/report.html)")
     p.add_argument("--data", action="store_true",
-                   help="print what the page shows as JSON, and draw nothing")
-    p.add_argument("--title", default="", help="of the page")
+                   help="print the data of the page as JSON, and draw nothing")
+    p.add_argument("--title", default="", metavar="TEXT", help="give the page this title")
     p.add_argument("--figures", action="store_true",
-                   help="also save each result's figures as SVG, PNG and PDF beside its rows")
-    p.add_argument("--plots-dir", "--plots_dir", default="", metavar="DIR",
-                   help="where report.py lies (default: plots of the source tree)")
-    p.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="DIR",
-                   help="where experiments lie (default: experiments)")
+                   help="also save each result's figures as SVG, PNG and PDF next to its rows")
+    p.add_argument("--plots-dir", "--plots_dir", default="", metavar="FOLDER",
+                   help="use report.py of this folder (default: plots of the source tree)")
+    p.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="FOLDER",
+                   help="use the experiments of this folder (default: experiments)")
     return p
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask probes: compute the probes of a run whose machine had no Python.
+"""unmask probes: compute the probes of a run that had no Python.
 
 Probes are the papers' motivation figures, from what a probed pass wrote down. `unmask run` calls it after the
 pass. Where a machine has no Python, traces stay in DIR/traces and this command adds the rows again with their
@@ -73,9 +73,9 @@ def add_to_rows(folder):
 
 
 def main(arguments):
-    parser = options.parser(__doc__)
-    parser.add_argument("place", metavar="DIR", help="folder of a run, or one trace file")
-    parser.add_argument("--output", "-o", help="of a trace file: write the JSON object here")
+    parser = options.parser(__doc__, "Adds the rows of the run in FOLDER again, with their probes.")
+    parser.add_argument("place", metavar="FOLDER|TRACE", help="folder of a run, or one trace file")
+    parser.add_argument("-o", "--output", metavar="FILE", help="with a trace file: write its probes to this file as JSON")
     given = parser.parse_args(arguments)
     if os.path.isdir(given.place):
         print(f"{add_to_rows(given.place)} rows have their probes now")

@@ -11,12 +11,19 @@ from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.text import json_value
 
 
+def does_not_exist(path):
+    """The error of every command for an input that is missing: one wording, and one exit code (3)."""
+    return EnvironmentFault(f"{shown(path)} does not exist")
+
+
 @contextlib.contextmanager
 def opened(path):
     """Opens a regular file to be read as bytes. A pipe, a device or a folder is refused at once:
     the file is opened without waiting and looked at before anything is read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise does_not_exist(path) from None
     except (OSError, ValueError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else str(problem)
         raise EnvironmentFault(f"{path}: cannot open the file ({reason})") from None

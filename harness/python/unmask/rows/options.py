@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of a command, as the program takes them: whole names, and _ and - are the same."""
+"""Options of a command, as the program takes them: whole names, and _ and - are the same. Help has the layout of
+the program's own (harness/cli/help.cpp)."""
 
 import argparse
 import os
+import textwrap
 
 from unmask.rows.errors import UserError
 
@@ -10,13 +12,65 @@ from unmask.rows.errors import UserError
 SAID = "UNMASK_HELP"
 
 
+PAGE_WIDTH, MEANING_COLUMN = 100, 30
+
+
+def filled(text):
+    """The paragraphs of `text`, each in lines of the page's width. A line that begins with a blank stays as it is."""
+    lines, part = [], []
+    for line in text.split("\n") + [""]:
+        if line and not line.startswith(" "):
+            part.append(line)
+            continue
+        lines += textwrap.wrap(" ".join(part), PAGE_WIDTH, break_long_words=False, break_on_hyphens=False)
+        lines.append(line)
+        part = []
+    return "\n".join(lines[:-1])
+
+
+def _option_lines(action):
+    letters = [o for o in action.option_strings if not o.startswith("--")]
+    name = next(o for o in action.option_strings if o.startswith("--"))
+    line = (f"  {letters[0]}, " if letters else "      ") + name
+    if action.nargs != 0:
+        value = action.metavar or action.dest.upper().replace("-", "_")
+        line += " " + (value if isinstance(value, str) else " ".join(value))
+    meaning = textwrap.wrap(action.help or "", PAGE_WIDTH - MEANING_COLUMN, break_long_words=False,
+                            break_on_hyphens=False)
+    indent = " " * MEANING_COLUMN
+    if len(line) + 2 > MEANING_COLUMN:
+        return "\n".join([line] + [indent + m for m in meaning])
+    return "\n".join([f"{line:<{MEANING_COLUMN}}{''.join(meaning[:1])}".rstrip()] + [indent + m for m in meaning[1:]])
+
+
 class Parser(argparse.ArgumentParser):
-    """Whose errors are one sentence, as the program's are, and which takes no `--` for a value."""
+    """Whose errors are one sentence, as the program's are, and which takes no `--` for a value. Its help is the
+    usage, the description, the options by their groups, and the epilog."""
+
+    def format_usage(self):
+        places = []
+        for action in self._get_positional_actions():
+            name = action.metavar or action.dest.upper()
+            name += "..." if action.nargs in ("*", "+") and " " not in name else ""
+            places.append(f"[{name}]" if action.nargs in ("*", "?") and action.default else name)
+        return " ".join(["usage:", self.prog, *places, "[options]"]) + "\n"
+
+    def format_help(self):
+        parts = [self.format_usage(), filled(self.description) + "\n"]
+        groups = [(group.title, [_option_lines(a) for a in group._group_actions if a.option_strings and a.dest != "help"])
+                  for group in self._action_groups]
+        groups = [(title, lines) for title, lines in groups if lines] or [("options", [])]
+        groups[-1][1].extend(_option_lines(a) for a in self._actions if a.dest == "help")
+        parts += ["\n".join([f"{title}:", *lines]) + "\n" for title, lines in groups]
+        if self.epilog:
+            parts.append(filled(self.epilog) + "\n")
+        return "\n".join(parts)
 
     def error(self, message):
         raise UserError(f"{message}; see unmask help {self.prog.removeprefix('unmask ')}")
 
     def parse_args(self, args=None, namespace=None):
+        self.add_argument("-h", "--help", action="help", help="print this text")
         given = super().parse_args(args, namespace)
         for action in self._actions:
             value = getattr(given, action.dest, None)
@@ -39,7 +93,7 @@ def parser(doc, details="", ending=""):
     summary, *examples = os.environ.get(SAID, "").splitlines() or [summary]
     shown = "\n".join(["examples:" if len(examples) > 1 else "example:"] + [f"  unmask {e}" for e in examples])
     return Parser(
-        prog=name, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=name, allow_abbrev=False, add_help=False,
         description="\n\n".join(filter(None, (summary, details))),
         epilog="\n\n".join(filter(None, (ending, shown if examples else ""))))
 

@@ -15,7 +15,7 @@ import tarfile
 
 from unmask.rows import checksum
 from unmask.rows.errors import EnvironmentFault, UserError
-from unmask.rows.files import opened
+from unmask.rows.files import does_not_exist, opened
 from unmask.rows.judge import NAMES, SCHEMA, plain, problem_of_row, row_value
 from unmask.rows.machines import machine_class
 from unmask.rows.names import unknown_name, value_text
@@ -184,7 +184,7 @@ def rows_with_lines(path):
 def rows_with_places(path):
     """Reads the rows of a file or a folder's files: (row, its line as bytes, file, number of the line)."""
     if not os.path.exists(path):
-        raise EnvironmentFault(f"there are no results at {path}")
+        raise does_not_exist(path)
     for file in row_files(path) if os.path.isdir(path) else [path]:
         with opened(file) as stream:
             for row, line, number in lines_of(stream, str(file)):
@@ -202,7 +202,7 @@ def read_rows(path):
     """Reads every row of a file or of a folder's files, in their order. A line that is no row is
     passed over and said on standard error; EnvironmentFault where there is nothing at `path`."""
     if not os.path.exists(path):
-        raise EnvironmentFault(f"there are no results at {path}")
+        raise does_not_exist(path)
     if not os.path.isdir(path):
         return _rows_of_file(path)
     return [row for file in row_files(path) for row in _rows_of_file(file)]

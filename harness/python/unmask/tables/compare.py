@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask compare: two runs or campaigns: the same answers and counts, and which side is faster.
+"""unmask compare: compare two runs or builds: same answers and counts, and which is faster.
 
 Point by point, of two runs or two builds of the same experiments. Two questions are kept apart. Whether it is a
 repetition: weights, workload, answers, scores and counts must be equal, and the ratios of speed between methods
@@ -302,7 +302,7 @@ def compare_paths(before, after, with_speed=True):
         raise UserError(f"{before} and {after} have no rows at the same place")
     for path, places in ((before, old), (after, new)):
         if not any(places.values()):
-            raise EnvironmentFault(f"{path} holds no result rows; there is nothing to compare")
+            raise EnvironmentFault(f"{path} holds no results (*.jsonl); give the folder of a run")
     result = Comparison(with_speed=with_speed)
     for place, found in old.items():
         if place in new:
@@ -450,30 +450,29 @@ def comparison_json(result, margin=0.02):
 
 def parser():
     p = command_options.parser(
-        __doc__, "Compares two runs, rows files or whole campaigns of the same experiments.",
-        """Answers, scores and counts must be the same, and the ratios of speed between methods within
-their intervals, all but as many as chance explains: REPEATED or DIFFERS. Beside it each point's
-speed is compared with itself: FASTER, SAME, SLOWER or INCONCLUSIVE (the interval crosses the margin, or
-a side has one run only). --programs measures two builds in turn, which other work on the machine
-does not mislead.
+        __doc__, "BEFORE and AFTER are runs, files of rows or whole campaigns of the same experiments. --programs instead\n"
+                 "measures two builds in turn; other work on the machine then disturbs both alike.",
+        """verdicts:
+  REPEATED, DIFFERS: answers, scores and counts must be the same. Ratios of speed between methods
+    must agree within their intervals, except as many as chance explains.
+  FASTER, SAME, SLOWER, INCONCLUSIVE: each setting's speed on both sides. INCONCLUSIVE: the interval
+    crosses the margin, or a side has only one run.
 
-exit code 4: DIFFERS. A change of speed alone that all methods share does not change the exit code.
-
-Kernels: Google Benchmark's compare.py on two files of build/.../unmask_bench --benchmark_out""")
+exit codes: 4 DIFFERS; a change of speed that all methods share does not count.
+To compare kernels: Google Benchmark's compare.py on two files of build/.../unmask_bench --benchmark_out""")
     p.add_argument("runs", nargs="*", metavar="BEFORE AFTER")
     p.add_argument("--programs", nargs=3, metavar=("A", "B", "FILE"),
                    help="measure the experiment FILE with two programs in turn, and compare them")
     p.add_argument("--turns", type=int, default=10, metavar="N",
-                   help="of --programs: how often each program runs (default: 10)")
-    p.add_argument("--scale", metavar="NAME", help="of --programs: the scale of FILE")
-    p.add_argument("--rows", metavar="DIR",
-                   help="of --programs: where both keep their rows (default: below runs/compare)")
-    p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
+                   help="with --programs: run each program N times (default: 10)")
+    p.add_argument("--scale", metavar="NAME", help="with --programs: measure this scale of FILE")
+    p.add_argument("--rows", metavar="FOLDER",
+                   help="with --programs: keep the rows of both here (default: below runs/compare)")
+    p.add_argument("-o", "--output", metavar="FILE", help="write to this file (default: standard output)")
     p.add_argument("--ignore-speed", "--ignore_speed", action="store_true",
-                   help="compare answers, scores and counts alone: for another machine, or one with "
-                        "other work")
+                   help="compare only answers, scores and counts: for another machine, or a busy one")
     p.add_argument("--margin", type=float, default=0.02, metavar="X",
-                   help="what counts as the same speed, relative (default: 0.02)")
+                   help="count speeds as the same up to this relative difference (default: 0.02)")
     command_options.add_format(p)
     return p
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask crossover: which method wins where, from rows of a sweep.
+"""unmask crossover: find which method wins at which batch, prompt and length.
 
 A cell for each model, workload, batch size, generation
 length and everything else that rows must agree in; the winner is the fastest method that answers well
@@ -144,15 +144,15 @@ def cells_json(cells):
 
 def parser():
     p = command_options.parser(
-        __doc__, "A cell for each model, workload, batch size and generation length; the winner is the fastest\n"
-                 "method that answers well enough.")
+        __doc__, "Makes a cell for each model, workload, batch size and generation length of a sweep. The winner is the\n"
+                 "fastest method whose answers are good enough.")
     p.add_argument("rows", nargs="*", metavar="ROWS.jsonl")
-    p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
-    p.add_argument("--format", default="md", help="md, csv, latex or json (default: md)")
-    p.add_argument("--base", default="", help="label that speedups and scores are taken against")
+    p.add_argument("-o", "--output", metavar="FILE", help="write to this file (default: standard output)")
+    p.add_argument("--format", default="md", help="print md, csv, latex or json (default: md)")
+    p.add_argument("--base", default="", metavar="LABEL", help="compare speeds and scores with this label")
     p.add_argument("--score-within", "--score_within", type=float, default=0.1, metavar="X",
-                   help="what a method may lose of the base's score (without a base: of the best "
-                        "one's) and still win; 0 to 1, 1: whatever it answers (default: 0.1)")
+                   help="let a method win that loses at most this share of the base's score (without a base: of the "
+                        "best score), 0 to 1 (default: 0.1; 1: any score)")
     p.add_argument("--across-models", "--across_models", action="store_true",
                    help="compare methods of all models")
     return p

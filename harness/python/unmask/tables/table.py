@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask table: measured rows as a table: plain, paired, as the paper, phases.
+"""unmask table: print results as Markdown, CSV, LaTeX or JSON.
 
 Here are the views that the package arranges: paper, paired, parallelism, and chosen columns. The plain table
 of rows, CSV of rows and phases are the program's own."""

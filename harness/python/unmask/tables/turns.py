@@ -11,6 +11,7 @@ import sys
 
 from unmask.rows import rows as results
 from unmask.rows.errors import EnvironmentFault, UserError
+from unmask.rows.files import does_not_exist
 
 SIDES = ("before", "now")
 
@@ -25,8 +26,10 @@ def fresh_folder(name=""):
 
 
 def _check(program):
+    if not os.path.exists(program):
+        raise does_not_exist(program)
     if not os.path.isfile(program) or not os.access(program, os.X_OK):
-        raise EnvironmentFault(f"there is no program at {program}")
+        raise EnvironmentFault(f"{program} is not a program that can be started")
     return os.path.abspath(program)
 
 
@@ -48,7 +51,7 @@ def measure(programs, experiment, folder, turns, more=()):
     they were measured."""
     programs = [_check(program) for program in programs]
     if not os.path.isfile(experiment):
-        raise EnvironmentFault(f"there is no experiment at {experiment}")
+        raise does_not_exist(experiment)
     places = [os.path.join(folder, side) for side in SIDES]
     for turn in range(turns):
         print(f"turn {turn + 1} of {turns}", file=sys.stderr)

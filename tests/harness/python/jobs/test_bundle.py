@@ -85,7 +85,7 @@ class Bundle(support.Case):
         self.assertTrue((bundle.unpack("run:2026.tar", "out") / "run.json").is_file())
 
     def test_what_is_no_run_is_named(self):
-        self.refused("no directory", bundle.write, "none", "a.tar")
+        self.refused("none does not exist", bundle.write, "none", "a.tar")
         os.symlink("/etc/passwd", "run/link.txt")
         self.refused("is a link", bundle.write, "run", "a.tar")
         os.remove("run/link.txt")
@@ -167,7 +167,7 @@ class Bundle(support.Case):
         for content in (b"", b"no archive", b"\x1f\x8b\x08\0", b"\xfd7zXZ\0" + b"\0" * 40, b"BZh9xx",
                         honest(FILES)[:700], b"\0" * 1024):
             self.refuses("", content)
-        self.refused("there is no bundle", bundle.unpack, "none.tar", "z")
+        self.refused("none.tar does not exist", bundle.unpack, "none.tar", "z")
         os.mkfifo("pipe.tar")
         self.refused("not a regular file", bundle.unpack, "pipe.tar", "z")
 

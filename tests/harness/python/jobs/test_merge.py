@@ -120,7 +120,7 @@ class Merge(support.Case):
             self.assertEqual(self.merged(output="odd.jsonl"), line("a", 0))
         self.write("in/a.jsonl", line("a", 0).replace('"1.4"', '"2.0"'))
         self.refused("schema version 2.0", merge.merge, ["in"], "o.jsonl")
-        self.refused("there are no rows at none", merge.merge, ["none"], "o.jsonl")
+        self.refused("none does not exist", merge.merge, ["none"], "o.jsonl")
 
 
 if __name__ == "__main__":

@@ -182,7 +182,7 @@ class Plan(support.Case):
 
     def test_errors_are_those_of_the_program(self):
         done = program("plan", "none.toml")
-        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.returncode, 3)
         self.assertEqual(done.stderr.count("none.toml"), 1, done.stderr)
         self.assertEqual(program("plan").returncode, 2)
         self.write("e.toml", support.EXPERIMENT)

@@ -165,9 +165,9 @@ class Page(unittest.TestCase):
                          ["focus", "table_5", "tiny", "measured", "2", "42 s", ""])
 
     def test_what_is_wrong_is_said(self):
-        with self.assertRaisesRegex(EnvironmentFault, "holds no result rows"):
+        with self.assertRaisesRegex(EnvironmentFault, "holds no results"):
             self.data()
-        with self.assertRaisesRegex(UserError, "no such file"):
+        with self.assertRaisesRegex(EnvironmentFault, "none does not exist"):
             page.page_data(os.path.join(self.folder, "none"), "")
         self.write("rows.jsonl", json.dumps(row_of("a", [1.0])) + "\n")
         for text, says in (("{", "not JSON"), ("{}", "a list of objects"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask prompts: write what benchmarks ask into files, for runs without Python.
+"""unmask prompts: write benchmark prompts, for machines without Python.
 
 Here the tasks of one published benchmark, as its harness asks them, in one file; the program asks for those of
 an experiment."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask score: score answers of any harness with the benchmarks' own libraries.
+"""unmask score: score stored answers with the benchmarks' own libraries.
 
 A sample file is in lm-eval's form: what `unmask run --samples` or lm-eval's --log_samples writes, JSON lines with
 doc, target and resps. The result is one JSON line an item, and a summary."""
@@ -13,8 +13,8 @@ import sys
 from unmask.benchmarks.score import joined, official, scorers, workers
 from unmask.rows import later, options as option_names
 from unmask.rows.ending import tell
-from unmask.rows.errors import UserError
-from unmask.rows.files import opened_text, replace_file
+from unmask.rows.errors import EnvironmentFault, UserError
+from unmask.rows.files import does_not_exist, opened_text, replace_file
 from unmask.rows.intervals import wilson
 from unmask.rows.shapes import MAYBE, fit
 from unmask.rows.text import json_text, shown, whole
@@ -182,32 +182,36 @@ def sample_files(paths):
             below = sorted(glob.glob(os.path.join(glob.escape(path), "**", "samples_*.jsonl"),
                                      recursive=True))
             if not below:
-                raise UserError(f"{path}: holds no samples_*.jsonl")
+                raise EnvironmentFault(f"{path} holds no samples_*.jsonl; measure with unmask run --samples")
             found += below
         elif os.path.isfile(path):
             found.append(path)
         else:
-            raise UserError(f"{path}: no such file")
+            raise does_not_exist(path)
     return found
 
 
 def main(arguments):
     parser = option_names.parser(
-        __doc__, "Answers lie in lm-eval's sample files, made by `unmask run --samples` or any other harness.")
+        __doc__, "FILE is a sample file of lm-eval, or a folder of them, made by `unmask run --samples` or any other\n"
+                 "harness.")
     parser.add_argument("files", nargs="+", metavar="FILE", help="sample file, or a folder of them")
-    parser.add_argument("--benchmark", help="score as this benchmark (unmask list benchmarks) or as this "
-                        "task of lm-eval; default: what the file says")
-    parser.add_argument("--harness", help="in this harness's way: LM, OC-F, OC-S, OC-L, OC-U, or "
-                        "ID/CONFIG; default: what the file says, else the first of the benchmark")
-    parser.add_argument("-o", "--output", help="write one JSON line an item into this file")
+    parser.add_argument("--benchmark", metavar="NAME",
+                        help="score as this benchmark (unmask list benchmarks) or this task of lm-eval "
+                        "(default: as the file names it)")
+    parser.add_argument("--harness", metavar="NAME",
+                        help="score as this harness does: LM, OC-F, OC-S, OC-L, OC-U, or ID/CONFIG (default: as the "
+                        "file names it, else the benchmark's first)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write one JSON line per item into this file")
     parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     option_names.add_format(parser)
     parser.add_argument("--keep-rows", action="store_true",
-                        help="leave the rows of a run as they are; without it, and where the file says how "
-                        "to score, rows that wait for their scores are written once more with them")
-    parser.add_argument("--workers", type=int, default=0, help="processes that judge; default: one a core")
-    parser.add_argument("--seconds", type=float, default=20.0,
-                        help="processor time for one item, beyond which it is undecided; default: 20")
+                        help="leave the rows of a run as they are (default: rows that wait for scores are written again "
+                        "with them)")
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help="score in N processes (default: one per core)")
+    parser.add_argument("--seconds", type=float, default=20.0, metavar="X",
+                        help="stop scoring an item after X seconds of processor time; it is then undecided "
+                        "(default: 20)")
     options = parser.parse_args(option_names.spelled(arguments))
     later.import_all()
     items = [item for path in sample_files(options.files) for item in read_samples(path)]
