@@ -94,6 +94,70 @@ class Coverage(unittest.TestCase):
                 found.append(intervals.over_campaigns(each, False, True).range)
             self.near(covered(found, 0.0), high=1.0)
 
+    def rounds(self, size, skewed, drift, lasting=0.0):
+        """Times of two sides that are equally fast, [draw, side, round]: noise of each side, which may last from round to
+        round, and a drift of the machine, which does and which both share."""
+        def noise(shape, stays):
+            e = self.random.exponential(size=shape) - 1 if skewed else self.random.standard_normal(shape)
+            for k in range(1, shape[-1]):
+                e[..., k] = stays * e[..., k - 1] + math.sqrt(1 - stays ** 2) * e[..., k]
+            return e
+        own = noise((DRAWS // 2, 2, 5), lasting)
+        return np.exp(size * (own + drift * noise((DRAWS // 2, 1, 5), 0.8)))
+
+    @staticmethod
+    def ends(times, target=0.05, first=3):
+        """The round at which each side's mean is known to 5 %, by scipy's Student's t; the last where it never is."""
+        last = times.shape[-1]
+        ends = np.full(times.shape[:2], last)
+        for n in range(last - 1, first - 1, -1):
+            x = times[..., :n]
+            half = stats.t.ppf(0.975, n - 1) * stats.sem(x, axis=-1) / x.mean(-1)
+            ends[half <= target] = n
+        return ends
+
+    def held(self, times, ends):
+        """How often the interval of the ratio holds 1, which is the truth."""
+        found = []
+        for (a, b), (m, n) in zip(times, ends):
+            e = (intervals.paired_ratio if m == n else intervals.unpaired_ratio)(a[:m], b[:n])
+            found.append(e.range)
+        return covered(found, 1.0)
+
+    def test_of_pairs_that_end_together(self):
+        """Three to five rounds until both sides are known to 5 %."""
+        for size in (0.02, 0.05, 0.1, 0.2):
+            for skewed in (False, True):
+                for drift in (0.0, 0.5):
+                    times = self.rounds(size, skewed, drift)
+                    together = self.ends(times).max(1)
+                    with self.subTest(size=size, skewed=skewed, drift=drift):
+                        self.near(self.held(times, np.repeat(together[:, None], 2, axis=1)), 0.915, 0.99)
+
+    def test_of_sides_that_end_each_by_itself(self):
+        """What pairs are for: of draws whose sides would end at different rounds, pairs of as many rounds hold the truth
+        as often as they should, and sides of different lengths do not. Noise of one side alone that lasts for rounds is
+        not seen by so few: no interval here speaks of it."""
+        times = np.concatenate([self.rounds(0.05, False, 0.0) for _ in range(4)])
+        ends = self.ends(times)
+        differ = ends[:, 0] != ends[:, 1]
+        self.assertGreater(differ.sum(), 700)
+        self.near(self.held(times[differ], np.repeat(ends.max(1)[differ, None], 2, axis=1)), 0.915)
+        self.assertLess(self.held(times[differ], ends[differ]), 0.915)
+        lasting = self.rounds(0.1, False, 0.0, lasting=0.8)
+        self.assertLess(self.held(lasting, np.full((len(lasting), 2), 5)), 0.8)
+
+    def test_of_few_and_many_pairs(self):
+        """Two pairs to five hundred; the interval is the one that scipy gives for the differences of logarithms."""
+        for n in (2, 3, 5, 20, 100, 500):
+            found, draws = [], np.exp(self.random.normal(0, 0.1, (DRAWS // 2, 2, n)))
+            for a, b in draws:
+                found.append(intervals.paired_ratio(2 * a, b).range)
+            self.near(covered(found, 2.0))
+            a, b = draws[-1]
+            told = stats.ttest_rel(np.log(2 * a), np.log(b)).confidence_interval(0.95)
+            np.testing.assert_allclose(found[-1], np.exp([told.low, told.high]), rtol=1e-9)
+
     def test_of_a_rule_that_stops_at_a_narrow_interval(self):
         """Up to ten passes until 3 %: looked at from the fifth on it holds as it should, from the third on it does not."""
         def stopped(first, deviation):
