@@ -53,6 +53,9 @@ struct sequence_step {
   // decides nothing, and policies leave all state unchanged; K/V may be written only where it stays
   // the same or where the next forward writes it before it is read.
   bool recompute = false;
+  // A cap of the method ends the request after a stated number of its forward passes, whatever they
+  // unmask.
+  bool capped = false;
 };
 
 // Device-readable copies of the plan: [S] each, one entry per place; 0 for inactive places.

@@ -59,6 +59,26 @@ TEST(idle, a_rule_that_accepts_nothing_is_named) {
   }
 }
 
+// A rule that nothing passes, with a cap behind the 64 forward passes that a rule without one is given: the cap
+// unmasks what is left. Where it leaves the masks nothing was unmasked, and that is said.
+TEST(idle, a_cap_on_steps_ends_a_rule_that_waits) {
+  const auto model = tiny_model(model_family::llada, cpu_backend());
+  const auto requests = tiny_requests(2, 16);
+  const parameter_map waits = {
+      {"rule", "threshold"}, {"threshold", 1.0}, {"guard", false}, {"steps", 90}};
+  const auto run = decode_closed(*model, "ada_dlm", waits, requests, 2);
+  for (const auto& answer : run.answers) {
+    EXPECT_EQ(answer.counters.forwards, 90);
+    EXPECT_EQ(answer.counters.committed, 16);
+    EXPECT_EQ(std::ranges::count(answer.output, model->config().mask_id), 0);
+  }
+  const std::string said = test::message_of([&] {
+    decode_closed(*model, "ada_dlm", with(waits, {{"at_cap", "leave"}}), requests, 2);
+  });
+  EXPECT_NE(said.find("unmasked none of"), std::string::npos) << said;
+  EXPECT_NE(said.find(std::to_string(90 * 16)), std::string::npos) << said;
+}
+
 // From above 1 on no block would ever count as full, and a later one would never be made to unmask.
 TEST(idle, a_block_that_never_activates_is_no_setting) {
   const auto set = [](double threshold) {

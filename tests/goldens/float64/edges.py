@@ -37,7 +37,7 @@ def ada_dlm_case(rng):
               ranked=["active", "active", "region"], short_set=["last_ranked", "freeze_all"],
               guard=[True, True, False], floor=[0.0, 0.0, 0.3], threshold=[0.0, 0.2, 0.5, 1.0],
               average_threshold=[0.0, 0.0, 0.3], first_history=["zeros", "replicate"],
-              limit_to_quota=[False, True], steps=[5, 12, 60, 60], at_cap=["commit", "leave"],
+              limit_to_quota=[False, True], steps=[5, 12, 100, 100], at_cap=["commit", "leave"],
               frozen_input=["token", "token", "mask"], delay=[1, 1, 0], cache_steps=[0, 0, 1, 4],
               w_clamp=[False, False, True], refresh_prompt=[False, True])
     if s["rule"] != "two_centroid" or s["metric"] != "squared_euclidean":
@@ -142,20 +142,20 @@ def main():
     os.makedirs(os.path.join(o.out, "logits"), exist_ok=True)
     net = models(o.out)
     for method in o.method or CASES:
-        start, lines, near, none = time.time(), [], [], 0
+        start, lines, near, refused = time.time(), [], [], 0
         for i in range(o.count):
             golden, by = run_of(net, method, i, o.seed)
-            # A rule that unmasks nothing any more ends a run of the engine with a sentence: nothing can be compared.
-            # It waits for 64 forward passes, and the cap on steps is below that.
-            if MASK in golden["output_ids"]:
-                none += 1
-            elif by.distance < by.limit:
+            # A rule that never unmasks anything ends a run of the engine with a sentence, and the golden run says so.
+            if all(t == MASK for t in golden["output_ids"]):
+                golden["refused"] = True
+                refused += 1
+            if by.distance < by.limit:
                 near.append(f"{golden['id']} ({by.distance:.1e})")
             else:
                 lines.append(json.dumps(golden))
         write(os.path.join(o.out, "decode", method + ".jsonl"), "".join(line + "\n" for line in lines))
-        print(f"{method}: {len(lines)} runs in {time.time() - start:.0f} s; {none} do not end; near ties, not compared:",
-              ", ".join(near) or "none")
+        print(f"{method}: {len(lines)} runs in {time.time() - start:.0f} s; {refused} unmask nothing; near ties, not "
+              f"compared: {', '.join(near) or 'none'}")
 
 
 if __name__ == "__main__":

@@ -89,6 +89,13 @@ class replay final : public step_observer {
     return "";
   }
 
+  // A run that the program ended with a sentence: in the golden run's last forward pass.
+  std::string refused_at_its_end() const {
+    const auto nfe = golden_.at("nfe").get<std::size_t>();
+    if (forward_ == nfe) return "";
+    return fmt::format("refused after {} forward passes, golden {}", forward_, nfe);
+  }
+
   const std::string& difference() const { return difference_; }
   std::size_t forwards() const { return forward_; }
 
@@ -365,6 +372,18 @@ recipe method_of(const json& golden, const method_info& how, const std::string& 
                          golden.value("preset", ""));
 }
 
+// False of a run that the program ended with a sentence, where that is what the golden run says.
+bool runs_to_its_end(step_loop& loop, bool may_be_refused) {
+  try {
+    while (loop.step()) {
+    }
+  } catch (const error& said) {
+    if (!may_be_refused || said.code() != exit_code::run_failed) throw;
+    return false;
+  }
+  return true;
+}
+
 std::string run_case(const json& golden, const method_info& how, const std::string& runs,
                      const transformer& model) {
   const json& params = golden.at("params");
@@ -382,9 +401,10 @@ std::string run_case(const json& golden, const method_info& how, const std::stri
   step_loop loop(model, std::move(r), {1, length, 0});
   loop.observe(&watcher);
   loop.admit(request);
-  while (loop.step()) {
-  }
+  const bool ended = runs_to_its_end(loop, golden.value("refused", false));
   if (!watcher.difference().empty()) return watcher.difference();
+  if (!ended) return watcher.refused_at_its_end();
+  if (golden.value("refused", false)) return "nothing was unmasked, and the program did not say so";
   const auto want = recorded_numbers(golden.at("output_ids"));
   // What these loops return holds more than was decided: the end token, or masks, behind the answer.
   const bool fills = params.contains("early_stop") || params.contains("early_termination") ||
