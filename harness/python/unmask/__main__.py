@@ -20,6 +20,7 @@ COMMANDS = {
     "compare": "unmask.tables.compare",
     "crossover": "unmask.tables.crossover",
     "merge": "unmask.jobs.merge",
+    "pictures": "unmask.pictures",
     "plan": "unmask.jobs.plan",
     "probes": "unmask.probes",
     "prompts": "unmask.benchmarks.prompts",

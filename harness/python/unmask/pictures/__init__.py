@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""unmask pictures: make pictures ready for a model, for runs without Python.
+
+A PNG or JPEG file becomes the views that the model's own code would make of it, byte for byte: sizes, tiles, padding
+and Pillow's resampling. Each becomes one file in the folder; its name says by a hash what it was made of."""
+
+import os
+
+from unmask.pictures import prepared
+from unmask.pictures.families import Mmada, family_of
+from unmask.pictures.resample import read_picture
+from unmask.rows import options
+from unmask.rows.errors import UserError
+from unmask.rows.files import replace_file
+
+
+def prepare(path, family, preset):
+    """(file name, bytes) of a picture for a family; UserError that names the picture."""
+    image, digest = read_picture(path)
+    try:
+        views, tiles = family.views(image, preset)
+    except ValueError as problem:
+        raise UserError(f"{path}: the picture cannot be shown to {family.name}: {problem}") from None
+    return (prepared.file_name(family, preset, digest),
+            prepared.content(family, preset, image.size, digest, views, tiles))
+
+
+def main(arguments):
+    parser = options.parser(__doc__)
+    parser.add_argument("file", nargs="+", help="PNG or JPEG pictures")
+    parser.add_argument("--model", required=True, help="folder of the checkpoint that is shown them")
+    parser.add_argument("--preset", help="tiles, pad or squeeze (LLaDA-V); crop or squash (MMaDA); default: what "
+                        "its configuration says")
+    parser.add_argument("--side", type=int, help="MMaDA: pixels of a side; default 512")
+    parser.add_argument("--output", "-o", default="pictures", help="folder of the files; default pictures")
+    parser.add_argument("--quiet", action="store_true", help="print no names of files")
+    given = parser.parse_args(options.spelled(arguments))
+    family = family_of(given.model)
+    if given.side is not None:
+        if not isinstance(family, Mmada) or not 1 <= given.side <= 4096:
+            raise UserError("--side takes 1 to 4096 pixels, for MMaDA alone")
+        family = Mmada(None, None, given.side)
+    preset = given.preset or family.presets[0]
+    if preset not in family.presets:
+        raise UserError(f"--preset {preset}: {family.name} has {', '.join(sorted(family.presets))}")
+    for path in given.file:
+        name, content = prepare(path, family, preset)
+        replace_file(os.path.join(given.output, name), content)
+        if not given.quiet:
+            print(os.path.join(given.output, name))
+    return 0

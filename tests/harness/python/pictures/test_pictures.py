@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""unmask pictures: the bytes that the models' own code makes of a picture (tests/goldens/pictures), sizes, the
+prepared file, and pictures that are refused (ctest python.pictures/pictures)."""
+
+import hashlib
+import json
+import struct
+import types
+import unittest
+import zlib
+
+import numpy as np
+import support
+from PIL import Image
+from support import SOURCE, program
+from unmask.pictures import families, geometry, prepared
+from unmask.pictures.resample import read_picture
+from unmask.rows.errors import UserError
+
+GOLDENS = SOURCE / "tests/goldens/pictures"
+MODELS = GOLDENS / "models"
+
+
+def recorded(name):
+    return json.loads((GOLDENS / f"vision/{name}.json").read_text())
+
+
+def picture(name):
+    return read_picture(GOLDENS / "images" / name)[0]
+
+
+def sha(array, kind):
+    return hashlib.sha256(np.ascontiguousarray(array, kind).tobytes()).hexdigest()
+
+
+def pixels(family, views):
+    """What the tower is shown, [n, 3, height, width] float32."""
+    tables = np.broadcast_to(family.tables(), (3, 256))
+    return np.stack([tables[c][views[..., c]] for c in range(3)], axis=1)
+
+
+def llada_v(**more):
+    config = types.SimpleNamespace(path="config.json", values={"image_aspect_ratio": "anyres_max_4", **more})
+    config.fail = lambda key, problem: families.Configuration.fail(config, key, problem)
+    return families.LladaV(config, "")
+
+
+class Recorded(unittest.TestCase):
+    def test_bytes_and_pixels_of_llada_v(self):
+        family = families.family_of(MODELS / "tiny-llada-v-s1")
+        cases = recorded("tiny-llada-v-s1")["cases"]
+        self.assertEqual(len(cases), 19)
+        for c in cases:
+            views, tiles = family.views(picture(c["image"]), "tiles")
+            self.assertEqual((sha(views, "u1"), list(tiles)), (c["bytes"]["sha256_u8"], c["tile_grid"]), c["image"])
+            self.assertEqual(sha(pixels(family, views), "<f4"), c["pixels"]["sha256_f32"], c["image"])
+
+    def test_one_view_of_llada_v(self):
+        family = families.family_of(MODELS / "tiny-llada-v-s1")
+        for c in recorded("one_view_tiny-llada-v-s1")["cases"]:
+            preset = {"pad": "pad", "square": "squeeze"}[c["image_aspect_ratio"]]
+            if "error" in c:
+                self.assertRaises(ValueError, family.views, picture(c["image"]), preset)
+                continue
+            views, tiles = family.views(picture(c["image"]), preset)
+            self.assertIsNone(tiles)
+            self.assertEqual(sha(pixels(family, views), "<f4"), c["pixels"]["sha256_f32"], c)
+
+    def test_bytes_of_dimple(self):
+        family = families.family_of(MODELS / "tiny-dimple-s1")
+        for c in recorded("tiny-dimple-s1")["cases"]:
+            if "error" in c:
+                self.assertRaises(ValueError, family.views, picture(c["image"]), "own-size")
+                continue
+            views, _ = family.views(picture(c["image"]), "own-size")
+            self.assertEqual(sha(views[0], "u1"), c["bytes"]["sha256_u8"], c["image"])
+
+    def test_bytes_of_mmada(self):
+        for c in recorded("tiny-mmada-s1")["cases"]:
+            views, _ = families.Mmada(None, None, c["resolution"]).views(picture(c["image"]), c["transform"])
+            self.assertEqual(sha(views[0], "u1"), c["bytes"]["sha256_u8"], c)
+
+    def test_published_sizes_and_pixels(self):
+        published = recorded("published_geometry")
+        family = llada_v(image_grid_pinpoints="(1x1),...,(6x6)")
+        self.assertEqual(len(family.points), 36)
+        for c in published["sizes"]:
+            size = c["size"]
+            if "llada_v" in c:
+                box = geometry.best_resolution(*size, family.points)
+                self.assertEqual([n // 384 for n in box], c["llada_v"]["tile_grid"], size)
+            if "error" in c["dimple"]:
+                self.assertRaises(ValueError, geometry.multiples, *size, 28, 3136, 1003520)
+            else:
+                self.assertEqual(list(geometry.multiples(*size, 28, 3136, 1003520)), c["dimple"]["size"], size)
+            if "mmada_crop" in c:
+                resized, corner = geometry.shorter_to(*size, 512)
+                want = c["mmada_crop"]
+                self.assertEqual((list(resized), list(corner)), (want["resized"], [want["left"], want["top"]]), size)
+        dimple = families.family_of(MODELS / "tiny-dimple-s1")
+        for name, kind in (("llada_v", family), ("dimple", dimple), ("mmada", families.Mmada(None, None))):
+            want = np.asarray(published["byte_tables"][name], np.float32)
+            np.testing.assert_array_equal(np.broadcast_to(kind.tables(), (3, 256)), np.broadcast_to(want, (3, 256)))
+        for c in published["images"][:3]:
+            views, tiles = family.views(picture(c["image"]), "tiles")
+            self.assertEqual((sha(views, "u1"), list(tiles)),
+                             (c["llada_v"]["bytes"]["sha256_u8"], c["llada_v"]["tile_grid"]), c["image"])
+
+    def test_points_are_a_list_a_text_or_refused(self):
+        self.assertEqual(llada_v(image_grid_pinpoints=[[384, 768], [768, 384]]).points, [(384, 768), (768, 384)])
+        self.assertEqual(llada_v(image_grid_pinpoints="[[384, 768]]").points, [(384, 768)])
+        for wrong in (None, [], [[384, 385]], "(1x1)", [[384]], 7):
+            with self.assertRaisesRegex(UserError, "config.json: `image_grid_pinpoints` must"):
+                llada_v(image_grid_pinpoints=wrong)
+
+
+class Command(support.Case):
+    def pictures(self, *arguments, model="tiny-llada-v-s1"):
+        return program("pictures", *arguments, "--model", MODELS / model, "-o", self.folder / "out")
+
+    def test_writes_one_file_that_says_what_it_is(self):
+        done = self.pictures(GOLDENS / "images/rgb_odd.png")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        content = (self.folder / "out" / done.stdout.strip().split("/")[-1]).read_bytes()
+        length = int.from_bytes(content[:8], "little")
+        head = json.loads(content[8:8 + length])
+        said = head["__metadata__"]
+        self.assertEqual(head["views"]["shape"], [5, 56, 56, 3])
+        self.assertEqual((said["family"], said["preset"], said["size"], said["tiles"], said["rule"]),
+                         ("llada-v", "tiles", "98x62", "2x2", "columns-then-rows"))
+        want = recorded("tiny-llada-v-s1")["cases"][0]["bytes"]["sha256_u8"]
+        self.assertEqual(hashlib.sha256(content[8 + length:]).hexdigest(), want)
+        # Written out, so that a file prepared by one version is found by the next.
+        self.assertEqual(said["settings"], "side 56, points 56x56 56x112 56x168 112x56 112x112 112x168 168x56 "
+                         "168x112 168x168")
+        table = recorded("published_geometry")["byte_tables"]["llada_v"][0]
+        self.assertEqual(said["tables"], sha(table, "<f4"))
+
+    def test_what_differs_has_another_name(self):
+        family = families.family_of(MODELS / "tiny-llada-v-s1")
+        names = {prepared.file_name(family, "tiles", "a"), prepared.file_name(family, "pad", "a"),
+                 prepared.file_name(family, "tiles", "b"),
+                 prepared.file_name(families.Mmada(None, None), "tiles", "a")}
+        self.assertEqual(len(names), 4)
+
+    def test_bad_pictures_are_refused_in_one_sentence(self):
+        whole = (GOLDENS / "images/rgb_odd.png").read_bytes()
+
+        def chunk(kind, data):
+            return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+        claims = whole[:8] + chunk(b"IHDR", struct.pack(">IIBBBBB", 1 << 15, 1 << 14, 8, 2, 0, 0, 0))
+        Image.new("RGB", (40, 40)).save(self.folder / "picture.gif")
+        for name, content, said in (
+                ("text.png", b"no picture", "is no PNG or JPEG picture"),
+                ("empty.png", b"", "is no PNG or JPEG picture"),
+                ("cut.png", whole[:2000], "the picture is truncated or damaged"),
+                ("large.png", claims + chunk(b"IDAT", b"") + chunk(b"IEND", b""), "more than 268435456 pixels"),
+                ("picture.gif", (self.folder / "picture.gif").read_bytes(), "is no PNG or JPEG picture")):
+            (self.folder / name).write_bytes(content)
+            done = self.pictures(self.folder / name)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), name)
+            self.assertIn(f"{name}: {said}", done.stderr.replace("the picture has ", ""))
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertFalse((self.folder / "out").exists(), name)
+        Image.new("RGB", (28 * 201, 28)).save(self.folder / "thin.png")
+        for name, said in (("thin.png", "ratio of the sides must be at most 200"),
+                           (GOLDENS / "images/one_row.png", "a side must have at least 28")):
+            done = self.pictures(self.folder / name, model="tiny-dimple-s1")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(said, done.stderr)
+        done = self.pictures(self.folder / "nowhere.png")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (3, 1), done.stderr)
+
+    def test_other_models_and_presets_are_refused(self):
+        one = GOLDENS / "images/square_28.png"
+        done = program("pictures", one, "--model", SOURCE / "experiments/models/tiny-llada", "-o", self.folder)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("names no model that is shown pictures", done.stderr)
+        done = self.pictures(one, "--preset", "crop")
+        self.assertIn("llada-v has pad, squeeze, tiles", done.stderr)
+        done = self.pictures(one, "--side", "64")
+        self.assertIn("for MMaDA alone", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
