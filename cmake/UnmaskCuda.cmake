@@ -62,6 +62,9 @@ if(NOT UNMASK_CUDA STREQUAL "OFF")
       set(unmask_every_gpu ON)
     endif()
     enable_language(CUDA)
+    if(UNMASK_PCH)  # as of C++ (UnmaskOptions): the Python module takes all objects
+      string(APPEND CMAKE_CUDA_FLAGS " -Xcompiler=-fPIC")
+    endif()
     # Kernels have machine code for those too whose driver would compile the PTX, made of the same
     # PTX: that takes ptxas alone. An nvcc before 12.8 knows neither 100 nor 120.
     set(UNMASK_CUDA_MORE "")

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
+#include "harness/decode/interpreted.h"
 #include "harness/engine/loop_runner.h"
 #include "harness/measure/imposed_commits.h"
 #include "harness/plan/published_decoding.h"
@@ -83,6 +84,11 @@ model_record loaded_point::model() const {
   const std::string departure = departure_of(model_->config, method_.name);
   if (!record.caution.empty() && !departure.empty()) record.caution += "; ";
   record.caution += departure;
+  if (is_interpreted(method_)) {
+    if (!record.caution.empty()) record.caution += "; ";
+    record.caution +=
+        "the rule ran in Python: its speed is not that of a compiled rule (rule_seconds)";
+  }
   return record;
 }
 
@@ -141,6 +147,12 @@ recipe loaded_point::recipe_of_run() const {
 }
 
 served_run loaded_point::run(const engine_order& order) {
+  served_run done;
+  run(order, done);
+  return done;
+}
+
+void loaded_point::run(const engine_order& order, served_run& done) {
   const std::size_t requests = std::max<std::size_t>(order.arrivals.size(), 1);
   const auto places =
       static_cast<std::int32_t>(std::min(static_cast<std::size_t>(places_), requests));
@@ -156,23 +168,21 @@ served_run loaded_point::run(const engine_order& order) {
   loop.observe(order.observer);
   engine_settings settings = order.settings;
   settings.predictor = order.cost.get();
-  served_run run;
-  keeping_sink sink(run, meter_);
+  keeping_sink sink(done, meter_);
   const phase_range range(profile_phase::run, static_cast<std::int64_t>(order.arrivals.size()));
   // Recording is what an engine does when it starts: the real clock stands still meanwhile.
   engine_clock clock = order.cost
                            ? engine_clock(order.cost, order.overhead)
                            : engine_clock(order.overhead, [&] { return loop.graphs().seconds; });
   const machine_watch watch;
-  run.totals = run_engine(runner, order.arrivals, settings, clock, sink);
-  run.use = watch.stop();
-  std::ranges::sort(run.requests, {}, &request_record::request);
+  done.totals = run_engine(runner, order.arrivals, settings, clock, sink);
+  done.use = watch.stop();
+  std::ranges::sort(done.requests, {}, &request_record::request);
   calibration_.keep(loop.pace().learnt());
-  run.loop = loop.totals();
+  done.loop = loop.totals();
   if (dry_ && loop.cache().page_bytes() > 0) {
-    run.loop.peak_kv_bytes = kv_bytes_of_model(loop.cache(), *model_);
+    done.loop.peak_kv_bytes = kv_bytes_of_model(loop.cache(), *model_);
   }
-  return run;
 }
 
 answer_record loaded_point::answer_of(const request_record& request) const {
@@ -189,6 +199,11 @@ void loaded_point::count_repetitions(const served_run& run, pass_record& pass) c
   const auto stopped =
       std::ranges::count_if(run.requests, [](const request_record& r) { return r.answer.repeats; });
   pass.metrics["repetition_stops"] = {static_cast<double>(stopped), origin::counted};
+}
+
+void loaded_point::time_rule(const served_run& run, pass_record& pass) const {
+  if (!is_interpreted(method_)) return;
+  pass.metrics["rule_seconds"] = {run.loop.rule_seconds, origin::measured};
 }
 
 }  // namespace unmask

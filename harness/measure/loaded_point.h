@@ -53,10 +53,14 @@ class loaded_point : public sized_point {
  protected:
   recipe make() const;
   served_run run(const engine_order& order);
+  // The same; if it throws, `done` has the requests that were over by then.
+  void run(const engine_order& order, served_run& done);
   // The answer to a request without times: each kind of point measures its own.
   answer_record answer_of(const request_record& request) const;
   // Adds how many answers ended because they repeated themselves, if [run] asks for such ends.
   void count_repetitions(const served_run& run, pass_record& pass) const;
+  // Adds the seconds that a rule took which is not compiled.
+  void time_rule(const served_run& run, pass_record& pass) const;
 
   const method_info& method_;
   const std::int32_t places_;

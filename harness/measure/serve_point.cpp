@@ -145,6 +145,7 @@ class serve_point final : public loaded_point {
     pass.metrics.merge(
         serving_values(done, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
     count_repetitions(done, pass);
+    time_rule(done, pass);
     for (const table_cost::sample& s : clock_.samples()) {
       const auto rows = static_cast<std::int64_t>(s.rows);
       pass.metrics["cost_of_" + std::to_string(rows) + "_rows_seconds"] = {s.seconds,

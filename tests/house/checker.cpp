@@ -63,6 +63,7 @@ const std::vector<room>& rooms() {
        {"harness/base", "harness/devices", "harness/profile", "harness/rows", "harness/plan",
         "harness/measure"}},
       {"harness/cli", every_room},
+      {"harness/python/engine", every_room},
       {"tests", every_room},
   };
   return table;

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The methods of this process: compiled ones, and rules in Python that become methods."""
+
+from unmask.engine import rules
+from unmask.engine.compiled import _engine
+
+
+class Method:
+    """What a method is: name, summary, paper, its five slots, parameters and presets."""
+
+    def __init__(self, info):
+        self.__dict__.update(info)
+
+    def __repr__(self):
+        lines = [f"{self.name}: {self.summary}"]
+        for slot in ("paper", "source", "pace", "rows", "keys", "cache", "unmask"):
+            lines.append(f"  {slot:<8}{getattr(self, slot)}")
+        lines += [f"  {p['name']} = {p['default']}: {p['meaning']}" for p in self.parameters]
+        lines += [f"  preset {name}: {settings}" for name, settings in self.presets.items()]
+        return "\n".join(lines)
+
+
+def methods():
+    """The summaries of all methods by name."""
+    return {name: _engine.info(name)["summary"] for name in _engine.names()}
+
+
+def show(name):
+    """A method as `unmask show` prints it. UserError with the nearest name for one that there is not."""
+    return Method(_engine.info(getattr(name, "name", name)))
+
+
+def method(base, *, name=None, wants=(), limit=60.0, **base_settings):
+    """Makes the decorated function a method: the recipe of `base`, whose candidates the function decides.
+
+    The function is called with a Step for each request of each forward pass. It returns the candidates to unmask,
+    as indices or as one bool for each, or a Decision. Its keyword parameters are parameters of the method.
+
+    wants          what a step has besides: "margin", "entropy", "logits", "hidden", "history"
+    limit          seconds that one call may take
+    base_settings  parameters of the base; they are parameters of the method too"""
+    def wrap(function):
+        rule = rules.made(function, name, base, wants, limit, base_settings)
+        _engine.put_rule(rule.declared())
+        return rule
+    return wrap

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A decision rule as a function: its parameters, its identity, and what happens when it is asked."""
+
+import ast
+import hashlib
+import inspect
+import math
+import re
+import textwrap
+import typing
+
+from unmask.engine import limits, steps
+from unmask.engine.errors import RuleError, UserError, told
+
+WANTS = ("margin", "entropy", "logits", "hidden", "history")
+KEPT_STEPS = 16  # of Step.history
+NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+HERE = {__file__, steps.__file__, limits.__file__}
+
+
+class Between(typing.NamedTuple):
+    """The range of a parameter, both ends in it, and what it means: Annotated[int, between(1, 64)]."""
+    low: float
+    high: float
+    meaning: str = ""
+
+
+def between(low, high, meaning=""):
+    return Between(low, high, meaning)
+
+
+def parameters_of(function):
+    """The keyword parameters of a rule as the program declares parameters. Their types are those of the defaults."""
+    listed = list(inspect.signature(function).parameters.values())
+    if not listed or listed[0].kind not in (listed[0].POSITIONAL_ONLY, listed[0].POSITIONAL_OR_KEYWORD):
+        raise UserError(f"rule {function.__name__}: its first parameter is the step")
+    hints = typing.get_type_hints(function, include_extras=True)
+    return [parameter_of(function.__name__, p, hints.get(p.name)) for p in listed[1:]]
+
+
+def parameter_of(rule, declared, hint):
+    where = f"rule {rule}: parameter {declared.name}"
+    if declared.kind in (declared.VAR_POSITIONAL, declared.VAR_KEYWORD):
+        raise UserError(f"{where} is no parameter of a method: give each a name and a default")
+    if declared.default is declared.empty:
+        raise UserError(f"{where} has no default")
+    if not NAME.match(declared.name) or declared.name in ("base", "code"):
+        raise UserError(f"{where}: a name has small letters, digits and _, and is not base or code")
+    made = {"name": declared.name, "default": declared.default, "low": -1e300, "high": 1e300, "choices": [],
+            "meaning": "of the rule"}
+    kind = hint
+    if typing.get_origin(hint) is typing.Annotated:
+        kind, *notes = typing.get_args(hint)
+        for note in notes:
+            if isinstance(note, str):
+                made["meaning"] = note
+            if isinstance(note, Between):
+                made["low"], made["high"] = float(note.low), float(note.high)
+                made["meaning"] = note.meaning or made["meaning"]
+    if typing.get_origin(kind) is typing.Literal:
+        made["choices"] = [str(choice) for choice in typing.get_args(kind)]
+        kind = str
+    if kind is float and isinstance(made["default"], int) and not isinstance(made["default"], bool):
+        made["default"] = float(made["default"])
+    if not isinstance(made["default"], (bool, int, float, str)):
+        raise UserError(f"{where}: a default is a bool, an int, a float or a text, not "
+                        f"{type(made['default']).__name__}")
+    if kind in (bool, int, float, str) and type(made["default"]) is not kind:
+        raise UserError(f"{where}: its default is no {kind.__name__}")
+    if made["choices"] and made["default"] not in made["choices"]:
+        raise UserError(f"{where}: its default is none of its choices")
+    if isinstance(made["default"], float) and not math.isfinite(made["default"]):
+        raise UserError(f"{where}: its default is not finite")
+    return made
+
+
+def source_of(function):
+    """The text of a function. UserError for one that has none, whose points could not be told from another's."""
+    try:
+        return textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as problem:
+        raise UserError(f"rule {function.__name__} has no source to tell it by: write it in a file or in a "
+                        "notebook's cell") from problem
+
+
+def plain(value):
+    """Whether a value is its own text: a number, a text, or a tuple or list of such."""
+    if isinstance(value, (tuple, list)):
+        return all(plain(v) for v in value)
+    return value is None or isinstance(value, (bool, int, float, str, bytes))
+
+
+def code_of(functions):
+    """SHA-256 of the sources of these functions, without comments and formatting, of the functions of the same module
+    that they name, and of the plain values that they read from outside."""
+    parts, queue, seen = [], list(functions), set()
+    while queue:
+        function = queue.pop(0)
+        if function in seen:
+            continue
+        seen.add(function)
+        text = source_of(function)
+        try:
+            text = ast.unparse(ast.parse(text))
+        except SyntaxError:  # a lambda's line is often no statement
+            pass
+        parts.append(text)
+        outside = inspect.getclosurevars(function)
+        for name, value in sorted({**outside.globals, **outside.nonlocals}.items()):
+            value = getattr(value, "__wrapped__", value)
+            if inspect.isfunction(value) and value.__module__ == function.__module__:
+                queue.append(value)
+            elif plain(value):
+                parts.append(f"{name} = {value!r}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+class Session:
+    """A rule while it decodes one batch. The compiled part calls decide() for each request of each step."""
+
+    def __init__(self, rule, settings, may_edit, may_remask, vocabulary):
+        self.rule, self.settings, self.vocabulary = rule, settings, vocabulary
+        self.may_edit, self.may_remask = may_edit, may_remask
+        self.memories = {}  # by batch slot
+        self.histories = {}
+
+    def has(self, function):
+        return getattr(self.rule, function) is not None
+
+    def step(self, plan):
+        step = steps.Step(*plan)
+        if step.fresh or step.slot not in self.memories:
+            self.memories[step.slot] = {}
+            self.histories[step.slot] = steps.History(KEPT_STEPS)
+        step.memory = self.memories[step.slot]
+        step.may_edit, step.may_remask = self.may_edit, self.may_remask
+        if "history" in self.rule.wants:
+            step.history = self.histories[step.slot]
+        return step
+
+    def ask(self, function, step, read):
+        """read(what the function returns); whatever goes wrong is a RuleError with the rule's own lines."""
+        try:
+            with limits.WATCH.limit(self.rule.limit):
+                answer = function(step, **self.settings)
+        except limits.TooSlow:
+            raise self.failed(step, f"the rule took longer than its limit of {self.rule.limit:g} s") from None
+        except Exception as problem:  # pylint: disable=broad-exception-caught
+            raise self.failed(step, f"the rule raised {told(problem, HERE)}") from problem
+        try:
+            return read(answer)
+        except Exception as problem:  # pylint: disable=broad-exception-caught  (arrays of the rule's own classes)
+            raise self.failed(step, f"the rule's answer is wrong: {problem}") from problem
+
+    @staticmethod
+    def failed(step, said):
+        return RuleError(f"step {step.step} of request {step.request}: {said}", step.step, step.request)
+
+    def decide(self, *seen):
+        step = self.step(seen[:11])
+        step.see(*seen[11:])
+        answer = self.ask(self.rule.function, step, lambda said: steps.decisions(step, said, self.vocabulary))
+        if step.history is not None:
+            step.history.add(step)
+        return answer
+
+
+class Rule:
+    """A function that is a method now. Call it with a step to try it by hand."""
+
+    def __init__(self, function, name, base, wants, limit, base_settings):
+        self.function, self.name, self.base, self.wants, self.limit = function, name, base, wants, limit
+        self.base_settings = base_settings
+        self.parameters = parameters_of(function)
+        self.code = code_of([function])
+        self.__doc__, self.__name__, self.__wrapped__ = function.__doc__, function.__name__, function
+
+    def __call__(self, step, **settings):
+        return self.function(step, **settings)
+
+    def __repr__(self):
+        return f"<method {self.name}: a rule in Python over {self.base}>"
+
+    def begin(self, settings, may_edit, may_remask, vocabulary):
+        return Session(self, settings, may_edit, may_remask, vocabulary)
+
+    def declared(self):
+        """What the compiled part registers."""
+        lines = inspect.getdoc(self.function) or ""
+        return {"name": self.name, "base": self.base, "base_settings": self.base_settings,
+                "summary": (lines.splitlines() or [f"a rule in Python over {self.base}"])[0],
+                "source": f"Python: {self.function.__module__}", "parameters": self.parameters, "code": self.code,
+                "wants": list(self.wants), "begin": self.begin}
+
+
+def made(function, name, base, wants, limit, base_settings):
+    """A Rule of checked settings."""
+    name = name or function.__name__
+    wants = (wants,) if isinstance(wants, str) else tuple(wants)
+    if not NAME.match(name):
+        raise UserError(f"a method's name has small letters, digits and _, and begins with a letter; not {name!r}")
+    for want in wants:
+        if want not in WANTS:
+            raise UserError(f"rule {name}: there is no {want!r} to want; there are {', '.join(WANTS)}")
+    if not limit > 0:
+        raise UserError(f"rule {name}: its limit is a time above 0, not {limit}")
+    return Rule(function, name, base, wants, limit, base_settings)

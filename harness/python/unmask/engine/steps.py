@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rule sees of a step, and what it may answer."""
+
+import numpy as np
+
+KINDS = ("keep", "unmask", "edit", "remask", "hold")  # by the decisions' numbers
+KEEP, UNMASK, EDIT, REMASK = range(4)
+
+
+class Decision:
+    """What a rule does with its candidates; each a list of indices or one bool for each candidate.
+
+    unmask  masks that get their token
+    edit    unmasked positions that get another token, if the base allows it (step.may_edit)
+    remask  unmasked positions that become masks again, if the base allows it (step.may_remask)
+    tokens  one token id for each candidate, instead of the model's own choice (step.token)"""
+
+    __slots__ = ("unmask", "edit", "remask", "tokens")
+
+    def __init__(self, unmask=(), edit=(), remask=(), tokens=None):
+        self.unmask, self.edit, self.remask, self.tokens = unmask, edit, remask, tokens
+
+
+class Step:
+    """One request in one forward pass. Arrays have an entry for each candidate, C in all, by ascending position.
+
+    request, slot      number of the request; its batch slot
+    step, block_step   forward passes that the request has had before; those of this block
+    quota              tokens that the base's schedule wants unmasked (0: it has no wish)
+    block              first and last position of the block in work, half open
+    length             positions of the response; prompt_length those before it
+    position           [C] int64, counted from the response's first position
+    token, confidence  [C] the model's choice and its probability
+    masked, current    [C] whether the position is a mask, and its token (-1: a mask)
+    margin, entropy    [C] best less second best probability; nats. Only if the method wants them
+    logits, hidden     [C, V], [C, D]. Only if the method wants them
+    history            what earlier steps showed (History). Only if the method wants it
+    memory             a dict that is the request's own, empty at its first step
+    random             numpy's generator, from the request's seed and the step
+    may_edit, may_remask  which decisions the base's loop carries out"""
+
+    __slots__ = ("slot", "request", "fresh", "step", "block_step", "quota", "block", "length", "prompt_length", "seed",
+                 "position", "token", "confidence", "masked", "current", "margin", "entropy", "logits", "hidden",
+                 "history", "memory", "may_edit", "may_remask", "_random")
+
+    def __init__(self, slot, request, fresh, step, block_step, quota, block_first, block_last, length, prompt_length,
+                 seed):
+        self.slot, self.request, self.fresh, self.step, self.block_step = slot, request, bool(fresh), step, block_step
+        self.quota, self.block, self.length = quota, (block_first, block_last), length
+        self.prompt_length, self.seed = prompt_length, seed
+        self.history = self._random = None
+
+    def see(self, position, token, confidence, masked, current, margin, entropy, logits, hidden):
+        """Takes the candidates of this step."""
+        self.position, self.token, self.confidence = position, token, confidence
+        self.masked = np.ones(len(position), bool) if masked is None else masked.view(bool)
+        self.current = np.full(len(position), -1, np.int32) if current is None else current
+        self.margin = margin
+        self.entropy = None if entropy is None else -entropy
+        self.logits, self.hidden = logits, hidden
+
+    @property
+    def random(self):
+        if self._random is None:
+            self._random = np.random.default_rng((self.seed, self.step))
+        return self._random
+
+    def __len__(self):
+        return len(self.position)
+
+    def __repr__(self):
+        return (f"<step {self.step} of request {self.request}: {len(self.position)} candidates in block "
+                f"{self.block[0]}:{self.block[1]} of {self.length} positions, quota {self.quota}>")
+
+
+class History:
+    """Confidences and tokens of a request's earlier steps, [steps, length], the last step last. A position that was
+    no candidate has confidence NaN and token -1."""
+
+    def __init__(self, most):
+        self.most, self.rows = most, []
+
+    def add(self, step):
+        confidence = np.full(step.length, np.nan, np.float32)
+        token = np.full(step.length, -1, np.int32)
+        confidence[step.position], token[step.position] = step.confidence, step.token
+        self.rows = (self.rows + [(confidence, token)])[-self.most:]
+
+    def _stacked(self, column, length, dtype):
+        return np.stack([row[column] for row in self.rows]) if self.rows else np.empty((0, length), dtype)
+
+    @property
+    def confidence(self):
+        return self._stacked(0, 0, np.float32)
+
+    @property
+    def token(self):
+        return self._stacked(1, 0, np.int32)
+
+    def __len__(self):
+        return len(self.rows)
+
+
+def chosen(answer, count, what):
+    """The candidates that an answer names, as bools [count]. ValueError says what is wrong with it."""
+    picked = np.asarray(answer)
+    if picked.dtype == object or picked.dtype.kind not in "buif" or picked.ndim > 1:
+        raise ValueError(f"{what} is one bool for each candidate or a list of their indices, not "
+                         f"{type(answer).__name__} of shape {picked.shape}")
+    if picked.dtype.kind == "b":
+        if picked.shape != (count,):
+            raise ValueError(f"{what} has {picked.size} bools of shape {picked.shape} for {count} candidates")
+        return picked
+    picked = np.atleast_1d(picked)
+    if picked.dtype.kind == "f" and picked.size:
+        if not np.isfinite(picked).all() or (picked != np.floor(picked)).any():
+            raise ValueError(f"{what} has an index that is no whole number")
+    if picked.size and (picked.min() < 0 or picked.max() >= count):
+        wrong = picked[(picked < 0) | (picked >= count)][0]
+        raise ValueError(f"{what} has the index {wrong}; {count} candidates have indices from 0 to {count - 1}")
+    picked = picked.astype(np.int64)
+    flags = np.zeros(count, bool)
+    flags[picked] = True
+    if flags.sum() != picked.size:
+        raise ValueError(f"{what} names a candidate twice")
+    return flags
+
+
+def decisions(step, answer, vocabulary=None):
+    """A rule's answer as [C] uint8 decisions and [C] int32 tokens or None. ValueError says what is wrong with it."""
+    count = len(step.position)
+    if answer is None:
+        raise ValueError("it returned None; [] unmasks nothing")
+    if not isinstance(answer, Decision):
+        answer = Decision(unmask=answer)
+    what = np.zeros(count, np.uint8)
+    for code, name in ((UNMASK, "unmask"), (EDIT, "edit"), (REMASK, "remask")):
+        flags = chosen(getattr(answer, name), count, name)
+        if not flags.any():
+            continue
+        if name == "edit" and not step.may_edit or name == "remask" and not step.may_remask:
+            raise ValueError(f"its base does not {name}")
+        if (flags & (step.masked != (code == UNMASK))).any():
+            at = step.position[flags & (step.masked != (code == UNMASK))][0]
+            raise ValueError(f"{name} names position {at}, which is {'no' if code == UNMASK else 'a'} mask")
+        if what[flags].any():
+            raise ValueError(f"position {step.position[flags & (what != 0)][0]} gets two decisions")
+        what[flags] = code
+    tokens = answer.tokens
+    if tokens is not None:
+        tokens = np.asarray(tokens)
+        if tokens.shape != (count,) or tokens.dtype.kind not in "iu":
+            raise ValueError(f"tokens has one id for each of the {count} candidates, not "
+                             f"{tokens.dtype} of shape {tokens.shape}")
+        used = tokens[(what == UNMASK) | (what == EDIT)]
+        if used.size and (used.min() < 0 or used.max() > 2**31 - 1 or vocabulary and used.max() >= vocabulary):
+            raise ValueError("tokens has an id outside the vocabulary")
+        tokens = np.ascontiguousarray(tokens, np.int32)
+    return what, tokens
