@@ -18,6 +18,7 @@ from unmask.claims.declare import read_register
 from unmask.claims.judge import SCORES
 from unmask.claims.repeats import RECORD, read_record
 from unmask.jobs import owner
+from unmask.jobs import stale
 from unmask.rows import experiments, later, options as command_options, program
 from unmask.rows.ending import tell
 from unmask.rows.errors import EnvironmentFault, UserError
@@ -236,6 +237,12 @@ def parser():
     p.add_argument("--allow-modified", action="store_true", help="accept a program with uncommitted changes")
     p.add_argument("--archive", metavar="FOLDER",
                    help="pack the rows of all campaigns into this folder, with the pages of claims")
+    p.add_argument("--stale", action="store_true",
+                   help="measure no campaign; print which tables and figures of FOLDER, a campaign or an archive, have "
+                        "rows that the present program plans, answers or counts otherwise (exit code 4: some)")
+    p.add_argument("--sample", type=int, default=1, metavar="N",
+                   help="measure N rows of each again for --stale, those that take the least time "
+                        "(default: 1; 0: compare the plans alone)")
     p.add_argument("--experiments-dir", "--experiments_dir", default="", metavar="FOLDER",
                    help="use the experiments and claims of this folder (default: experiments)")
     command_options.add_format(p)
@@ -260,7 +267,11 @@ def judged(into, folder, saved, options, size):
 
 def main(arguments):
     options = parser().parse_args(arguments)
+    if options.sample < 0:
+        raise UserError(f"--sample must be 0 or more, not {options.sample}")
     later.import_all()
+    if options.stale:
+        return stale.report(options.directory, options.experiments_dir, options.only, options.sample)
     folder = experiments.experiments_folder(options.experiments_dir)
     register = read_register(os.path.join(folder, "claims"))
     version = build()
