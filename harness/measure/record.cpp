@@ -233,6 +233,13 @@ void keep_items(result_row& row, const measured_point& point) {
     row.items.exact.push_back(s.exact && !synthetic);
     row.items.output_tokens.push_back(output_tokens_of(answers[i], point.rules));
     row.items.answer_hash.push_back(sha256_hex(bytes_of(answers[i].tokens)).substr(0, 16));
+    const sequence_counters& work = answers[i].work;
+    row.items.forwards.push_back(work.forwards);
+    row.items.denoise_steps.push_back(work.denoise_steps);
+    row.items.committed.push_back(work.committed);
+    row.items.rows.push_back(work.rows);
+    row.items.decode_rows.push_back(work.decode_rows);
+    row.items.late_layer_rows.push_back(work.late_layer_rows);
     row.items.seconds.emplace_back();
     for (const pass_record& pass : point.passes) {
       row.items.seconds.back().push_back(pass.answers[i].seconds);

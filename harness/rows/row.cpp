@@ -142,6 +142,9 @@ bool says_something(bool value) {
 bool says_something(const std::vector<double>& values) {
   return std::ranges::any_of(values, [](double v) { return std::isfinite(v) && v != 0; });
 }
+bool says_something(const std::vector<std::int64_t>& values) {
+  return !values.empty();
+}
 bool says_something(double value) {
   return std::isfinite(value);
 }

@@ -138,6 +138,9 @@ struct item_records {
   std::vector<std::int64_t> output_tokens;
   std::vector<std::vector<double>> seconds;  // admission to finish, one per repetition
   std::vector<std::string> answer_hash;      // first 16 hex digits of the SHA-256 of its tokens
+  // What ratios of counts are made of (harness/decode/counters.h), so that they have an interval over
+  // the items; empty: of a row from before, or of another program.
+  std::vector<std::int64_t> forwards, denoise_steps, committed, rows, decode_rows, late_layer_rows;
   bool empty() const { return id.empty(); }
   std::size_t size() const { return id.size(); }
 };

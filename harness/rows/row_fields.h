@@ -162,6 +162,15 @@ void each_field(item_records& i, Visit& visit) {
   visit(needed("output_tokens"), i.output_tokens);
   visit(needed("score"), i.score);
   visit(needed("seconds"), i.seconds);
+  visit(some("nfe",
+             "this and the other counts: of the first repetition, as the metrics of their "
+             "names count them"),
+        i.forwards);
+  visit(some("denoise_steps"), i.denoise_steps);
+  visit(some("committed"), i.committed);
+  visit(some("rows"), i.rows);
+  visit(some("decode_rows"), i.decode_rows);
+  visit(some("late_layer_rows"), i.late_layer_rows);
 }
 
 // In the order in which a reader wants to see them: what was run, the verdict, the numbers, the

@@ -65,6 +65,28 @@ TEST(record, metrics_of_a_good_point) {
   EXPECT_FALSE(row.value_of("e2e_p50_seconds"));  // two requests earn no median
 }
 
+// What the items count adds up to what the row counts: the parts of its ratios.
+TEST(record, items_keep_the_counts_that_ratios_are_made_of) {
+  measured_point point = good_point();
+  point.keep_items = true;
+  for (pass_record& pass : point.passes) pass.answers.at(1).work.forwards = 5;
+  result_row row;
+  row.model.layers = 5;
+  measure_row(row, point);
+  using counts = std::vector<std::int64_t>;
+  EXPECT_EQ(row.items.forwards, (counts{3, 5}));
+  EXPECT_EQ(row.value_of("nfe"), 8);
+  EXPECT_EQ(row.items.denoise_steps, (counts{3, 3}));
+  EXPECT_EQ(row.items.committed, (counts{6, 6}));
+  EXPECT_EQ(row.items.decode_rows, (counts{24, 24}));
+  EXPECT_EQ(row.items.late_layer_rows, (counts{18, 18}));
+  EXPECT_EQ(row.items.rows.size(), 2u);
+  point.keep_items = false;
+  result_row without;
+  measure_row(without, point);
+  EXPECT_TRUE(without.items.forwards.empty());
+}
+
 TEST(record, percentiles_appear_when_the_count_earns_them) {
   measured_point point = good_point();
   point.passes = {good_pass(10, 6)};
@@ -205,6 +227,8 @@ TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
   row.items.exact = {true};
   row.items.output_tokens = {1};
   row.items.seconds = {{1}};
+  row.items.forwards = row.items.denoise_steps = row.items.committed = row.items.rows =
+      row.items.decode_rows = row.items.late_layer_rows = {1};
   row.probes["decoding"] = row.calibration = "{}";
   row.metrics["tpf"].samples = {1, 2};
   row.run.kind = "serve";

@@ -108,13 +108,20 @@ TEST(row, items_come_back_and_are_absent_without) {
   row.items.output_tokens = {3, 4};
   row.items.seconds = {{0.5, 0.25}, {1, 2}};
   row.items.answer_hash = {"x", "y"};
+  EXPECT_EQ(to_json_line(row).find("nfe\":["), std::string::npos);  // rows from before lack them
+  row.items.forwards = {5, 70};
   const std::string line = to_json_line(row);
   const result_row again = parse_row(line, "x");
   EXPECT_EQ(to_json_line(again), line);
   EXPECT_EQ(again.items.seconds, row.items.seconds);
+  EXPECT_EQ(again.items.forwards, row.items.forwards);
+  EXPECT_TRUE(again.items.rows.empty());
   EXPECT_TRUE(std::isnan(again.items.score[1]));
   std::string broken = line;
   broken.replace(broken.find("[\"x\",\"y\"]"), 9, "[\"x\"]");
+  EXPECT_THROW(parse_row(broken, "x"), error);
+  broken = line;
+  broken.replace(broken.find("[5,70]"), 6, "[5]");
   EXPECT_THROW(parse_row(broken, "x"), error);
 }
 

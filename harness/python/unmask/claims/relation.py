@@ -88,11 +88,23 @@ def _over_prompts(e, left, right, metric):
                    how=e.how + PROMPTS)
 
 
+def _counted(e, left, right, metric, other):
+    """A ratio of counts, which is exact for its prompts, with the interval of other prompts where the rows kept the
+    counts of every item."""
+    if e.how != "counted" or left["workload"]["hash"] != right["workload"]["hash"]:
+        return e
+    above, below = estimates.counts_of_items(left, metric), estimates.counts_of_items(right, other or metric)
+    if not above or len(above) != len(below):
+        return e
+    return replace(intervals.ratio_over_items(above, below), value=e.value)
+
+
 def _ratios(pairs, metric, other):
     found = []
     for left, right in pairs:
         e = estimates.ratio(left, right, metric, other)
         if e is not None:
+            e = _counted(e, left, right, metric, other)
             found.append((left, right, _over_prompts(e, left, right, metric)))
     if not found:
         raise NeedsRows(f"{metric} in the rows")
@@ -114,7 +126,7 @@ def within_row(frame, metric, other, **where):
     """One value of a row over another of the same row, pooled over rows geometrically."""
     rows = frame.pick(**where)
     found = [(row, estimates.ratio(row, row, metric, other)) for row in rows]
-    found = [(row, e) for row, e in found if e is not None]
+    found = [(row, _counted(e, row, row, metric, other)) for row, e in found if e is not None]
     if not found:
         raise NeedsRows(f"{metric} and {other} in the rows")
     whole = _geometric([e for _, e in found], [row["workload"]["hash"] for row, _ in found])
@@ -252,24 +264,27 @@ def at_equal_score(frame, of, rivals, clock="tokens_per_second", **where):
     return found
 
 
+def quotient(a, b):
+    """One ratio over another: squares of the distances of the logarithms to the ends add up."""
+    value, how = a.value / b.value, "ratio of ratios"
+    if a.how == b.how == "counted":
+        return Estimate(value, value, value, a.n, "items", "counted")
+    if a.low is None or b.low is None:
+        return Estimate(value, n=a.n, unit=a.unit, how=how)
+    below = math.hypot(math.log(a.value / a.low), math.log(b.high / b.value))
+    above = math.hypot(math.log(a.high / a.value), math.log(b.value / b.low))
+    return Estimate(value, value * math.exp(-below), value * math.exp(above), min(a.n, b.n), a.unit, how,
+                    _least_degrees([a, b]))
+
+
 def growth(frame, metric, of, over, along, first, last, **where):
     """The ratio of two sides at the last value of a setting over the same ratio at the first; of rates with the
     score beside that at the last."""
     frame.along = along, first, last
     late = ratio(frame, metric, of, over, **{**where, along: last})
     early = ratio(frame, metric, of, over, **{**where, along: first})
-    value, how = late.estimate.value / early.estimate.value, "ratio of ratios"
     points = [(f"{along} {last}", late.estimate), (f"{along} {first}", early.estimate)]
-    if late.estimate.how == early.estimate.how == "counted":
-        whole = Estimate(value, value, value, late.estimate.n, "items", "counted")
-    elif late.estimate.low is None or early.estimate.low is None:
-        whole = Estimate(value, n=late.estimate.n, unit=late.estimate.unit, how=how)
-    else:
-        a, b = late.estimate, early.estimate
-        below = math.hypot(math.log(a.value / a.low), math.log(b.high / b.value))
-        above = math.hypot(math.log(a.high / a.value), math.log(b.value / b.low))
-        whole = Estimate(value, value * math.exp(-below), value * math.exp(above), min(a.n, b.n),
-                         a.unit, how, _least_degrees([a, b]))
+    whole = quotient(late.estimate, early.estimate)
     found = Finding(f"({late.shown}) at {along} {last} / at {first}", whole, points,
                     sides=Sides(metric, of, over, where, (along, first, last)))
     if metric in estimates.RATES:
@@ -369,11 +384,17 @@ def score(frame, of, over, by_item=False, **where):
     return Finding(_sides(*pairs[0], "-"), whole, points, notes=notes)
 
 
+def _level_of_counts(e, row, metric):
+    """The same of a count of one row, or of a ratio of two of its counts."""
+    items = estimates.counts_of_items(row, metric) if e.how == "counted" else []
+    return replace(intervals.count_over_items(items), value=e.value) if items else e
+
+
 def level(frame, metric, **where):
     """A metric or a probe's number: shares that kept their items pooled over tasks, else the mean."""
     rows = frame.pick(**where)
     found = [(row, estimates.estimate(row, metric)) for row in rows]
-    found = [(row, e) for row, e in found if e is not None]
+    found = [(row, _level_of_counts(e, row, metric)) for row, e in found if e is not None]
     if not found:
         raise NeedsRows(f"{metric} in the rows")
     points = [(place(row), e) for row, e in found]

@@ -122,6 +122,38 @@ def item_shares(row, metric):
         found.append((part[0], whole[0]))
 
 
+# Counts that a row has of every item, and what each is part of; "": of the item itself.
+COUNTS = {"nfe": ("nfe", ""), "denoise_steps": ("denoise_steps", ""), "committed": ("committed", ""),
+          "rows": ("rows", ""), "decode_rows": ("decode_rows", ""), "output_tokens": ("output_tokens", ""),
+          "late_layer_rows": ("late_layer_rows", ""), "processed_rows": ("late_layer_rows", ""),
+          "tpf": ("output_tokens", "nfe"), "committed_per_step": ("committed", "denoise_steps"),
+          "redundancy": ("decode_rows", "committed"), "token_utilisation": ("committed", "decode_rows"),
+          "processed_rows_per_committed": ("late_layer_rows", "committed"),
+          "processed_rows_per_output": ("late_layer_rows", "output_tokens")}
+
+
+def counts_of_items(row, metric):
+    """Parts and wholes by item behind a count, or behind a ratio of two, [(part, whole)], so that their sums divided
+    give the row's own value; [] where the row kept none. Trials of one item are one item."""
+    part, whole = COUNTS.get(metric, (None, None))
+    items, found = row.get("items") or {}, value(row, metric)
+    if found is None or not items.get(part) or whole and not items.get(whole):
+        return []
+    parts = _by_item(row, items[part])
+    wholes = _by_item(row, items[whole]) if whole else [1.0] * len(parts)
+    if not sum(parts) > 0 or not sum(wholes) > 0:
+        return []
+    scale = found[0] * sum(wholes) / sum(parts)
+    return [(scale * a, b) for a, b in zip(parts, wholes)]
+
+
+def _by_item(row, counts):
+    """The trials of a benchmark follow each other whole."""
+    trials = max(1, row["workload"].get("benchmark", {}).get("trials", 1))
+    size = len(counts) // trials
+    return counts if len(counts) % trials else [sum(counts[i::size]) for i in range(size)]
+
+
 def _is_sampled(metric):
     """Of a sample of items, not of a count of them all; maxima are what they are."""
     return metric.startswith("probes.") and not metric.endswith("_max")

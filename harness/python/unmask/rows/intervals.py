@@ -251,6 +251,21 @@ def share_over_items(items):
     return Estimate(value, low, high, n, "items", "bootstrap over items")
 
 
+def count_over_items(items):
+    """A count an item, or one count over another, [(part, whole)]: sum of parts over sum of wholes with the interval
+    of other items: bootstrap, Student's t of fewer than 20 and none of fewer than 5. Where every item has the same
+    the interval is that value."""
+    items = np.asarray(items, float)
+    n, value = len(items), float(items[:, 0].sum() / items[:, 1].sum())
+    if n < FEWEST_GRADED:
+        return Estimate(value, n=n, how=f"a count of fewer than {FEWEST_GRADED} items, no interval")
+    if n < FEW_GRADED:
+        half = _half_of_ratio(items[:, 0], items[:, 1])
+        return Estimate(value, value - half, value + half, n, "items", "counted, Student's t over items", n - 1)
+    low, high = bootstrap(items, lambda sums: sums[:, 0] / sums[:, 1])
+    return Estimate(value, low, high, n, "items", "counted, bootstrap over items")
+
+
 def ratio_over_items(above, below):
     """One such share over another of the same items, which are drawn together."""
     columns = np.column_stack([np.asarray(above, float), np.asarray(below, float)])

@@ -18,7 +18,6 @@ WORDS = {"string": "a text", "boolean": "true or false", "integer": "a whole num
          "object": "an object", "array": "a list"}
 NAMES = {str: "string", bool: "boolean", dict: "object", list: "array", type(None): "null", int: "number",
          float: "number"}
-ITEM_LISTS = ("answer_hash", "exact", "output_tokens", "score", "seconds")
 # Where a number may be beyond what a double or a 64-bit count holds: rare enough to look twice.
 PERHAPS_LARGE = re.compile(r"\d{19}|[eE]\+?\d{3}")
 
@@ -152,7 +151,7 @@ def problem_of_row(row):
     """What keeps an object from being a row, as a sentence that names the field; "" where nothing does."""
     problem = misfit(row, SCHEMA) or _problem_of_metrics(row)
     items = row.get("items") if not problem else None
-    if items and any(len(items[name]) != len(items["id"]) for name in ITEM_LISTS):
+    if items and any(len(of_items) != len(items["id"]) for of_items in items.values() if isinstance(of_items, list)):
         return "`items` holds lists of different lengths"
     return problem
 
