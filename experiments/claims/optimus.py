@@ -9,7 +9,7 @@ the machine; the curve itself is held against Figure 1 by claims of its own."""
 
 from unmask.claims import (Published, above, at_least, at_most, below, claim, control, fastest_rival,
                            calibration, graded, largest, level, no_precondition, presumes, presumes_a_gpu,
-                           presumes_of_the_clock, ratio, repeated, score, scored, smallest, speed, within)
+                           presumes_of_the_clock, quotient, ratio, repeated, score, scored, smallest, speed, within)
 
 DELIVERED = "decode_output_tokens_per_second"
 DECIDED = "decode_tokens_per_second"
@@ -178,8 +178,7 @@ def commits_are_concave(f):
     early = ratio(f, "committed_per_step", "chunk 4", "chunk 2")
     late.points = [(f"late {name}", e) for name, e in late.points] + [
         (f"early {name}", e) for name, e in early.points]
-    quotient = late.estimate.value / early.estimate.value
-    late.estimate = type(late.estimate)(quotient, quotient, quotient, late.estimate.n, "items", "counted")
+    late.estimate = quotient(late.estimate, early.estimate)
     return late
 
 
