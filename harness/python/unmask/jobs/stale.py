@@ -45,7 +45,7 @@ class Age:
         parts += [f"{len(found)} {words}, the first {found[0]}" for found, words in (
             (self.missing, "planned points without rows"), (self.gone, "rows of points that are planned no more")) if found]
         parts += [self.unknown] if self.unknown else []
-        return "; ".join(parts)
+        return "; ".join(parts) or ("" if self.sampled else "planned as it was")
 
 
 def _name(model, workload, label, variation):

@@ -104,6 +104,11 @@ class Stale(unittest.TestCase):
         self.assertIn("1 planned points without rows, the first tiny, word_problem, new", lines[0])
         self.assertIn("1 rows of points that are planned no more, the first tiny, word_problem, old", lines[0])
 
+    def test_a_plan_alone_does_not_say_that_answers_are_the_same(self):
+        code, lines = self.run_on({"table_5": [made("a")]}, Played({"table_5": ["a"]}), "--sample", "0")
+        self.assertEqual((code, lines[0]), (0, "not known: focus/table_5/tiny, 1 rows of aaaaaaaa, 0 measured again; "
+                                               "planned as it was"))
+
     def test_a_point_that_gives_no_row_says_why(self):
         code, lines = self.run_on({"table_5": [made("a")]}, Played({"table_5": ["a"]}, lambda row: None))
         self.assertEqual(code, 4)
