@@ -271,7 +271,8 @@ def main(arguments):
         raise UserError(f"--sample must be 0 or more, not {options.sample}")
     later.import_all()
     if options.stale:
-        return stale.report(options.directory, options.experiments_dir, options.only, options.sample)
+        return stale.report(options.directory, options.experiments_dir, options.only, options.sample,
+                            options.format == "json")
     folder = experiments.experiments_folder(options.experiments_dir)
     register = read_register(os.path.join(folder, "claims"))
     version = build()

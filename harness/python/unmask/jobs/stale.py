@@ -2,7 +2,7 @@
 """Which tables and figures of a campaign have rows of an older program: plans are compared point by point, and the
 cheapest points of each are measured again and must answer and count the same."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 import json
 import os
 import subprocess
@@ -14,6 +14,7 @@ from unmask.rows import experiments, program
 from unmask.rows.ending import tell
 from unmask.rows.errors import UserError
 from unmask.rows.rows import is_reportable, latest, read_rows, setting
+from unmask.rows.text import json_text
 from unmask.tables.compare import Comparison, compare_place
 
 FRESH, CHANGED, UNKNOWN = "as measured", "stale", "not known"
@@ -151,8 +152,13 @@ def ages_text(every):
     return "\n".join(lines)
 
 
-def report(directory, experiments_dir, only, sample):
-    """Prints the table; 4 where a table or figure is stale, else 0."""
+def ages_json(every):
+    """A document for each table or figure: the fields of Age and its state."""
+    return [{**asdict(age), "state": age.state} for age in every]
+
+
+def report(directory, experiments_dir, only, sample, as_json=False):
+    """Prints the table; 4 if a table or figure is stale, else 0."""
     every = ages(directory, experiments.experiments_folder(experiments_dir), only, sample)
-    print(ages_text(every))
+    print(json_text(ages_json(every)) if as_json else ages_text(every))
     return 4 if any(age.state == CHANGED for age in every) else 0

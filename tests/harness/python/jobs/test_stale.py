@@ -93,6 +93,14 @@ class Stale(unittest.TestCase):
         self.assertIn("committed 100, now 99", lines[0])
         self.assertEqual(lines[-1], "1 stale, 0 not known, 0 as measured, of 1")
 
+    def test_as_json_it_says_the_same(self):
+        code, lines = self.run_on({"table_5": [made("old")]}, Played({"table_5": ["new"]}), "--sample", "0",
+                                  "--format", "json")
+        (age,) = json.loads("\n".join(lines))
+        self.assertEqual((code, age["state"], age["place"], age["rows"]), (4, "stale", "focus/table_5/tiny", 1))
+        self.assertEqual((age["missing"], age["gone"]),
+                         (["tiny, word_problem, new"], ["tiny, word_problem, old"]))
+
     def test_another_time_is_no_other_row(self):
         slower = Played({"table_5": ["a"]}, lambda row: row | {"samples": row["samples"] | {"seconds": [7.0]}})
         self.assertEqual(self.run_on({"table_5": [made("a")]}, slower)[0], 0)
