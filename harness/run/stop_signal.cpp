@@ -14,6 +14,7 @@ namespace unmask {
 namespace {
 
 std::atomic<int> pipe_end{-1};
+std::atomic<bool> is_callers{false};
 
 // What a handler may do is little: it hands the number to the thread that may do everything.
 void hand_over(int number) {
@@ -27,6 +28,7 @@ void hand_over(int number) {
 }  // namespace
 
 stop_signal::stop_signal(std::function<void()> last_words) : last_words_(std::move(last_words)) {
+  if (is_callers) return;
   int ends[2];
   int nobody = -1;
   if (::pipe2(ends, O_CLOEXEC) != 0) return;  // no descriptor left: signals end the program as ever
@@ -57,6 +59,10 @@ stop_signal::stop_signal(std::function<void()> last_words) : last_words_(std::mo
     sigemptyset(&ours.sa_mask);
     ::sigaction(signals[i], &ours, nullptr);
   }
+}
+
+void stop_signal::leave_to_caller() {
+  is_callers = true;
 }
 
 stop_signal::~stop_signal() {

@@ -21,6 +21,9 @@ class stop_signal {
   stop_signal(const stop_signal&) = delete;
   stop_signal& operator=(const stop_signal&) = delete;
 
+  // From now on no object listens: the process is somebody else's, who handles signals.
+  static void leave_to_caller();
+
  private:
   static constexpr std::array<int, 3> signals = {SIGINT, SIGTERM, SIGHUP};
   std::array<struct sigaction, 3> before_ = {};

@@ -16,6 +16,7 @@
 #include "harness/measure/decode_point.h"
 #include "harness/measure/prompt_maker.h"
 #include "harness/plan/settings.h"
+#include "harness/python/engine/arrays.h"
 #include "harness/python/engine/held.h"
 #include "harness/python/engine/rule.h"
 
@@ -23,13 +24,6 @@ namespace unmask::python {
 namespace {
 
 constexpr std::int64_t longest_canvas = 1 << 24;
-
-template <class T>
-nb::object array_of(std::vector<T> values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
-}
 
 // What was decided and how sure the model was of each candidate, by request.
 class trajectory_watch final : public step_observer {
@@ -129,7 +123,8 @@ python_model::python_model(const std::string& where, const std::string& weights,
   spec.models.front().weights = weights;
   for (const std::string& assignment : run) apply_override(spec, "run." + assignment);
   base_.model = spec.models.front();
-  base_.run = spec.run;
+  for (const dotted_setting& setting : spec.overrides) (void)apply_setting(base_, setting, {});
+  check_run_keys(base_.run);
   if (base_.run.device == "auto") base_.run.device = choose_device("auto").name;
   check_run_device(base_.run);
   model_ = load_model_of(base_);

@@ -14,6 +14,7 @@
 #include "harness/python/engine/held.h"
 #include "harness/python/engine/model.h"
 #include "harness/python/engine/rule.h"
+#include "harness/run/stop_signal.h"
 
 namespace unmask::python {
 namespace {
@@ -112,7 +113,10 @@ NB_MODULE(_engine, m) {
   using namespace unmask::python;
   nb::set_leak_warnings(false);
   nb::register_exception_translator(translate);
-  m.def("begin", [](nb::object classes) { errors = std::make_shared<held>(std::move(classes)); });
+  m.def("begin", [](nb::object classes) {
+    errors = std::make_shared<held>(std::move(classes));
+    unmask::stop_signal::leave_to_caller();
+  });
   m.def("end", &held::let_go_of_all);
   m.def("version", &version);
   m.def("names", [] { return unmask::method_registry::instance().names(); });

@@ -12,7 +12,9 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 #include "harness/decode/interpreted.h"
+#include "harness/python/engine/arrays.h"
 #include "harness/python/engine/held.h"
+#include "harness/python/engine/slots.h"
 #include "harness/python/engine/steps.h"
 #include "kernels/decisions.h"
 #include "kernels/head.h"
@@ -52,14 +54,9 @@ class shared_rows {
   std::shared_ptr<tensor> rows_;
 };
 
-// One allocation for the short arrays of a step, which numpy owns then.
 template <class T>
-nb::object copied(const T* from, std::int64_t count) {
-  auto* data = new T[static_cast<std::size_t>(std::max<std::int64_t>(count, 1))];
-  std::copy_n(from, count, data);
-  const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
-  return nb::cast(
-      nb::ndarray<nb::numpy, const T, nb::ndim<1>>(data, {static_cast<std::size_t>(count)}, owner));
+nb::object copied(const T* all, std::int32_t first, std::int32_t count) {
+  return array_of(std::vector<T>(all + first, all + first + count));
 }
 
 class python_unmask final : public unmask_policy {
@@ -116,26 +113,27 @@ class python_unmask final : public unmask_policy {
     const std::int32_t count = c.begin.as<std::int32_t>()[s + 1] - first;
     nb::list seen = rule_->step(asked_rule::question::decide, b, step, s);
     const sequence& q = b.at(s);
-    std::vector<std::int64_t> position(static_cast<std::size_t>(count));
-    std::vector<std::uint8_t> masked(position.size());
-    std::vector<std::int32_t> canvas(position.size());
-    for (std::size_t i = 0; i < position.size(); ++i) {
-      const std::int32_t at = c.position.as<std::int32_t>()[first + static_cast<std::int32_t>(i)];
-      position[i] = at - q.prompt_length;
-      masked[i] = b.state().row<std::uint8_t>(s)[at] == state_masked ? 1 : 0;
-      canvas[i] = masked[i] ? -1 : b.canvas().row<std::int32_t>(s)[at];
+    std::vector<std::int64_t> position;
+    std::vector<std::uint8_t> masked;
+    std::vector<std::int32_t> current;
+    for (std::int32_t i = first; i < first + count; ++i) {
+      const std::int32_t at = c.position.as<std::int32_t>()[i];
+      const bool is_masked = b.state().row<std::uint8_t>(s)[at] == state_masked;
+      position.push_back(at - q.prompt_length);
+      masked.push_back(is_masked ? 1 : 0);
+      current.push_back(is_masked ? -1 : b.canvas().row<std::int32_t>(s)[at]);
     }
-    seen.append(copied(position.data(), count));
-    seen.append(copied(c.token.as<std::int32_t>() + first, count));
-    seen.append(copied(c.probability.as<float>() + first, count));
+    seen.append(array_of(std::move(position)));
+    seen.append(copied(c.token.as<std::int32_t>(), first, count));
+    seen.append(copied(c.probability.as<float>(), first, count));
     const nb::object none = nb::none();
-    seen.append(traits().revises() ? copied(masked.data(), count) : none);
-    seen.append(traits().revises() ? copied(canvas.data(), count) : none);
-    seen.append(wants_.margin ? copied(c.margin.as<float>() + first, count) : none);
-    seen.append(wants_.entropy ? copied(c.negative_entropy.as<float>() + first, count) : none);
+    seen.append(traits().revises() ? array_of(std::move(masked)) : none);
+    seen.append(traits().revises() ? array_of(std::move(current)) : none);
+    seen.append(wants_.margin ? copied(c.margin.as<float>(), first, count) : none);
+    seen.append(wants_.entropy ? copied(c.negative_entropy.as<float>(), first, count) : none);
     seen.append(wants_.logits ? logits_.view(first, count) : none);
     seen.append(wants_.hidden ? hidden_.view(first, count) : none);
-    const nb::object answer = rule_->decide(seen);
+    const nb::object answer = rule_->ask("decide", seen);
     take(answer, first, count, c);
   }
 
@@ -243,13 +241,19 @@ method_info info_over(const method_info& base, const nb::dict& rule) {
   m.rows = base.rows;
   m.keys = base.keys;
   m.cache = base.cache;
-  m.unmask = "a Python function: " + m.summary;
+  const auto functions = nb::cast<std::vector<std::string>>(rule["functions"]);
+  const auto in_python = [&](const char* slot) {
+    return std::ranges::find(functions, slot) != functions.end();
+  };
+  if (in_python("pace")) m.pace = "a Python function over: " + base.pace;
+  if (in_python("rows")) m.rows = "a Python function over: " + base.rows;
+  m.unmask = in_python("decide") ? "a Python function: " + m.summary : base.unmask;
   m.shape = base.shape;
   m.presets = base.presets;
   for (const method_knob& knob : base.knobs) {  // those of the slots that are still the base's
     const bool of_rule = knob.counter == "decided_early" || knob.counter == "replaced" ||
                          knob.counter == "reopened" || knob.counter == "mask_decided";
-    if (!of_rule) m.knobs.push_back(knob);
+    if (!of_rule || !in_python("decide")) m.knobs.push_back(knob);
   }
   m.calibrate = base.calibrate;
   return m;
@@ -312,7 +316,11 @@ void put_rule(const nb::dict& rule) {
     }
     const auto asked = std::make_shared<const asked_rule>(
         name, *begin, part_of(p, own_names).values(), r.unmask->traits(), model.vocabulary);
-    r.unmask = std::make_unique<python_unmask>(std::move(r.unmask), asked, wants);
+    if (asked->has("pace")) r.pace = paced(std::move(r.pace), asked);
+    if (asked->has("rows")) r.rows = chosen_rows(std::move(r.rows), *r.cache, asked);
+    if (asked->has("decide")) {
+      r.unmask = std::make_unique<python_unmask>(std::move(r.unmask), asked, wants);
+    }
     return r;
   };
   method_registry::instance().add(std::move(m));

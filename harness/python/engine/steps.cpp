@@ -44,11 +44,8 @@ nb::list asked_rule::step(question what, const batch& b, const sequence_step& st
   return seen;
 }
 
-nb::object asked_rule::decide(const nb::list& seen) const {
-  return ask("decide", seen);
-}
-
 bool asked_rule::has(const char* function) const {
+  const nb::gil_scoped_acquire hold;
   return nb::cast<bool>(session_->get().attr("has")(function));
 }
 

@@ -29,8 +29,7 @@ class asked_rule {
   // All with the GIL.
   // The plain part of a step: request, batch slot, whether the request is new there, and its plan.
   nb::list step(question what, const batch& b, const sequence_step& step, std::int32_t s) const;
-  nb::object decide(const nb::list& seen) const;
-  bool has(const char* function) const;
+  bool has(const char* function) const;  // takes the GIL
   nb::object ask(const char* function, const nb::list& seen) const;
 
   // Does `work`, which calls Python. What a rule raises becomes a rule_failure, Ctrl-C `interrupted`.
@@ -43,6 +42,8 @@ class asked_rule {
       fail();
     }
   }
+
+  const std::string& method() const { return method_; }
 
  private:
   // The request that a batch slot had when the rule was last asked.

@@ -8,11 +8,11 @@ import atexit
 from unmask.engine import errors
 from unmask.engine.compiled import _engine
 from unmask.engine.errors import EngineError, EnvironmentFault, RuleError, UserError  # noqa: F401
-from unmask.engine.methods import Method, method, methods, show  # noqa: F401
+from unmask.engine.methods import Method, method, methods, over, show  # noqa: F401
 from unmask.engine.models import Answer, Model, Result  # noqa: F401
 from unmask.engine.rules import between  # noqa: F401
 from unmask.engine.runs import load_rules, main, run  # noqa: F401
-from unmask.engine.steps import Decision, Step  # noqa: F401
+from unmask.engine.steps import Decision, Pace, Step  # noqa: F401
 
 version = _engine.version
 _engine.begin(errors)

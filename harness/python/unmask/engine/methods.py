@@ -30,17 +30,27 @@ def show(name):
     return Method(_engine.info(getattr(name, "name", name)))
 
 
-def method(base, *, name=None, wants=(), limit=60.0, **base_settings):
+def method(base, *, name=None, rows=None, pace=None, wants=(), limit=60.0, **base_settings):
     """Makes the decorated function a method: the recipe of `base`, whose candidates the function decides.
 
     The function is called with a Step for each request of each forward pass. It returns the candidates to unmask,
     as indices or as one bool for each, or a Decision. Its keyword parameters are parameters of the method.
 
+    rows           a function for which rows are computed: one flag or index for each position of step.position
+    pace           a function for how far a step reaches: positions from the first mask on, or a Pace
     wants          what a step has besides: "margin", "entropy", "logits", "hidden", "history"
     limit          seconds that one call may take
     base_settings  parameters of the base; they are parameters of the method too"""
     def wrap(function):
-        rule = rules.made(function, name, base, wants, limit, base_settings)
+        functions = {"decide": function, "pace": pace, "rows": rows}
+        rule = rules.made(functions, name, base, wants, limit, base_settings)
         _engine.put_rule(rule.declared())
         return rule
     return wrap
+
+
+def over(base, name, *, rows=None, pace=None, limit=60.0, **base_settings):
+    """A method with the base's own decisions, and functions for rows or pace, or both."""
+    rule = rules.made({"pace": pace, "rows": rows}, name, base, (), limit, base_settings)
+    _engine.put_rule(rule.declared())
+    return rule

@@ -13,6 +13,7 @@ from unmask.engine import limits, steps
 from unmask.engine.errors import RuleError, UserError, told
 
 WANTS = ("margin", "entropy", "logits", "hidden", "history")
+PLAN = 11  # how many values of a step come before what is asked about
 KEPT_STEPS = 16  # of Step.history
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 HERE = {__file__, steps.__file__, limits.__file__}
@@ -124,8 +125,8 @@ class Session:
         self.memories = {}  # by batch slot
         self.histories = {}
 
-    def has(self, function):
-        return getattr(self.rule, function) is not None
+    def has(self, question):
+        return question in self.rule.functions
 
     def step(self, plan):
         step = steps.Step(*plan)
@@ -138,11 +139,13 @@ class Session:
             step.history = self.histories[step.slot]
         return step
 
-    def ask(self, function, step, read):
+    def ask(self, question, step, read):
         """read(what the function returns); whatever goes wrong is a RuleError with the rule's own lines."""
+        function = self.rule.functions[question]
+        settings = {name: self.settings[name] for name in self.rule.names[question]}
         try:
             with limits.WATCH.limit(self.rule.limit):
-                answer = function(step, **self.settings)
+                answer = function(step, **settings)
         except limits.TooSlow:
             raise self.failed(step, f"the rule took longer than its limit of {self.rule.limit:g} s") from None
         except Exception as problem:  # pylint: disable=broad-exception-caught
@@ -157,26 +160,49 @@ class Session:
         return RuleError(f"step {step.step} of request {step.request}: {said}", step.step, step.request)
 
     def decide(self, *seen):
-        step = self.step(seen[:11])
-        step.see(*seen[11:])
-        answer = self.ask(self.rule.function, step, lambda said: steps.decisions(step, said, self.vocabulary))
+        step = self.step(seen[:PLAN])
+        step.see(*seen[PLAN:])
+        answer = self.ask("decide", step, lambda said: steps.decisions(step, said, self.vocabulary))
         if step.history is not None:
             step.history.add(step)
         return answer
 
+    def pace(self, *seen):
+        step = self.step(seen[:PLAN])
+        step.see_range(*seen[PLAN:])
+        return self.ask("pace", step, steps.pace_of)
+
+    def rows(self, *seen):
+        step = self.step(seen[:PLAN])
+        *canvas, computed, stored, first, last, shift = seen[PLAN:]
+        step.see_range(*canvas)
+        step.computed, step.stored = computed.view(bool), stored.view(bool)
+        return self.ask("rows", step, lambda said: steps.rows_of(step, said, first, last, shift))
+
 
 class Rule:
-    """A function that is a method now. Call it with a step to try it by hand."""
+    """Functions that are a method now: `decide`, and `pace` and `rows` if they are given. Call it with a step to try
+    the first of them by hand."""
 
-    def __init__(self, function, name, base, wants, limit, base_settings):
-        self.function, self.name, self.base, self.wants, self.limit = function, name, base, wants, limit
+    def __init__(self, functions, name, base, wants, limit, base_settings):
+        self.functions, self.name, self.base, self.wants, self.limit = functions, name, base, wants, limit
         self.base_settings = base_settings
-        self.parameters = parameters_of(function)
-        self.code = code_of([function])
-        self.__doc__, self.__name__, self.__wrapped__ = function.__doc__, function.__name__, function
+        self.parameters, self.names = [], {}
+        for question, function in functions.items():
+            listed = parameters_of(function)
+            self.names[question] = [p["name"] for p in listed]
+            for p in listed:
+                if all(p["name"] != known["name"] for known in self.parameters):
+                    self.parameters.append(p)
+                elif p not in self.parameters:
+                    raise UserError(f"rule {name}: parameter {p['name']} is declared in two ways")
+        self.code = code_of(functions.values())
+        first = next(iter(functions.values()))
+        self.__doc__, self.__name__, self.__module__ = first.__doc__, first.__name__, first.__module__
+        self.__wrapped__ = first
 
     def __call__(self, step, **settings):
-        return self.function(step, **settings)
+        return self.__wrapped__(step, **settings)
 
     def __repr__(self):
         return f"<method {self.name}: a rule in Python over {self.base}>"
@@ -186,16 +212,19 @@ class Rule:
 
     def declared(self):
         """What the compiled part registers."""
-        lines = inspect.getdoc(self.function) or ""
+        lines = inspect.getdoc(self.__wrapped__) or ""
         return {"name": self.name, "base": self.base, "base_settings": self.base_settings,
                 "summary": (lines.splitlines() or [f"a rule in Python over {self.base}"])[0],
-                "source": f"Python: {self.function.__module__}", "parameters": self.parameters, "code": self.code,
-                "wants": list(self.wants), "begin": self.begin}
+                "source": f"Python: {self.__module__}", "parameters": self.parameters, "code": self.code,
+                "wants": list(self.wants), "functions": list(self.functions), "begin": self.begin}
 
 
-def made(function, name, base, wants, limit, base_settings):
-    """A Rule of checked settings."""
-    name = name or function.__name__
+def made(functions, name, base, wants, limit, base_settings):
+    """A Rule of checked settings. `functions` by what they are asked: decide, pace, rows."""
+    functions = {question: function for question, function in functions.items() if function is not None}
+    if not functions or not all(inspect.isfunction(function) for function in functions.values()):
+        raise UserError("a rule is a function")
+    name = name or next(iter(functions.values())).__name__
     wants = (wants,) if isinstance(wants, str) else tuple(wants)
     if not NAME.match(name):
         raise UserError(f"a method's name has small letters, digits and _, and begins with a letter; not {name!r}")
@@ -204,4 +233,4 @@ def made(function, name, base, wants, limit, base_settings):
             raise UserError(f"rule {name}: there is no {want!r} to want; there are {', '.join(WANTS)}")
     if not limit > 0:
         raise UserError(f"rule {name}: its limit is a time above 0, not {limit}")
-    return Rule(function, name, base, wants, limit, base_settings)
+    return Rule(functions, name, base, wants, limit, base_settings)

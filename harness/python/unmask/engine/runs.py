@@ -72,7 +72,7 @@ def run(experiment, out=None, *, scale="", set=(), fresh=False, samples=False, p
     else:
         file = pathlib.Path(experiment)
         folder = pathlib.Path(out) if out is not None else pathlib.Path("runs") / file.stem
-    words = ["run", file, "-o", folder, "--format", "csv"]
+    words = ["run", file, "-o", folder]
     words += ["--scale", scale] if scale else []
     for setting in (f"{k}={v}" for k, v in set.items()) if isinstance(set, dict) else set:
         words += ["--set", setting]

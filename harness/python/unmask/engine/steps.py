@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a rule sees of a step, and what it may answer."""
 
+import operator
+import typing
+
 import numpy as np
 
 KINDS = ("keep", "unmask", "edit", "remask", "hold")  # by the decisions' numbers
@@ -37,11 +40,14 @@ class Step:
     history            what earlier steps showed (History). Only if the method wants it
     memory             a dict that is the request's own, empty at its first step
     random             numpy's generator, from the request's seed and the step
-    may_edit, may_remask  which decisions the base's loop carries out"""
+    may_edit, may_remask  which decisions the base's loop carries out
+
+    A function for rows or pace sees the positions of the step's range instead of candidates, with masked and current;
+    one for rows also which rows the base would compute (computed) and which have K/V already (stored)."""
 
     __slots__ = ("slot", "request", "fresh", "step", "block_step", "quota", "block", "length", "prompt_length", "seed",
                  "position", "token", "confidence", "masked", "current", "margin", "entropy", "logits", "hidden",
-                 "history", "memory", "may_edit", "may_remask", "_random")
+                 "history", "memory", "may_edit", "may_remask", "computed", "stored", "_random")
 
     def __init__(self, slot, request, fresh, step, block_step, quota, block_first, block_last, length, prompt_length,
                  seed):
@@ -59,6 +65,11 @@ class Step:
         self.entropy = None if entropy is None else -entropy
         self.logits, self.hidden = logits, hidden
 
+    def see_range(self, position, masked, current):
+        """Takes the positions that a function for another slot is asked about."""
+        self.position, self.masked, self.current = position, masked.view(bool), current
+        self.token = self.confidence = self.margin = self.entropy = self.logits = self.hidden = None
+
     @property
     def random(self):
         if self._random is None:
@@ -71,6 +82,13 @@ class Step:
     def __repr__(self):
         return (f"<step {self.step} of request {self.request}: {len(self.position)} candidates in block "
                 f"{self.block[0]}:{self.block[1]} of {self.length} positions, quota {self.quota}>")
+
+
+class Pace(typing.NamedTuple):
+    """How far a step reaches: so many positions from the first mask on may be unmasked, and so many tokens are wanted.
+    None: as the base's schedule says."""
+    reach: int | None = None
+    quota: int | None = None
 
 
 class History:
@@ -157,3 +175,31 @@ def decisions(step, answer, vocabulary=None):
             raise ValueError("tokens has an id outside the vocabulary")
         tokens = np.ascontiguousarray(tokens, np.int32)
     return what, tokens
+
+
+def rows_of(step, answer, first, last, shift):
+    """The answer of a function for rows as one uint8 for each position of the range. Masks of [first, last) may be
+    unmasked, each by the row `shift` positions before it."""
+    if answer is None:
+        answer = step.computed
+    flags = chosen(answer, len(step.position), "rows")
+    missing = ~flags & ~step.stored
+    if missing.any():
+        raise ValueError(f"rows leaves out position {step.position[missing][0]}, which was never computed: "
+                         "compute each once (step.stored)")
+    masks = step.masked & (step.position >= first) & (step.position < last)
+    if not (masks[shift:] & flags[:len(flags) - shift]).any():
+        raise ValueError("rows computes no mask, so that nothing can be unmasked")
+    return np.ascontiguousarray(flags.view(np.uint8))
+
+
+def pace_of(answer):
+    """The answer of a function for pace as two numbers, -1 for what stays the base's."""
+    pace = Pace() if answer is None else answer if isinstance(answer, Pace) else Pace(reach=answer)
+    try:
+        reach, quota = (-1 if value is None else operator.index(value) for value in pace)
+    except TypeError:
+        raise ValueError(f"it is a number of positions, a Pace or None, not {type(answer).__name__}") from None
+    if pace.reach is not None and reach < 1 or pace.quota is not None and quota < 0 or max(reach, quota) >= 2**31:
+        raise ValueError(f"a step reaches 1 position or more and wants 0 tokens or more, not {pace}")
+    return reach, quota

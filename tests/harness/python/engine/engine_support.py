@@ -33,3 +33,8 @@ def questions(model, count):
 
 def run_program(*words):
     return subprocess.run([os.environ["UNMASK_PROGRAM"], *map(str, words)], capture_output=True, text=True, check=False)
+
+
+def rows_in(folder):
+    text = pathlib.Path(folder, "rows.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]

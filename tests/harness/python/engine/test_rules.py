@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rule in Python decides as the compiled rule does that it repeats, and bad rules end with their own words."""
 
-import json
 import random
 import sys
 import tempfile
@@ -9,7 +8,7 @@ import unittest
 
 import numpy as np
 
-from engine_support import MODELS, engine, questions, run_program
+from engine_support import MODELS, engine, questions, rows_in, run_program
 
 BASES = {"tiny-sdar": "block_diffusion", "tiny-llada": "fast_dllm"}
 DRAWN = {"block_diffusion": {"sampler": "multinomial", "temperature": 0.8}, "fast_dllm": {"temperature": 0.7}}
@@ -62,8 +61,8 @@ class Rules(unittest.TestCase):
 
     def test_a_batch_of_any_size_answers_alike(self):
         for name, base in BASES.items():
-            alone = MODELS(name).decode(questions(name, 5), f"rising_{base}", gen_length=24)
-            together = MODELS(name).decode(questions(name, 5), f"rising_{base}", gen_length=24, batch_size=4)
+            alone = MODELS(name).decode(questions(name, 5), f"rising_{base}", gen_length=32)
+            together = MODELS(name).decode(questions(name, 5), f"rising_{base}", gen_length=32, batch_size=4)
             self.assertEqual(alone.answers_hash, together.answers_hash)
             self.assertEqual([a.counters["nfe"] for a in alone], [a.counters["nfe"] for a in together])
 
@@ -118,7 +117,7 @@ class Rules(unittest.TestCase):
             step.memory["seen"] = step.memory.get("seen", 0) + 1
             return sure(step)
 
-        MODELS("tiny-llada").decode(questions("tiny-llada", 6), remembers, gen_length=16, batch_size=2)
+        MODELS("tiny-llada").decode(questions("tiny-llada", 6), remembers, gen_length=32, batch_size=2)
         self.assertEqual(sorted(fresh), list(range(6)))
 
     def test_parameters_come_from_the_signature(self):
@@ -290,8 +289,8 @@ class Runs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             frame = engine.run(experiment, f"{folder}/python", progress=False)
             rows = run_program("run", f"{folder}/python/experiment.toml", "-o", f"{folder}/program", "--no-progress")
-            mine = [json.loads(line) for line in open(f"{folder}/python/rows.jsonl", encoding="utf-8")]
-            theirs = [json.loads(line) for line in open(f"{folder}/program/rows.jsonl", encoding="utf-8")]
+            mine = rows_in(f"{folder}/python")
+            theirs = rows_in(f"{folder}/program")
             self.assertEqual(rows.returncode, 0, rows.stderr)
             self.assertEqual([(r["point_id"], r["answers_hash"]) for r in mine],
                              [(r["point_id"], r["answers_hash"]) for r in theirs])
@@ -300,7 +299,7 @@ class Runs(unittest.TestCase):
             engine.method(base="block_diffusion", name="sure_run")(sure)
             experiment["method"].append({"name": "sure_run", "params": {"threshold": 0.6}})
             both = engine.run(experiment, f"{folder}/python", progress=False)
-            rows = [json.loads(line) for line in open(f"{folder}/python/rows.jsonl", encoding="utf-8")]
+            rows = rows_in(f"{folder}/python")
             self.assertEqual((len(both), len(rows)), (2, 2))  # the first row was there already
             self.assertEqual(rows[0]["answers_hash"], rows[1]["answers_hash"])
             self.assertIn("the rule ran in Python", rows[1]["reason"])
@@ -309,7 +308,7 @@ class Runs(unittest.TestCase):
 
             engine.method(base="block_diffusion", name="sure_run")(lambda step: 1 // 0)
             engine.run(experiment, f"{folder}/python", progress=False)
-            rows = [json.loads(line) for line in open(f"{folder}/python/rows.jsonl", encoding="utf-8")]
+            rows = rows_in(f"{folder}/python")
             self.assertEqual([r["verdict"] for r in rows][2:], ["FAILED"])
             self.assertRegex(rows[2]["reason"], "step 0 of request 0: the rule raised ZeroDivisionError")
 
