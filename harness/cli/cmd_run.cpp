@@ -55,7 +55,10 @@ option_table what_to_run() {
              {"shard", no_default, "run every N-th sweep point, starting with number I (from 0)"},
              {"varying", flag(),
               "run only sweep points whose results depend on the seed or on measured times; of a "
-              "folder also all tables and figures with speed claims"}} +
+              "folder also all tables and figures with speed claims"},
+             {"rule", repeated(),
+              "run this Python file first: its functions with @engine.method become methods. It is "
+              "code and runs with your rights (one experiment only; repeatable)"}} +
          settings_options() +
          option_table{{"dry-run", flag(),
                        "print the plan with forward passes, expected GPU hours and memory, and "
@@ -414,6 +417,18 @@ int run_several(const texts& paths, const command_line& line) {
   return failed ? static_cast<int>(exit_code::run_failed) : judged;
 }
 
+// Rules in Python are methods of a Python process alone: it runs this command in itself.
+[[noreturn]] void run_in_python(const texts& arguments, const command_line& line) {
+  for (const char* other : {"confine", "from"}) {
+    if (!line.given(other)) continue;
+    throw usage_error(std::string("--rule runs code and --") + other +
+                      " is for files of somebody else: they do not go together");
+  }
+  texts words = {"engine", "run"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  become_package(words);
+}
+
 }  // namespace
 
 int command_run(const texts& arguments) {
@@ -425,6 +440,7 @@ int command_run(const texts& arguments) {
       "exit codes: 1 a run failed; 3 something is missing, listed after NOT RUN; 4 a claim is not "
       "fully supported\nkeys of an experiment file: unmask show format");
   if (line.given("from")) {
+    if (line.given("rule")) run_in_python(arguments, line);
     if (line.given("experiments") || line.given("scale")) {
       throw usage_error("--from says which experiment at which scale; name no other");
     }
@@ -434,6 +450,10 @@ int command_run(const texts& arguments) {
              "run needs an experiment file or a folder; see unmask list experiments");
   const texts paths = line.list("experiments");
   const bool one = paths.size() == 1 && !fs::is_directory(paths.front());
+  if (line.given("rule")) {
+    if (!one) throw usage_error("--rule is for one experiment file");
+    run_in_python(arguments, line);
+  }
   if (!one) return run_several(paths, line);
   fs::path file = paths.front();
   if (line.given("experiments-dir") && !is_there(file) && file.is_relative()) {

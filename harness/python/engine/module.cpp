@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "harness/base/output.h"
 #include "harness/cli/command.h"
 #include "harness/cli/help.h"
 #include "harness/cli/options.h"
@@ -94,11 +95,14 @@ nb::object info_of(const std::string& name) {
 // A command of the program in this process: its exit code. A rule that was registered is a method there.
 int run_words(const std::vector<std::string>& words, int threads) {
   const computing now(threads);
+  if (words.empty()) throw usage_error("main needs a command");
+  int code = 0;
   try {
-    return run_command(command_named(words.at(0)), {words.begin() + 1, words.end()});
+    code = run_command(command_named(words.front()), {words.begin() + 1, words.end()});
   } catch (const help_shown&) {
-    return 0;
   }
+  check_output();
+  return code;
 }
 
 std::string version() {

@@ -29,6 +29,8 @@ COMMANDS = {
     "score": "unmask.benchmarks.score",
     "table": "unmask.tables.table",
 }
+# What the program alone calls: `unmask run FILE --rule RULE.py`.
+OF_THE_PROGRAM = {"engine": "unmask.engine.command"}
 
 
 def help_of_all():
@@ -56,11 +58,12 @@ def call(arguments):
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(list_of_all(), end="")
         return 0 if arguments else 2
-    if arguments[0] not in COMMANDS:
+    module = COMMANDS.get(arguments[0]) or OF_THE_PROGRAM.get(arguments[0])
+    if module is None:
         tell(f"unknown command: {arguments[0]}")
         return 2
     try:
-        return importlib.import_module(COMMANDS[arguments[0]]).main(arguments[1:])
+        return importlib.import_module(module).main(arguments[1:])
     except ModuleNotFoundError as missing:
         tell(f"NOT RUN: needs the Python package {missing.name}; ./dev setup installs it")
         return 3

@@ -5,14 +5,28 @@ import importlib.util
 import math
 import pathlib
 import re
+import sys
 
 from unmask.engine.compiled import _engine
-from unmask.engine.errors import UserError
+from unmask.engine.errors import EnvironmentFault, UserError, told
 
 
 def main(words, threads=0):
-    """Runs a command of the program, ["run", "FILE.toml", "-o", "DIR"]: its exit code."""
-    return _engine.run_words([str(word) for word in words], threads)
+    """Runs a command of the program, ["run", "FILE.toml", "-o", "DIR"]: its exit code. The files behind --rule are
+    loaded before."""
+    words, rest = [str(word) for word in words], []
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            rest += [word, *words]
+            break
+        if word == "--rule" and words:
+            load_rules(words.pop(0))
+        elif word.startswith("--rule="):
+            load_rules(word.removeprefix("--rule="))
+        else:
+            rest.append(word)
+    return _engine.run_words(rest, threads)
 
 
 def toml_value(value, where):
@@ -71,13 +85,16 @@ def run(experiment, out=None, *, scale="", set=(), fresh=False, samples=False, p
         file.write_text(toml_of(experiment), encoding="utf-8")
     else:
         file = pathlib.Path(experiment)
+        if file.is_dir():
+            raise UserError(f"{file} is a folder; run takes one experiment file")
         folder = pathlib.Path(out) if out is not None else pathlib.Path("runs") / file.stem
     words = ["run", file, "-o", folder]
     words += ["--scale", scale] if scale else []
     for setting in (f"{k}={v}" for k, v in set.items()) if isinstance(set, dict) else set:
         words += ["--set", setting]
     words += ["--fresh"] * fresh + ["--samples"] * samples + ["--no-progress"] * (not progress)
-    main(words, threads)
+    if main(words, threads) == EnvironmentFault.code:
+        raise EnvironmentFault(f"{file}: not run; the program has said what it needs")
     return unmask.read(folder)
 
 
@@ -90,5 +107,11 @@ def load_rules(file):
     if spec is None:
         raise UserError(f"{path}: a file of rules ends in .py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    print(f"note: {path} is code, which runs with your rights", file=sys.stderr)
+    try:
+        spec.loader.exec_module(module)
+    except UserError:
+        raise
+    except Exception as problem:
+        raise UserError(f"{path}: {told(problem, {__file__})}") from problem
     return module

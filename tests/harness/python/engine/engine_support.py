@@ -32,7 +32,9 @@ def questions(model, count):
 
 
 def run_program(*words):
-    return subprocess.run([os.environ["UNMASK_PROGRAM"], *map(str, words)], capture_output=True, text=True, check=False)
+    command = [os.environ["UNMASK_PROGRAM"], *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False,
+                          env={**os.environ, "UNMASK_PYTHON": sys.executable, "UNMASK_ROOT": str(ROOT)})
 
 
 def rows_in(folder):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rule in Python decides as the compiled rule does that it repeats, and bad rules end with their own words."""
 
+import pathlib
 import random
 import sys
 import tempfile
@@ -311,6 +312,32 @@ class Runs(unittest.TestCase):
             rows = rows_in(f"{folder}/python")
             self.assertEqual([r["verdict"] for r in rows][2:], ["FAILED"])
             self.assertRegex(rows[2]["reason"], "step 0 of request 0: the rule raised ZeroDivisionError")
+
+    def test_a_file_of_rules_from_the_command_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "rule.py").write_text(
+                "import numpy as np\nfrom unmask import engine\n\n@engine.method(base='block_diffusion')\n"
+                "def mine(step, threshold=0.6):\n    return step.confidence >= np.float32(threshold) if "
+                "step.confidence.max() >= threshold else [int(step.confidence.argmax())]\n", encoding="utf-8")
+            file = pathlib.Path(folder, "two.toml")
+            file.write_text('run = {repetitions = 1, warmup = 0}\n[[model]]\npath = "models/tiny-sdar"\n'
+                            '[[workload]]\ntasks = ["word_problem"]\nlimit = 2\n[[method]]\nname = "mine"\n'
+                            '[[method]]\nname = "block_diffusion"\nparams.threshold = 0.6\n', encoding="utf-8")
+            done = run_program("run", file, "--rule", f"{folder}/rule.py", "-o", f"{folder}/out", "--no-progress")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("rule.py is code", done.stderr)
+            first, second = rows_in(f"{folder}/out")
+            self.assertEqual((first["method"], first["answers_hash"]), ("mine", second["answers_hash"]))
+            again = run_program("run", file, "--rule", f"{folder}/rule.py", "-o", f"{folder}/out", "--no-progress")
+            self.assertIn("2 had a row already", again.stderr)
+            for more, words in ((["--confine", folder], "do not go together"), (["--from", "run.json"], "do not go")):
+                refused = run_program("run", file, "--rule", f"{folder}/rule.py", *more)
+                self.assertEqual(refused.returncode, 2)
+                self.assertIn(words, refused.stderr)
+            pathlib.Path(folder, "rule.py").write_text("import nothing_of_that_name\n", encoding="utf-8")
+            broken = run_program("run", file, "--rule", f"{folder}/rule.py")
+            self.assertEqual(broken.returncode, 2)
+            self.assertIn("ModuleNotFoundError", broken.stderr)
 
 
 if __name__ == "__main__":
