@@ -53,9 +53,6 @@ struct sequence_step {
   // decides nothing, and policies leave all state unchanged; K/V may be written only where it stays
   // the same or where the next forward writes it before it is read.
   bool recompute = false;
-  // A cap of the method ends the request after a stated number of its forward passes, whatever they
-  // unmask.
-  bool capped = false;
 };
 
 // Device-readable copies of the plan: [S] each, one entry per place; 0 for inactive places.
@@ -150,6 +147,9 @@ struct pace_shape {
   std::int32_t turn = 0;
   // A prompt may enter in pieces of a multiple of so many rows; 0: it enters whole.
   std::int32_t prefill_piece = 0;
+  // Forward passes after which it ends by itself, or in which its schedule spreads its tokens: so many in
+  // a row may unmask nothing. 0: none is known, and so many as there are positions may.
+  std::int32_t steps = 0;
   // Rows of a forward at most (row_traits::views): so many of each position, and more.
   std::int32_t row_copies = 1, more_rows = 0;
 };

@@ -387,8 +387,8 @@ void step_loop::impl::decide() {
 }
 
 // A rule that unmasks nothing would go on for ever, or end with an empty answer: neither is a result.
-// No published method waits for as many forwards as there are positions; one with a cap waits for that.
-// A model that predicts the mask token ends as its method's own code does.
+// No published method waits for as many forward passes as there are positions, unless it counts them
+// (pace_shape::steps). A model that predicts the mask token ends as its method's own code does.
 void step_loop::impl::refuse_idling(std::int32_t s, std::span<const std::int32_t> candidates,
                                     const step_outcome& outcome) {
   constexpr std::int64_t fewest = 64;  // of very short responses
@@ -404,8 +404,8 @@ void step_loop::impl::refuse_idling(std::int32_t s, std::span<const std::int32_t
   const bool masks = q.counters.mask_decided > 0 ||
                      std::ranges::find(candidates, model.config().mask_id) != candidates.end();
   const bool never = q.finished && q.counters.committed == 0 && !masks;
-  const bool capped = plan.of[static_cast<std::size_t>(s)].capped;
-  if (!never && (capped || none.forwards <= std::max<std::int64_t>(q.length, fewest))) return;
+  const std::int64_t counted = method.pace->shape().steps;
+  if (!never && none.forwards <= std::max({std::int64_t{q.length}, counted, fewest})) return;
   throw error(exit_code::run_failed,
               method.method + " unmasked none of " + std::to_string(none.candidates) +
                   " candidates in " + std::to_string(none.forwards) + " forward passes: " +

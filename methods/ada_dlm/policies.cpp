@@ -83,7 +83,6 @@ sequence_step pace::plan(const batch& b, std::int32_t s) {
   const bool cap = p.step + 1 == settings_.steps && settings_.commit_at_cap;
   sequence_step step;
   step.active = true;
-  step.capped = true;
   // With shifted logits the last prompt row predicts the first generated position.
   const bool from_start = entry || (refresh && settings_.refresh_prompt);
   step.first = from_start ? 0 : q.prompt_length - (b.model().shifted_logits ? 1 : 0);

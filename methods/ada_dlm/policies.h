@@ -78,7 +78,7 @@ struct shared_state {
 class pace final : public pace_policy {
  public:
   pace(settings s, std::shared_ptr<shared_state> shared)
-      : settings_(std::move(s)), shared_(std::move(shared)) {}
+      : pace_policy({.steps = s.steps}), settings_(std::move(s)), shared_(std::move(shared)) {}
 
   std::int32_t canvas_length(const model_config& model,
                              const sequence_request& request) const override;

@@ -47,7 +47,7 @@ class block_schedule final : public pace_policy {
     // Masks of the next block are candidates too, for rules that look at them and leave them alone.
     bool judge_next_block = false;
   };
-  explicit block_schedule(const settings& s) : settings_(s) {}
+  explicit block_schedule(const settings& s) : pace_policy({.steps = s.steps}), settings_(s) {}
 
   std::int32_t canvas_length(const model_config& model,
                              const sequence_request& request) const override;
@@ -90,7 +90,8 @@ class dream_block_schedule final : public pace_policy {
     std::vector<std::int32_t> stop_ids;
     bool fill_behind = false;
   };
-  explicit dream_block_schedule(const settings& s) : settings_(s) {}
+  explicit dream_block_schedule(const settings& s)
+      : pace_policy({.steps = s.steps}), settings_(s) {}
 
   std::int32_t canvas_length(const model_config& model,
                              const sequence_request& request) const override;
@@ -116,7 +117,7 @@ class time_schedule final : public pace_policy {
     float eps = 1e-3F;
     bool confidence_threshold = false;
   };
-  explicit time_schedule(const settings& s) : settings_(s) {}
+  explicit time_schedule(const settings& s) : pace_policy({.steps = s.steps}), settings_(s) {}
 
   std::int32_t canvas_length(const model_config& model,
                              const sequence_request& request) const override;

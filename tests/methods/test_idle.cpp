@@ -79,6 +79,33 @@ TEST(idle, a_cap_on_steps_ends_a_rule_that_waits) {
   EXPECT_NE(said.find(std::to_string(90 * 16)), std::string::npos) << said;
 }
 
+// Dream spreads 16 tokens over 512 forward passes. Of m masks, pass i unmasks
+// int(0.999 m / (512 - i + 0.001 i)), the last one all: 0 up to i = 496, where 16 masks give 15.98 / 16.5,
+// then 1 in each, and 2 in the last. Ada-DLM with a threshold that no confidence reaches unmasks all in
+// its last forward pass. Neither is idle.
+TEST(idle, a_schedule_that_counts_its_forward_passes_may_wait_longer_than_the_response) {
+  struct {
+    const char* method;
+    parameter_map given;
+    std::int64_t last;  // forward passes that unmask something
+  } const cases[] = {
+      {"vanilla", {{"steps", 512}}, 15},
+      {"ada_dlm", {{"steps", 512}, {"rule", "threshold"}, {"threshold", 1.0}, {"guard", false}}, 1},
+  };
+  struct counted final : step_observer {
+    std::int64_t unmasking = 0;
+    void on_step(const step_view& step) override { unmasking += step.decisions.empty() ? 0 : 1; }
+  };
+  const auto model = tiny_model(model_family::dream, cpu_backend());
+  for (const auto& c : cases) {
+    counted seen;
+    const auto r = decode_closed(*model, c.method, c.given, tiny_requests(1, 16), 1, "", &seen);
+    EXPECT_EQ(r.answers[0].counters.forwards, 512) << c.method;
+    EXPECT_EQ(r.answers[0].counters.committed, 16) << c.method;
+    EXPECT_EQ(seen.unmasking, c.last) << c.method;
+  }
+}
+
 // From above 1 on no block would ever count as full, and a later one would never be made to unmask.
 TEST(idle, a_block_that_never_activates_is_no_setting) {
   const auto set = [](double threshold) {
