@@ -49,6 +49,7 @@ void batch::admit(std::int32_t s, const sequence_request& request, std::int32_t 
   q.request = request;
   q.prompt_length = prompt;
   q.length = length;
+  q.serial = ++admitted_;
   occupied_[static_cast<std::size_t>(s)] = true;
   std::int32_t* canvas = canvas_.row<std::int32_t>(s);
   std::uint8_t* state = state_.row<std::uint8_t>(s);

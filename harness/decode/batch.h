@@ -43,6 +43,9 @@ struct sequence {
   bool finished = false;
   std::int32_t output_end = 0;  // absolute end of the answer, set when finished
   std::int32_t step = 0;        // forwards made so far: coordinate of the noise streams
+  // No other request of this batch has this number, from 1. Who remembers something of a place compares
+  // it: a new request there is fresh.
+  std::int64_t serial = 0;
   sequence_counters counters;
 };
 
@@ -101,6 +104,7 @@ class batch {
   const unmask::backend* backend_;
   const model_config* model_;
   std::int32_t capacity_, max_length_;
+  std::int64_t admitted_ = 0;
   tensor canvas_, state_, held_, seed_, step_;
   std::vector<sequence> sequences_;
   std::vector<bool> occupied_;

@@ -155,6 +155,19 @@ class Dev(Folder):
                 self.assertEqual("--fresh" in file.read(), fresh)
             os.remove(self.path("called"))
 
+    def test_the_tests_of_one_method(self):
+        place = self.checkout("here")
+        stand_in(os.path.join(place, "build/dev/bin/methods_test"),
+                 'case "$*" in *list*zig*) ;; *list*) echo x. ;; *) echo "ran $*"; exit 5 ;; esac')
+        code, said = self.dev(place, "test", "--method", "zag")
+        self.assertEqual(code, 5, said)
+        self.assertIn("building unmask methods_test", said)
+        self.assertIn("ran --gtest_filter=*zag*\n", said)
+        for words, sentence in ((["zig"], "no test has zig in its name"), ([], "needs the name of a method")):
+            code, said = self.dev(place, "test", "--method", *words)
+            self.assertEqual(code, 2, said)
+            self.assertIn(sentence, said)
+
     def test_a_place_that_cannot_serve_is_refused_with_the_reason(self):
         for name, words in (("a:b", "holds one of"), ("a;b", "holds one of"), ('a"b', "holds one of"),
                             ("a$b", "holds one of"), ("a#b", "holds one of"),
