@@ -18,9 +18,20 @@ namespace {
 
 constexpr const char* package_place = "harness/python";
 
-bool holds_package(const fs::path& folder) {
+// The folder that Python finds the package in, for a root of a tree, of an installation, or of a wheel,
+// which is a folder of the package itself; empty for any other folder.
+fs::path package_of(const fs::path& root) {
   std::error_code ignored;
-  return fs::is_regular_file(folder / package_place / "unmask/__main__.py", ignored);
+  const fs::path inside = root / package_place;
+  if (fs::is_regular_file(inside / "unmask/__main__.py", ignored)) return inside;
+  const fs::path package = root.parent_path();
+  const bool wheel = root.filename() == "tree" && package.filename() == "unmask" &&
+                     fs::is_regular_file(package / "__main__.py", ignored);
+  return wheel ? package.parent_path() : fs::path();
+}
+
+bool holds_package(const fs::path& folder) {
+  return !package_of(folder).empty();
 }
 
 // The source tree that a build folder outside of it was made from, as CMake notes there; else empty.
@@ -40,12 +51,16 @@ fs::path program_root() {
   const fs::path program = this_program();
   for (fs::path folder = program.parent_path(); folder.has_relative_path();
        folder = folder.parent_path()) {
-    for (const fs::path& place : {folder, folder / "share/unmask"}) {
+    for (const fs::path& place : {folder, folder / "share/unmask", folder / "tree"}) {
       if (holds_package(place)) return place;
     }
   }
   const fs::path built_from = source_of_build(program.parent_path().parent_path());
   return holds_package(built_from) ? built_from : fs::path();
+}
+
+fs::path package_folder() {
+  return package_of(program_root());
 }
 
 namespace {
@@ -75,7 +90,7 @@ package_call call_of_package(const std::vector<std::string>& arguments) {
     const std::string_view text = *variable;
     if (text.starts_with("PYTHON")) call.unset.emplace_back(text.substr(0, text.find('=')));
   }
-  call.set = {{"PYTHONPATH", (root / package_place).string()},
+  call.set = {{"PYTHONPATH", package_folder().string()},
               {"PYTHONUTF8", "1"},
               {"UNMASK_PROGRAM", this_program().string()}};
   call.arguments = {"-P", "-B", "-m", "unmask"};

@@ -12,10 +12,14 @@
 namespace unmask {
 
 // The tree or installation this program belongs to: the nearest folder above it that holds
-// harness/python, or share/unmask of one that was installed; of a build folder elsewhere the tree that
-// it was made from; $UNMASK_ROOT where the program was packed without them. Never the current folder.
+// harness/python, or share/unmask of one that was installed, or unmask/tree of a wheel; of a build folder
+// elsewhere the tree that it was made from; $UNMASK_ROOT where the program was packed without them. Never the current folder.
 // Empty where there is none.
 std::filesystem::path program_root();
+
+// The folder that holds the Python package `unmask`: harness/python of program_root(); of a wheel, where
+// the root is a folder in the package, the one that the package is in. Empty where there is none.
+std::filesystem::path package_folder();
 
 // The words that start `python -m unmask ARGUMENTS`: $UNMASK_PYTHON, else the .venv of
 // program_root(), else python3 on PATH; the current folder is not on Python's path. The package finds

@@ -6,12 +6,14 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 
 #include <fcntl.h>
+#include <link.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -249,11 +251,64 @@ void end_with_caller() {
   if (parent != std::to_string(::getppid())) std::raise(SIGTERM);
 }
 
+namespace {
+
+constexpr const char* own_file = "/proc/self/exe";
+
+std::filesystem::path& named_program() {
+  static std::filesystem::path name;
+  return name;
+}
+
+// The file of the library that this code is a part of; empty where it is a part of the program itself.
+std::filesystem::path library_of_code() {
+  struct search {
+    std::uintptr_t code = reinterpret_cast<std::uintptr_t>(&library_of_code);
+    std::filesystem::path file = {};
+  } wanted;
+  const auto look = [](dl_phdr_info* object, std::size_t, void* into) {
+    search& s = *static_cast<search*>(into);
+    for (int i = 0; i < object->dlpi_phnum; ++i) {
+      const auto& part = object->dlpi_phdr[i];
+      const std::uintptr_t first = object->dlpi_addr + part.p_vaddr;
+      if (part.p_type != PT_LOAD || s.code < first || s.code >= first + part.p_memsz) continue;
+      s.file = object->dlpi_name;  // the program's own is empty
+      return 1;
+    }
+    return 0;
+  };
+  ::dl_iterate_phdr(look, &wanted);
+  return wanted.file;
+}
+
+}  // namespace
+
+void name_program(const std::filesystem::path& program) {
+  named_program() = program;
+}
+
 std::filesystem::path this_program() {
+  if (!named_program().empty()) return named_program();
+  if (const std::filesystem::path library = library_of_code(); !library.empty()) {
+    if (const char* given = std::getenv("UNMASK_PROGRAM"); given && *given) return given;
+    const auto beside = library.parent_path().parent_path() / "bin/unmask";
+    if (is_file(beside)) return beside;
+    throw environment_error("NOT RUN: needs the program unmask, which is not " + beside.string() +
+                            "; $UNMASK_PROGRAM names its file");
+  }
   std::error_code failed;
-  const auto path = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const auto path = std::filesystem::read_symlink(own_file, failed);
   if (failed) throw environment_error("cannot find the file of this program in /proc/self/exe");
   return path;
+}
+
+std::filesystem::path program_to_start() {
+  return named_program().empty() && library_of_code().empty() ? own_file : this_program();
+}
+
+std::filesystem::path file_of_code() {
+  const std::filesystem::path library = library_of_code();
+  return library.empty() ? own_file : library;
 }
 
 }  // namespace unmask

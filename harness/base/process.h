@@ -29,8 +29,16 @@ void end_with_caller();
 // Words for a POSIX shell with blanks between, each in single quotes where it needs them.
 std::string shell_line(const std::vector<std::string>& command);
 
-// The file of the running program.
+// The file of the program `unmask`: the one that name_program() named, else this process's own. Python
+// that holds the engine as a module is another program: then $UNMASK_PROGRAM names it, else it is
+// ../bin/unmask next to the folder of the module, in a build and in a wheel. Environment error if it is
+// not there.
 std::filesystem::path this_program();
+void name_program(const std::filesystem::path& program);
+// What starts it once more: of this process its very file, even if its name is another one's by now.
+std::filesystem::path program_to_start();
+// The file that holds this code, the program's or the module's: what measured has its hash.
+std::filesystem::path file_of_code();
 
 // Set in the environment of runs that share a machine with others; and what their rows then say.
 inline constexpr const char* shares_machine = "UNMASK_SHARES_MACHINE";

@@ -114,7 +114,7 @@ experiment_spec spec_of_file(const fs::path& file, const command_line& line) {
 // tool, and with one bare `measure` range.
 std::vector<std::string> child_command(const std::vector<std::string>& arguments,
                                        const std::string& device) {
-  std::vector<std::string> child = {fs::read_symlink("/proc/self/exe").string(), "profile"};
+  std::vector<std::string> child = {this_program().string(), "profile"};
   const std::vector<std::string> dropped = {
       "--tool",        "-t",       "--phase", "--launch-count", "--trace",
       "--repetitions", "--output", "-o",      "--device",       "--format"};

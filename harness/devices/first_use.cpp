@@ -15,6 +15,7 @@
 #include "harness/base/digest.h"
 #include "harness/base/files.h"
 #include "harness/base/output.h"
+#include "harness/base/process.h"
 #include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "kernels/cuda/device.h"
@@ -87,7 +88,7 @@ wrong_kernels wrong_on(const std::string& name, const case_result& wrong, bool h
 }
 
 std::string hash_of_program() {
-  const std::filesystem::path program = "/proc/self/exe";
+  const std::filesystem::path program = file_of_code();
   return remembered_hash(program, user_hash_memory(), [&] {
     const auto file = mapped_file::open(program);
     return sha256_hex({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});

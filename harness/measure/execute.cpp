@@ -10,6 +10,7 @@
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/process.h"
 #include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "harness/devices/first_use.h"
@@ -138,7 +139,7 @@ class real_executor final : public executor {
     return std::string(build.git_commit) + (build.git_dirty ? "-dirty" : "");
   }
   std::string program_hash() const override {
-    const std::filesystem::path program = "/proc/self/exe";
+    const std::filesystem::path program = file_of_code();
     return remembered_hash(program, user_hash_memory(), [&] {
       const auto file = mapped_file::open(program);
       return sha256_hex(

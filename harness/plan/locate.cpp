@@ -60,6 +60,13 @@ std::string looked_in(const fs::path& beside) {
   for (const fs::path& place : embedded_places(beside)) {
     text += (text.empty() ? "looked in " : " and ") + place.string();
   }
+  const fs::path shipped = shipped_experiments();
+  std::error_code ignored;
+  if (!shipped.empty() && !fs::is_directory(shipped / "models", ignored)) {
+    text +=
+        "; the models of Unmask are a wheel of their own: pip install experiments/models, in the "
+        "source tree";
+  }
   return text.empty() ? "this program has no folder `experiments` with it; UNMASK_ROOT names the "
                         "source tree"
                       : text;

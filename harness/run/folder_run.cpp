@@ -187,9 +187,12 @@ std::vector<folder_outcome> run_folder(const std::vector<folder_item>& items,
 
 int run_artifact(const folder_item& item, const fs::path& output,
                  const std::vector<std::string>& more) {
-  // Not the name of the file: it may be another program by now.
-  std::vector<std::string> words = {"/proc/self/exe", "run",      item.artifact.file.string(),
-                                    "--scale",        item.scale, "--output",
+  std::vector<std::string> words = {program_to_start().string(),
+                                    "run",
+                                    item.artifact.file.string(),
+                                    "--scale",
+                                    item.scale,
+                                    "--output",
                                     output.string()};
   words.insert(words.end(), more.begin(), more.end());
   return run_process(words, output / "table.md", output / log_name);

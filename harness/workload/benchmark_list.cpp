@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using json = nlohmann::ordered_json;
 constexpr std::size_t largest_list = 16U << 20;
-constexpr const char* place = "harness/python/unmask/benchmarks/prompts";
+constexpr const char* place = "unmask/benchmarks/prompts";
 
 struct lists {
   std::vector<std::pair<std::string, std::string>> harnesses;
@@ -27,12 +27,12 @@ struct lists {
 };
 
 fs::path definitions() {
-  const fs::path root = program_root();
-  if (root.empty()) {
+  const fs::path package = package_folder();
+  if (package.empty()) {
     throw environment_error(std::string("NOT RUN: benchmarks need ") + place +
                             "/benchmarks.json, which is not beside this program");
   }
-  return root / place;
+  return package / place;
 }
 
 benchmark_data read_data(const std::string& name, const json& object) {

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <fstream>
@@ -12,6 +13,7 @@
 
 #include <sched.h>
 
+#include "harness/base/package.h"
 #include "harness/base/process.h"
 #include "harness/run/folder_run.h"
 #include "tests/harness/rows/rows.h"
@@ -161,6 +163,39 @@ TEST(process, runs_without_a_shell_and_tells_the_status) {
   EXPECT_EQ(run_process({"sh", "-c", "kill -9 $$"}), 128 + 9);
   EXPECT_THROW(run_process({"no-such-program-anywhere"}), error);
   EXPECT_TRUE(std::filesystem::exists(this_program()));
+}
+
+// Another process holds the engine, as Python does: the program is that of the wheel, which is started
+// where this one would start itself.
+TEST(process, the_program_is_the_one_that_was_named) {
+  namespace fs = std::filesystem;
+  const scratch_directory scratch;
+  const fs::path site = scratch / "site", program = site / "unmask/bin/unmask";
+  fs::create_directories(program.parent_path());
+  write(program, "#!/bin/sh\necho \"$@\"\n");
+  fs::permissions(program, fs::perms::owner_all);
+  const fs::path mine = this_program();
+  EXPECT_EQ(program_to_start(), "/proc/self/exe");
+  name_program(program);
+  EXPECT_EQ(this_program(), program);
+  EXPECT_EQ(program_to_start(), program);
+  EXPECT_EQ(file_of_code(), "/proc/self/exe");  // what measures is this process
+  EXPECT_EQ(program_root(), fs::path()) << "a folder by this name is no wheel";
+  fs::create_directories(site / "unmask/tree/experiments");
+  write(site / "unmask/__main__.py", "");
+  EXPECT_EQ(program_root(), site / "unmask/tree");
+  EXPECT_EQ(package_folder(), site);
+  const std::vector<std::string> words = package_command({"claims"});
+  for (const std::string& variable :
+       {"PYTHONPATH=" + site.string(), "UNMASK_PROGRAM=" + program.string()}) {
+    EXPECT_NE(std::ranges::find(words, variable), words.end()) << variable;
+  }
+  fs::create_directories(scratch / "out");
+  EXPECT_EQ(run_artifact(item("table_1"), scratch / "out"), 0);
+  EXPECT_EQ(test::text_of(scratch / "out/table.md"),
+            "run table_1.toml --scale tiny --output " + (scratch / "out").string() + "\n");
+  name_program({});
+  EXPECT_EQ(this_program(), mine);
 }
 
 }  // namespace
