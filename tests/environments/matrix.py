@@ -179,7 +179,48 @@ def other_owner(folder):
     assert "does not know its commit" in refused, refused
 
 
-ALL = [odd_path, odd_path_cuda, nobody, python_variables, interrupted, interrupted_build, moved, read_only, other_owner]
+RULE = """
+import sys
+from unmask import engine
+assert not {"pandas", "scipy", "matplotlib"} & set(sys.modules)  # they take longer to import than the engine
+@engine.method(base="block_diffusion", threshold=0.9)
+def surest(step):
+    return [int(step.confidence.argmax())]
+answer = engine.Model("tiny-sdar").decode("Compute 3 + 4 * 2.", "surest", gen_length=16)[0]
+assert answer.counters["committed"] == 16, answer.counters
+print(answer.text)
+"""
+
+
+def wheel(folder):
+    """Both wheels, made from a tree that is gone when they are used, in a fresh environment: the program, the package
+    and the module find what they need."""
+    made, used, wheels = (os.path.join(folder, name) for name in ("made", "used", "wheels"))
+    place = checkout(os.path.join(folder, "tree"))
+    env = variables(PIP_DISABLE_PIP_VERSION_CHECK="1", PYTHONPATH=None)
+    said([sys.executable, "-m", "venv", made])
+    if subprocess.run([os.path.join(made, "bin/pip"), "install", "-q", "scikit-build-core", "nanobind"],
+                      capture_output=True, check=False, env=env).returncode != 0:
+        raise NotRun("needs a package registry")
+    for source in (place, os.path.join(place, "experiments/models")):
+        said([os.path.join(made, "bin/pip"), "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", wheels, source],
+             env=env)
+    shutil.rmtree(place)
+    files = {name.split("-")[0]: os.path.join(wheels, name) for name in os.listdir(wheels)}
+    said([sys.executable, "-m", "venv", used])
+    said([os.path.join(used, "bin/pip"), "install", "-q", *files.values()], env=env)
+    program = os.path.join(used, "bin/unmask")
+    assert "tiny-sdar" in said([program, "list", "models"], cwd=folder, env=env)
+    assert "focus" in said([program, "list", "claims"], cwd=folder, env=env)
+    said([program, "run", os.path.join(used, "missing.toml")], 2, cwd=folder, env=env)
+    typed = os.path.join(folder, "rule.py")
+    with open(typed, "w", encoding="utf-8") as file:
+        file.write(RULE)
+    assert said([os.path.join(used, "bin/python"), typed], cwd=folder, env=env).strip()
+
+
+ALL = [odd_path, odd_path_cuda, nobody, python_variables, interrupted, interrupted_build, moved, read_only, other_owner,
+       wheel]
 
 
 def main(arguments):

@@ -5,6 +5,7 @@ it is installed."""
 
 import ast
 import pathlib
+import re
 import tempfile
 import tomllib
 import unittest
@@ -84,17 +85,45 @@ class Rooms(unittest.TestCase):
 
 
 class Installed(unittest.TestCase):
-    """What pip takes of the package."""
+    """What pip takes: pyproject.toml at the root, and the one of the models. tests/environments builds the wheels."""
 
-    def test_each_folder_is_a_package_and_each_file_beside_modules_is_its_data(self):
-        data = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-        taken = {path for room, patterns in data["package-data"].items() for pattern in patterns
-                 for path in PACKAGE.parent.joinpath(*room.split(".")).glob(pattern)}
+    def setUp(self):
+        self.root = PACKAGE.parents[2]
+        self.engine, self.models = (tomllib.loads((self.root / place / "pyproject.toml").read_text(encoding="utf-8"))
+                                    for place in ("", "experiments/models"))
+
+    def test_each_folder_is_a_package_and_all_its_files_are_taken(self):
+        wheel = self.engine["tool"]["scikit-build"]["wheel"]
+        self.assertEqual([self.root / place for place in wheel["packages"]], [PACKAGE])
+        self.assertEqual(wheel["exclude"], ["**/__pycache__", "**.pyc"])
         files = {path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-        self.assertEqual(taken, {path for path in files if path.suffix != ".py"})
-        self.assertGreater(len(taken), 5)
+        self.assertGreater(len([path for path in files if path.suffix != ".py"]), 5)
         for folder in {path.parent for path in files if path.suffix == ".py"}:
             self.assertIn(folder / "__init__.py", files)
+
+    def test_there_is_one_version(self):
+        said = [re.search(pattern, (self.root / name).read_text(encoding="utf-8")).group(1)
+                for name, pattern in (("CMakeLists.txt", r"project\(unmask VERSION (\S+)"),
+                                      ("harness/python/unmask/__init__.py", r'__version__ = "(.*)"'))]
+        said += [data["project"]["version"] for data in (self.engine, self.models)]
+        self.assertEqual(set(said), {said[0]})
+
+    def test_its_commands_are_functions(self):
+        trees = modules(PACKAGE)
+        for command in self.engine["project"]["scripts"].values():
+            module, function = command.removeprefix("unmask.").split(":")
+            self.assertIn(function, [n.name for n in trees[module].body if isinstance(n, ast.FunctionDef)])
+
+    def test_the_models_are_where_the_program_of_the_wheel_looks(self):
+        """Those that decode: the folders with a config.json. smol is made from weights that somebody else has."""
+        installed = (self.root / "cmake/UnmaskWheel.cmake").read_text(encoding="utf-8")
+        self.assertIn("install(DIRECTORY experiments plots DESTINATION unmask/tree", installed)
+        scikit = self.models["tool"]["scikit-build"]
+        self.assertEqual(scikit["wheel"]["packages"], {"unmask/tree/experiments/models": "../models"})
+        folders = {p.name for p in (self.root / "experiments/models").iterdir() if p.is_dir()}
+        whole = {name for name in folders if (self.root / "experiments/models" / name / "config.json").is_file()}
+        self.assertIn("tiny-sdar", whole)
+        self.assertLessEqual({f"**/{name}/**" for name in folders - whole}, set(scikit["wheel"]["exclude"]))
 
 
 class Planted(unittest.TestCase):

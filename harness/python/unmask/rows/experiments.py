@@ -22,10 +22,14 @@ TABLE = {"artifact?": {"paper?": TEXT, "id?": TEXT, "title?": TEXT, "published?"
 
 
 def program_root():
-    """The tree or installation that this package is part of; where it is installed by itself, none:
-    what a command needs must then be named. The current folder is never searched."""
-    root = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../../.."))
-    return root if os.path.isdir(os.path.join(root, "experiments")) else ""
+    """The tree or installation that this package is part of, or the folder of its wheel with what the program
+    needs; where it is installed by itself, none: what a command needs must then be named. The current folder is
+    never searched."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for root in (os.path.join(package, "tree"), os.path.abspath(os.path.join(package, "../../.."))):
+        if os.path.isdir(os.path.join(root, "experiments")):
+            return root
+    return ""
 
 
 def shown_path(path):

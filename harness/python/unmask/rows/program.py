@@ -5,12 +5,33 @@ import os
 import subprocess
 import sys
 
+from unmask.rows.ending import tell
 from unmask.rows.errors import EnvironmentFault
 
 
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def installed():
+    """Gives the path of the program in the wheel that this package came with, "" if it has none."""
+    path = os.path.join(PACKAGE, "bin/unmask")
+    return path if os.path.isfile(path) else ""
+
+
+def start():
+    """The command `unmask` of a wheel. This process becomes the program, which calls this Python in turn."""
+    path = installed()
+    if not path:
+        tell("NOT RUN: needs the program unmask, which is not in this installation of the package")
+        return EnvironmentFault.code
+    os.environ.setdefault("UNMASK_PYTHON", sys.executable)
+    os.execv(path, ["unmask", *sys.argv[1:]])
+
+
 def program():
-    """Gives the path of the program: it names itself in $UNMASK_PROGRAM when it calls."""
-    named = os.environ.get("UNMASK_PROGRAM")
+    """Gives the path of the program: it names itself in $UNMASK_PROGRAM when it calls. Else it is that of the
+    wheel."""
+    named = os.environ.get("UNMASK_PROGRAM") or installed()
     if not named:
         raise EnvironmentFault("NOT RUN: needs the program unmask; call this command through it, "
                                "or name it in $UNMASK_PROGRAM")
