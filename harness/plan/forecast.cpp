@@ -513,6 +513,7 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
       sum.points, sum.answers.text(), sum.forwards.text(), device.name, sum.hours_text(),
       device.name, sum.memory_text());
   for (const std::string& reason : sum.reasons()) text += reason + "\n";
+  if (const std::string note = note_of_any_seed(points); !note.empty()) text += note + "\n";
   if (guessed) {
     text +=
         "~: the prompts of the benchmark are not written yet (unmask prompts); they are taken to "

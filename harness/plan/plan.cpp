@@ -6,6 +6,7 @@
 #include <charconv>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,7 @@
 #include "harness/plan/serve_settings.h"
 #include "harness/plan/settings.h"
 #include "harness/rows/json_of.h"
+#include "harness/rows/row_table.h"
 
 namespace unmask {
 namespace {
@@ -172,6 +174,27 @@ void with_more_evidence(experiment_point& p, const evidence_settings& evidence) 
   seeds *= evidence.more_repetitions;
 }
 
+// A point of several seeds that nothing draws is one point: the first, named as of any seed.
+class once_for_all_seeds {
+ public:
+  // Whether an earlier point of the list is this one under another seed.
+  bool has(experiment_point p, std::vector<experiment_point>& points) {
+    const std::int64_t seed = std::exchange(p.run.seed, 0);
+    const auto [first, fresh] = first_.emplace(point_id(p) + p.label, points.size());
+    if (fresh) return false;
+    experiment_point& kept = points[first->second];
+    if (kept.run.seed == seed) return false;
+    std::string part = fmt::format("seed={}", kept.run.seed);
+    if (const auto at = kept.variation.find(part); at != std::string::npos) {
+      kept.variation.replace(at, part.size(), any_seed);
+    }
+    return true;
+  }
+
+ private:
+  std::map<std::string, std::size_t> first_;
+};
+
 }  // namespace
 
 std::vector<experiment_point> make_plan(const experiment_spec& spec,
@@ -187,6 +210,7 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
   std::vector<experiment_point> points;
   std::map<std::string, std::string> seen;  // the label of each id
   std::set<std::string> used;
+  once_for_all_seeds any;
   const std::vector<combination> sweep = combinations(spec);
   for (const model_entry& model : spec.models) {
     for (const workload_entry& workload : spec.workloads) {
@@ -219,6 +243,8 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           located(where, [&] { check_run(p.run); });
           with_more_evidence(p, spec.evidence);
           p.id = point_id(p);
+          if (!spec.evidence.paired && !varies(p, methods(p.method)) && any.has(p, points))
+            continue;
           if (const auto [same, fresh] = seen.emplace(p.id, p.label);
               !fresh && same->second != p.label) {
             p.twin = p.label;
@@ -275,6 +301,16 @@ bool varies(const experiment_point& p, const method_info& method) {
                      p.run.kind == "serve" || p.run.impose != "none" ||
                      w.benchmark.kind != "generate";
   return drawn || varies(method.parameters, p.params);
+}
+
+std::string note_of_any_seed(const std::vector<experiment_point>& points) {
+  const auto once = std::ranges::count_if(points, [](const experiment_point& p) {
+    return p.variation.find(any_seed) != std::string::npos;
+  });
+  if (once == 0) return "";
+  return fmt::format("{}: {} measured once, for nothing in {} reads the seed", any_seed,
+                     once == 1 ? "1 point is" : fmt::format("{} points are", once),
+                     once == 1 ? "it" : "them");
 }
 
 std::string title_of(const experiment_point& p) {

@@ -27,8 +27,9 @@ struct experiment_point {
   std::string method, label, preset;
   // The label, if an earlier point has equal settings under another: a control, measured on its own.
   std::string twin;
-  parameter_map params;   // resolved
-  std::string variation;  // the swept settings, "threshold=0.9 batch_size=4"; for people to read
+  parameter_map params;  // resolved
+  // The swept settings, "threshold=0.9 batch_size=4"; for people to read. "seed=any": one for all seeds.
+  std::string variation;
   run_settings run;
   std::map<std::string, std::string> files;  // hash of each file that a setting names, by its key
 };
@@ -36,8 +37,9 @@ struct experiment_point {
 std::string title_of(const experiment_point& point);  // of progress and traces
 
 // In the order of the file: models, then workloads, then swept run settings, then methods, so that
-// what is compared lies together. Points with equal settings
-// are kept once under each label. Usage errors: unknown
+// what is compared lies together. Points with equal settings are kept once under each label. Under
+// several seeds a point that does not vary (below) is kept once, with the first of them, as seed=any;
+// a paired experiment keeps it under each, beside the points of that seed. Usage errors: unknown
 // method, parameter, label or model; a sweep of parameters that no method has.
 std::vector<experiment_point> make_plan(const experiment_spec& spec,
                                         const method_catalogue& methods);
@@ -46,6 +48,8 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
 // clock (parameter_spec::varies), or its prompts, arrivals or imposed commits are drawn. Greedy decoding
 // of the same items is the same again.
 bool varies(const experiment_point& point, const method_info& method);
+// Says how many points are kept once for all seeds; "" if none is.
+std::string note_of_any_seed(const std::vector<experiment_point>& points);
 inline constexpr const char* nothing_varies =
     "neither the seed nor the clock decides anything in it: another run finds the same";
 

@@ -110,6 +110,12 @@ std::vector<row_list> over_seeds(const row_list& rows) {
   return lines;
 }
 
+bool is_of_any_seed(const result_row& row) {
+  const auto parts = variation_of(row);
+  return std::ranges::find(parts, std::pair<std::string, std::string>("seed", "any")) !=
+         parts.end();
+}
+
 row_table read_row_table(const std::vector<std::filesystem::path>& paths) {
   std::vector<result_row> rows;
   for (const std::filesystem::path& path : paths) {

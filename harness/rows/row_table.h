@@ -43,6 +43,10 @@ std::string machine_class_of(const result_row& row);
 // that may not be reported is alone.
 std::vector<row_list> over_seeds(const row_list& rows);
 
+// In `variation`: no seed changes what the row says, so it was measured once for all of them.
+inline constexpr const char* any_seed = "seed=any";
+bool is_of_any_seed(const result_row& row);
+
 // Rows of files and directories, as read_rows() gives them.
 row_table read_row_table(const std::vector<std::filesystem::path>& paths);
 

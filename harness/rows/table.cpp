@@ -144,12 +144,16 @@ std::string method_cell(const row_list& rows, const run_key_names& shown) {
 }
 
 // What each line's speed is compared with: the first method that ran on the same weights and prompts
-// in the same circumstances, on the same machine, seed by seed.
+// in the same circumstances, on the same machine, seed by seed; one that is of any seed is the base of all.
 class speed_bases {
  public:
   explicit speed_bases(const row_list& rows) {
+    std::map<std::string, const result_row*> of_all;
     for (const result_row* row : rows) {
-      if (is_reportable(*row)) first_.try_emplace(place_of(*row), row);
+      if (!is_reportable(*row)) continue;
+      if (is_of_any_seed(*row)) of_all.try_emplace(place_of(*row, {"seed"}), row);
+      const auto any = of_all.find(place_of(*row, {"seed"}));
+      first_.try_emplace(place_of(*row), any == of_all.end() ? row : any->second);
     }
   }
   table_cell speedup(const row_list& rows) {
@@ -184,8 +188,8 @@ class speed_bases {
   }
 
  private:
-  static std::string place_of(const result_row& row) {
-    return circumstance_of(row, {}) + row.model.hash + "\n" + row.workload.hash + "\n" +
+  static std::string place_of(const result_row& row, const std::set<std::string>& free = {}) {
+    return circumstance_of(row, free) + row.model.hash + "\n" + row.workload.hash + "\n" +
            machine_class_of(row);
   }
   std::map<std::string, const result_row*> first_;
@@ -250,6 +254,8 @@ std::vector<table_cell> mean_line(const std::string& method, const std::vector<r
 
 constexpr const char* seeds_note =
     "N seeds: means of rows that differ in their seed alone, 95 % intervals over the seeds";
+constexpr const char* any_seed_note =
+    "seed=any: nothing in the row reads the seed, so it was measured once for all seeds";
 constexpr const char* mean_note =
     "mean of N tasks: of those with right answers, each with the same weight; likelihoods and "
     "speeds are "
@@ -408,6 +414,9 @@ text_table decode_table(const row_list& rows) {
   }
   if (std::ranges::any_of(lines, [](const row_list& of_line) { return of_line.size() > 1; })) {
     t.notes.emplace_back(seeds_note);
+  }
+  if (std::ranges::any_of(rows, [](const result_row* r) { return is_of_any_seed(*r); })) {
+    t.notes.emplace_back(any_seed_note);
   }
   for (const std::string& note :
        {note_of_same_answers(lines), note_of_undecided(rows), note_of_fastest(lines, shown)}) {

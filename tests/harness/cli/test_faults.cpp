@@ -34,7 +34,7 @@ class faults : public testing::Test {
                    "tiny-llada\"\n"
                    "[[workload]]\ntasks = [\"word_problem\"]\nlimit = 1\n"
                    "[[method]]\nname = \"vanilla\"\n[[method]]\nname = \"fast_dllm\"\n"
-                   "[sweep]\nseed = [0, 1, 2]\n");
+                   "[sweep]\nbatch_size = [1, 2, 3]\n");
   }
 
   test::outcome program(const std::string& arguments, const std::string& variables = "") {

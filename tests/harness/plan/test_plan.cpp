@@ -260,6 +260,37 @@ TEST(plan, a_point_varies_where_the_seed_or_the_clock_decides) {
   EXPECT_FALSE(with([](experiment_point& p) { p.params["steps"] = std::int64_t{8}; }));
 }
 
+// What nothing draws is the same under every seed: it is planned once and says so.
+TEST(plan, a_greedy_point_of_several_seeds_is_measured_once) {
+  std::map<std::string, method_info> methods = fixtures::methods();
+  methods["autoregressive"].parameters[0].varies = [](const parameter_value& v) {
+    return std::get<double>(v) > 0;
+  };
+  const auto of = [&](const std::string& more) {
+    const experiment_spec spec = parse_spec(
+        "[[model]]\npath = \"a\"\n[[workload]]\nfile = \"t.jsonl\"\n"
+        "[[method]]\nname = \"vanilla\"\n[[method]]\nname = \"autoregressive\"\nparams.temperature "
+        "= 0.5\n"
+        "[[method]]\nname = \"autoregressive\"\nlabel = \"greedy\"\n" +
+            more,
+        "x.toml");
+    return make_plan(
+        spec, [&](const std::string& name) -> const method_info& { return methods.at(name); });
+  };
+  const auto points = of("[sweep]\nseed = [3, 4, 5]");
+  EXPECT_EQ(variations(points),
+            (names{"vanilla:seed=any", "autoregressive:seed=3", "greedy:seed=any",
+                   "autoregressive:seed=4", "autoregressive:seed=5"}));
+  EXPECT_EQ(points[0].run.seed, 3);
+  EXPECT_EQ(note_of_any_seed(points),
+            "seed=any: 2 points are measured once, for nothing in them reads the seed");
+  // Other settings are other points; one seed needs no word; pairs are measured beside each other.
+  EXPECT_EQ(of("[sweep]\nseed = [3, 4]\nbatch_size = [1, 2]").size(), 8u);
+  EXPECT_EQ(variations(of("[sweep]\nseed = [3]"))[0], "vanilla:seed=3");
+  EXPECT_EQ(note_of_any_seed(of("")), "");
+  EXPECT_EQ(of("[run]\npaired = true\n[sweep]\nseed = [3, 4, 5]").size(), 9u);
+}
+
 TEST(plan, overrides_win_over_file_and_sweep) {
   const auto points = plan_of("[sweep]\nparams.steps=[1, 2]", {"params.steps=5"});
   EXPECT_EQ(variations(points), (names{"vanilla:"}));

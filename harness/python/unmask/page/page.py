@@ -17,8 +17,8 @@ from unmask.rows import estimates, experiments, glossary, intervals, options, ro
 from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import does_not_exist, opened, read_json
-from unmask.rows.machines import machine_class, machine_name, several
-from unmask.rows.rows import circumstance, is_reportable, is_synthetic, row_name, setting
+from unmask.rows.machines import machine_name, several
+from unmask.rows.rows import is_reportable, is_synthetic, row_name, setting
 from unmask.rows.scores import note_of_undecided, score_with_undecided
 from unmask.rows.text import json_value
 from unmask.rows.verdicts import tone
@@ -90,16 +90,12 @@ def _decode_table(rows):
     table = tables.Table(glossary.columns(
         "model | " + "machine | " * machines + "label | family | >items | >score | >tokens_per_second | >speedup | >tpf | "
         ">committed_per_step | >redundancy | >nfe | verdict"))
-    varying, bases, apart = seeds.varying(rows), {}, []
-
-    def place(row):
-        return circumstance(row), row["model"]["hash"], row["workload"]["hash"], machine_class(row)
-    for row in filter(is_reportable, rows):
-        bases.setdefault(place(row), row)
+    varying, apart = seeds.varying(rows), []
+    bases = seeds.Bases(filter(is_reportable, rows), models=True)
     for line in seeds.over_seeds(rows):
         row, cells = line[0], ["–"] * 7
         if is_reportable(row):
-            against = [bases[place(of_seed)] for of_seed in line]
+            against = list(map(bases.of, line))
             ratio = None if against[0] is row else seeds.ratio(line, against, "tokens_per_second")
             if ratio and ratio.how.startswith(estimates.APART):
                 apart.append(comparable(row, against[0]))

@@ -9,8 +9,10 @@ from unmask.rows import estimates, intervals
 from unmask.rows.intervals import Estimate
 from unmask.rows.machines import machine_class
 from unmask.rows.names import value_text
-from unmask.rows.rows import RUN_KEYS, circumstance, grouped, is_reportable, row_name
+from unmask.rows.rows import RUN_KEYS, circumstance, grouped, is_reportable, row_name, variation
 
+ANY = ("seed", "any")  # in the variation of a row that no seed changes: it was measured once for all of them
+ANY_NOTE = "seed=any: nothing in the row reads the seed, so it was measured once for all seeds"
 NOTE = "N seeds: means of rows that differ in their seed alone, 95 % intervals over the seeds"
 
 
@@ -28,6 +30,28 @@ def over_seeds(rows):
         alone = len({row["seed"] for row in group}) != len(group)
         lines += [[row] for row in group] if alone else [group]
     return lines
+
+
+class Bases:
+    """What the rows of a table are compared with, seed by seed: the first of each circumstance and machine. One that
+    is of any seed is the base of all. free: keys in which a base may differ; models: whether it must be of the same
+    weights and prompts."""
+
+    def __init__(self, rows, free=(), models=False):
+        self.free, self.models, self.first = frozenset(free), models, {}
+        of_all = {}
+        for row in rows:
+            if ANY in variation(row):
+                of_all.setdefault(self._place(row, {"seed"}), row)
+            self.first.setdefault(self._place(row), of_all.get(self._place(row, {"seed"}), row))
+
+    def _place(self, row, more=frozenset()):
+        weights = (row["model"]["hash"], row["workload"]["hash"]) if self.models else ()
+        return circumstance(row, self.free | more), machine_class(row), *weights
+
+    def of(self, row):
+        """The base of a row; None where there is none."""
+        return self.first.get(self._place(row))
 
 
 def varying(rows):
@@ -84,4 +108,5 @@ def notes(lines):
     several = [line for line in lines if len(line) > 1]
     same = [f"{row_name(line[0], {'seed'})}, {line[0]['workload']['family']}" for line in several
             if line[0]["answers_hash"] and len({row["answers_hash"] for row in line}) == 1]
-    return [NOTE] * bool(several) + (["The seed changes no answer of: " + "; ".join(same)] if same else [])
+    once = any(ANY in variation(row) for line in lines for row in line)
+    return [NOTE] * bool(several) + [ANY_NOTE] * once + (["The seed changes no answer of: " + "; ".join(same)] if same else [])

@@ -210,21 +210,10 @@ def _group_of(row, keys):
     return tuple(value for key, value in zip(keys, _row_values(row, keys)) if key in GROUP_KEYS)
 
 
-class _Bases:
-    """What speed-ups are over: the first row of each circumstance and machine among rows that fit."""
-
-    def __init__(self, rows, selector=None):
-        self.free = frozenset(selector.keys) if selector else frozenset()
-        self.first = {}
-        for row in rows:
-            if selector is None or selector.matches(row):
-                self.first.setdefault(self._place(row), row)
-
-    def _place(self, row):
-        return circumstance(row, self.free), machine_class(row)
-
-    def of(self, row):
-        return self.first.get(self._place(row))
+def _bases(rows, selector=None):
+    """What speed-ups are over: of the rows that fit the selector, whose keys a base need not share."""
+    return seeds.Bases([row for row in rows if selector is None or selector.matches(row)],
+                       selector.keys if selector else ())
 
 
 def _value_of(line, column, bases):
@@ -364,7 +353,7 @@ def lay_out(layout, rows):
     if not layout.columns:
         raise UserError(f"the artifact {layout.id} has no [layout]")
     rows = sorted(filter(is_reportable, rows), key=lambda row: row["position"])
-    bases = _Bases(rows, layout.base) if layout.base else _Bases(())
+    bases = _bases(rows, layout.base) if layout.base else _bases(())
 
     def across_of(row):
         return (setting(row, layout.across) or "") if layout.across else ""
@@ -509,7 +498,7 @@ def lay_out_columns(rows, names, title=""):
                                                        c.factor) for c in layout.columns], [], with_groups=True)
     models, machines = len({row["model"]["name"] for row in rows}) > 1, several(rows)
     for group in grouped(rows, lambda row: (row["model"]["name"], row["workload"]["family"], machine_class(row))):
-        bases, varying = _Bases(group), seeds.varying(group)
+        bases, varying = _bases(group), seeds.varying(group)
         heading = group[0]["workload"]["family"]
         heading = f"{group[0]['model']['name']}, {heading}" if models else heading
         heading += f", {machine_name(group[0])}" if machines else ""

@@ -77,6 +77,21 @@ class Seeds(unittest.TestCase):
             of_page = [cell.text + (f" [{cell.range}]" if cell.range else "") for cell in b]
             self.assertEqual([cell.removesuffix(" !") for cell in a], of_page)
 
+    def test_a_row_of_any_seed_is_the_base_of_all(self):
+        """100 tokens a second once; 200, 250, 200 over it under three seeds: 2.15 = (2 * 2.5 * 2)^(1/3)."""
+        once = [of_seed("base", 0, 0.4, 1.0) | {"variation": "seed=any"}, *self.rows[3:]]
+        table = layout.lay_out_columns(once, ["speedup"])
+        self.assertEqual([row.keys[1] for row in table.rows], ["base seed=any", "fast, 3 seeds"])
+        self.assertAlmostEqual(table.rows[1].cells[0].measured, 10 ** (1 / 3))
+        text = printed(once)
+        self.assertIn("nothing in the row reads the seed, so it was measured once for all seeds", text)
+        lines = lines_of(text)
+        self.assertEqual([line[1] for line in lines], ["base seed=any", "fast, 3 seeds"])
+        self.assertEqual(lines[0][6], "base")
+        self.assertTrue(lines[1][6].startswith("2.15 ["), lines[1])
+        (ours,) = page.row_tables(once)
+        self.assertEqual([cell.text for cell in list(zip(*ours.rows))[6]], ["base", "2.15"])
+
     def test_other_settings_and_doubled_seeds_stay_apart(self):
         first = of_seed("base", 0, 0.4, 1.0)
         others = [first | {"point_id": "x", "gen_length": 7},
