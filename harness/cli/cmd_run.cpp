@@ -23,6 +23,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/terminal.h"
+#include "harness/measure/request_list.h"
 #include "harness/plan/benchmark_prompts.h"
 #include "harness/plan/forecast.h"
 #include "harness/plan/locate.h"
@@ -65,7 +66,10 @@ option_table what_to_run() {
                        "stop"},
                       {"gpu", std::string("h100"),
                        "estimate the hours for this GPU: a100, b200, h100, h200, rtx4090, "
-                       "rtx5090"}};
+                       "rtx5090"},
+                      {"requests", no_default,
+                       "with --dry-run: write the arrivals and prompts of [serve] into this file, "
+                       "as JSON lines that clients of other servers replay (one file only)"}};
 }
 
 option_table how_to_run() {
@@ -165,6 +169,8 @@ void print_plan(const run_request& request, const experiment_spec& spec,
   out["gpu_hours_at_least"] = all.at_least;
   out["gpu_memory"] = all.memory_text();
   out["notes"] = all.reasons();
+  if (const std::string note = note_of_any_seed(points); !note.empty())
+    out["notes"].push_back(note);
   out["points"] = std::move(listed);
   using handling = nlohmann::ordered_json::error_handler_t;
   print("{}\n", out.dump(-1, ' ', false, handling::replace));
@@ -214,6 +220,14 @@ int run_one(const fs::path& file, const command_line& line) {
     return 0;
   }
   const bool only_plan = line.given("dry-run");
+  if (line.given("requests")) {
+    if (!only_plan) throw usage_error("--requests writes a file of the plan: it needs --dry-run");
+    check_models(spec);
+    prepare_prompts(spec);
+    replace_file(line.text("requests"), request_list(plan_points(spec, *make_executor(), run)));
+    tell("requests: {}\n", line.text("requests"));
+    return 0;
+  }
   if (!obstacle.empty() && (!only_plan || spec.models.empty())) {
     print("{}\n", obstacle_list(spec, this_machine()));
     return static_cast<int>(only_plan ? exit_code::ok : exit_code::environment);
@@ -380,6 +394,7 @@ int judge_claims(const std::vector<folder_item>& items, const fs::path& director
 }
 
 int run_several(const texts& paths, const command_line& line) {
+  if (line.given("requests")) throw usage_error("--requests is of one experiment file");
   std::vector<folder_item> items = items_of(paths, line);
   const fs::path experiments = experiments_folder(line);
   const auto lanes = static_cast<std::size_t>(line.at_least("lanes", 1));

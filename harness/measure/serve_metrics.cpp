@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "harness/rows/statistics.h"
 #include "kernels/random.h"
@@ -199,6 +200,29 @@ std::map<std::string, metric> serving_values(const served_run& run,
   v.put("in_system_last", b.last, time);
   v.put("backlog_growing", b.growing, time);
   return all;
+}
+
+std::string request_times(const std::vector<request_record>& requests) {
+  const auto seconds = [](double t) {  // to the microsecond; NaN becomes null
+    return nlohmann::ordered_json(std::isfinite(t) ? std::round(t * 1e6) / 1e6 : std::nan(""));
+  };
+  constexpr const char* ends[] = {"finished", "cancelled", "rejected"};
+  const auto none = nlohmann::ordered_json::array();
+  nlohmann::ordered_json all = {
+      {"arrival", none},       {"admitted", none}, {"prefill_done", none}, {"first_emission", none},
+      {"last_emission", none}, {"finish", none},   {"tokens", none},       {"end", none}};
+  for (const request_record& r : requests) {
+    const bool any = !r.emissions.empty();
+    all["arrival"].push_back(seconds(r.arrival));
+    all["admitted"].push_back(seconds(r.admitted));
+    all["prefill_done"].push_back(seconds(r.prefill_done));
+    all["first_emission"].push_back(seconds(any ? r.emissions.front().time : std::nan("")));
+    all["last_emission"].push_back(seconds(any ? r.emissions.back().time : std::nan("")));
+    all["finish"].push_back(seconds(r.finish));
+    all["tokens"].push_back(r.answer.output.size());
+    all["end"].push_back(ends[static_cast<std::size_t>(r.end)]);
+  }
+  return all.dump();
 }
 
 std::string iteration_csv(const std::vector<iteration_record>& iterations) {

@@ -44,6 +44,11 @@ std::map<std::string, metric> serving_values(const served_run& run,
 // Requests that count: without the first and last share of arrivals.
 std::vector<const request_record*> counted_requests(const served_run& run, double trim);
 
+// The times of every request, in the order of arrival, as JSON: {"arrival": [s], "admitted": [s],
+// "prefill_done": [s], "first_emission": [s], "last_emission": [s], "finish": [s], "tokens": [n], "end":
+// [outcome]}. Seconds from the first arrival's clock, to the microsecond; null: it did not come to that.
+std::string request_times(const std::vector<request_record>& requests);
+
 // One line per forward under a header line.
 std::string iteration_csv(const std::vector<iteration_record>& iterations);
 

@@ -130,6 +130,13 @@ class serve_point final : public loaded_point {
     clock_ = std::move(clock);
   }
 
+  // The requests of the last pass, if [serve] keeps them.
+  std::map<std::string, std::string> measured_reports() const override {
+    auto all = loaded_point::measured_reports();
+    if (!requests_.empty()) all.emplace("requests", requests_);
+    return all;
+  }
+
   pass_record pass() override {
     // A method is calibrated against the cost model of a virtual clock, else against the model
     // itself. A dry run on a real clock has nothing to calibrate against.
@@ -146,6 +153,7 @@ class serve_point final : public loaded_point {
         serving_values(done, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
     count_repetitions(done, pass);
     time_rule(done, pass);
+    if (serve_.flag("keep_requests")) requests_ = request_times(done.requests);
     for (const table_cost::sample& s : clock_.samples()) {
       const auto rows = static_cast<std::int64_t>(s.rows);
       pass.metrics["cost_of_" + std::to_string(rows) + "_rows_seconds"] = {s.seconds,
@@ -240,6 +248,7 @@ class serve_point final : public loaded_point {
   parameters serve_;
   serving_objective objective_;
   serve_clock clock_;
+  std::string requests_;  // request_times() of the last pass
 };
 
 }  // namespace

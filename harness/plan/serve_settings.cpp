@@ -139,6 +139,10 @@ const std::vector<serve_key>& serve_keys() {
       word("log", "",
            "file for one line per forward pass (CSV): batch, rows, unmasked tokens, times")
           .written(),
+      flag("keep_requests", false,
+           "keep the times of every request in the row, for distributions and other objectives",
+           "harness/engine/README.md")
+          .younger(),
   };
   return all;
 }

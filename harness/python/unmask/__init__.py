@@ -11,6 +11,12 @@ def read(*paths):
     return flat.read(*paths)
 
 
+def requests(*paths):
+    """Reads the requests that served rows kept as a pandas frame, a line for each with its times."""
+    from unmask.rows import flat
+    return flat.requests(*paths)
+
+
 def rows_of(frame):
     """The rows behind a frame that read() made, or behind any selection of it."""
     from unmask.rows import flat

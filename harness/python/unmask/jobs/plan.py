@@ -13,7 +13,7 @@ import sys
 from unmask.rows import options as command_options
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import replace_file, shown
-from unmask.rows.program import answer_of, program
+from unmask.rows.program import answer_of, call, program
 from unmask.rows.text import json_text
 from unmask.tables.tables import write
 
@@ -164,10 +164,17 @@ def parsed(arguments):
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="override a key of the files, as in unmask run (repeatable)")
     parser.add_argument("--device", metavar="NAME", help="run on this device, as in unmask run")
+    parser.add_argument("--points", action="append", default=[], metavar="SETTINGS",
+                        help="with --requests: take only these sweep points, as in unmask run (repeatable)")
+    parser.add_argument("--requests", metavar="FILE",
+                        help="write the arrivals and prompts of the experiment's [serve] into FILE, as JSON lines that "
+                        "vllm bench serve, GuideLLM and AIPerf replay, and stop")
     command_options.add_format(parser)
     given = parser.parse_args(command_options.spelled(arguments))
     if not given.experiments:
         raise UserError("plan needs experiment files")
+    if given.points and not given.requests:
+        raise UserError("--points is for --requests; a plan is of the whole experiment")
     if given.shards < 1:
         raise UserError("--shards is at least 1")
     if given.shards > MOST_SHARDS:
@@ -179,8 +186,23 @@ def parsed(arguments):
     return given
 
 
+def requests(given):
+    """Has the program write the requests of one experiment: its exit code."""
+    if len(given.experiments) != 1:
+        raise UserError("--requests is of one experiment file")
+    command = ["run", given.experiments[0], "--dry-run", f"--requests={given.requests}"]
+    for name in ("scale", "device"):
+        if getattr(given, name):
+            command.append(f"--{name}={getattr(given, name)}")
+    for name in ("set", "points"):
+        command += [f"--{name}={one}" for one in getattr(given, name)]
+    return call(command).returncode
+
+
 def main(arguments):
     given = parsed(arguments)
+    if given.requests:
+        return requests(given)
     plans = [planned(experiment, given) for experiment in given.experiments]
     if given.format == "json":
         print(json_text(plans), end="")

@@ -81,6 +81,32 @@ def read(*paths):
     return frame_of(found, [places[id(row)] for row in found])
 
 
+def requests(*paths):
+    """Reads the requests that served points kept ([serve] keep_requests) as a pandas frame, a line for each request in
+    the order of arrival: `point_id`, `model`, `label`, `variation`, the times in seconds, `tokens`, `end`, and by the
+    definitions of harness/engine/README.md `ttfb`, `e2e`, `tpot_stream`, `tpot_decode`, `tpot_e2e`, the last three of finished requests."""
+    found = []
+    for row in latest([row for path in paths for row, _, _, _ in rows_with_places(os.fspath(path))]):
+        kept = (row.get("probes") or {}).get("requests")
+        if kept:
+            of_row = {"point_id": row["point_id"], "model": row["model"]["name"], "label": row["label"],
+                      "variation": row["variation"]}
+            found += [of_row | dict(zip(kept, values)) for values in zip(*kept.values())]
+    if not found:
+        raise UserError(f"{', '.join(map(str, paths))}: no row keeps its requests; set keep_requests in [serve]")
+    frame = pd.DataFrame(found)
+    times = ["arrival", "admitted", "prefill_done", "first_emission", "last_emission", "finish"]
+    frame[times] = frame[times].astype("Float64")
+    n = frame["tokens"].astype("Float64").where((frame["tokens"] > 0) & (frame["end"] == "finished"))
+    after = (n - 1).where(n > 1)
+    frame["ttfb"] = frame["first_emission"] - frame["arrival"]
+    frame["e2e"] = frame["finish"] - frame["arrival"]
+    frame["tpot_stream"] = (frame["last_emission"] - frame["first_emission"]) / after
+    frame["tpot_decode"] = (frame["finish"] - frame["prefill_done"]) / n
+    frame["tpot_e2e"] = frame["e2e"] / n
+    return frame
+
+
 def lines_of(frame):
     """The lines of a frame's rows in the order of the frame, each with its row: [(row, line)]. UserError where a
     file does not hold them any more."""
