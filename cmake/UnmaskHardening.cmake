@@ -13,14 +13,22 @@ endif()
 target_compile_options(unmask_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${unmask_prefix_maps}>")
 # nvcc splits what it hands on at commas and blanks. Its compiler reads these options from a file, whose
-# name is relative to the folder in which Ninja starts every command.
-if(CMAKE_GENERATOR MATCHES "Ninja")
-  string(REGEX REPLACE "([^A-Za-z0-9_./=;-])" "\\\\\\1" unmask_host_prefix_maps "${unmask_prefix_maps}")
-  list(JOIN unmask_host_prefix_maps "\n" unmask_host_prefix_maps)
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/prefix-maps CONTENT
-       "${unmask_host_prefix_maps}\n" @ONLY)
+# name is relative to the folder in which Ninja starts every command. Makefiles start commands in many
+# folders, so that the name is whole there.
+string(REGEX REPLACE "([^A-Za-z0-9_./=;-])" "\\\\\\1" unmask_host_prefix_maps "${unmask_prefix_maps}")
+list(JOIN unmask_host_prefix_maps "\n" unmask_host_prefix_maps)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/prefix-maps CONTENT
+     "${unmask_host_prefix_maps}\n" @ONLY)
+set(unmask_prefix_file generated/prefix-maps)
+if(NOT CMAKE_GENERATOR MATCHES "Ninja")
+  set(unmask_prefix_file ${PROJECT_BINARY_DIR}/generated/prefix-maps)
+endif()
+if(unmask_prefix_file MATCHES "[ ,]")
+  message(STATUS "Objects of CUDA code keep names of this folder: ${CMAKE_GENERATOR} passes no name with a "
+                 "blank or a comma on through nvcc; Ninja does")
+else()
   target_compile_options(unmask_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=@generated/prefix-maps>)
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=@${unmask_prefix_file}>)
 endif()
 
 # Sanitizers check more, and replace what these options rely on.

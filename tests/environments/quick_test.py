@@ -60,6 +60,31 @@ class Configure(Folder):
         self.assertGreater(len(expected), 300)
         self.assertEqual(found, expected)
 
+    def test_every_generator_keeps_names_of_the_folder_out_of_cuda_objects(self):
+        """The compiler of nvcc's host code reads the file of options wherever the generator starts it; a name that
+        nvcc would split is not handed on, and that is said."""
+        with open(self.path("CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write(f"""cmake_minimum_required(VERSION 3.25)
+project(maps NONE)
+add_library(unmask_flags INTERFACE)
+set(UNMASK_SANITIZE ON)
+include("{ROOT}/cmake/UnmaskHardening.cmake")
+get_target_property(found unmask_flags INTERFACE_COMPILE_OPTIONS)
+message(STATUS "${{found}}")
+""")
+        for generator, build, expected in (
+                ("Ninja", "b b", "-Xcompiler=@generated/prefix-maps>"),
+                ("Unix Makefiles", "m", f"-Xcompiler=@{self.path('m')}/generated/prefix-maps>"),
+                ("Unix Makefiles", "m m", "Objects of CUDA code keep names of this folder")):
+            if generator != "Ninja" and shutil.which("make") is None:
+                continue
+            done = run(["cmake", "-S", self.folder, "-B", self.path(build), "-G", generator])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(expected, done.stdout)
+            self.assertEqual("-Xcompiler" in done.stdout, "keep names" not in done.stdout)
+            with open(self.path(build, "generated/prefix-maps"), encoding="utf-8") as file:
+                self.assertIn(f"-ffile-prefix-map={self.folder}/=", file.read().replace("\\", ""))
+
     def test_a_broken_nvcc_is_an_error_and_an_absent_one_is_not(self):
         """First there is none, then one whose compiler is missing: the second call has to look again."""
         source = tree.copy(self.path("source"), without=("results/", "tests/", "experiments/"))
