@@ -620,16 +620,6 @@ class Command(Made):
         with self.assertRaisesRegex(UserError, "unknown claim 'd'"):
             self.run_command("--explain", "d")
 
-    def test_a_wrong_name_is_told_before_rows_are_read(self):
-        self.register(FASTER)
-        with unittest.mock.patch.object(claims.repeats, "evidence_of") as read:
-            for option, words in (("--explain", "unknown claim 'd'"), ("--only", "unknown paper or claim or artifact")):
-                with self.assertRaisesRegex(UserError, words):
-                    self.run_command(option, "d")
-            with self.assertRaisesRegex(UserError, "unknown claim 'd'"):  # nor is a folder looked for
-                claims.main([f"{self.folder}/none", "--experiments-dir", self.folder, "--explain", "d"])
-        read.assert_not_called()
-
     def test_what_is_not_there_is_said(self):
         with self.assertRaisesRegex(EnvironmentFault, "no claims in"):
             self.run_command()

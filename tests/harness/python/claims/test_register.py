@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 from made import row_of
 from made_claims import FASTER, Made
 
-from unmask.claims import declare
+from unmask.claims import claims, declare
 from unmask.claims.declare import Claim
+from unmask.rows.errors import UserError
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # A claim with every field set, and what each is changed to. By hand: what moves no verdict is words.
@@ -115,6 +117,16 @@ class TwoHashes(Made):
             self.assertNotEqual(entry["worded"], "2025-01-01T00:00:00Z")
             self.assertEqual("1 others say" in answer, said == "0 of 1")
         self.assertNotEqual(entry["since"], "2025-01-01T00:00:00Z")
+
+    def test_a_wrong_name_is_told_before_rows_are_read(self):
+        self.register(FASTER)
+        with unittest.mock.patch.object(claims.repeats, "evidence_of") as read:
+            for option, words in (("--explain", "unknown claim 'd'"), ("--only", "unknown paper or claim or artifact")):
+                with self.assertRaisesRegex(UserError, words):
+                    self.run_command(option, "d")
+            with self.assertRaisesRegex(UserError, "unknown claim 'd'"):  # nor is a folder looked for
+                claims.main([f"{self.folder}/none", "--experiments-dir", self.folder, "--explain", "d"])
+        read.assert_not_called()
 
     def test_a_reworded_claim_is_before_its_rows(self):
         self.put([row_of("fast", [2.0, 2.1]), row_of("slow", [1.0, 1.1])])
