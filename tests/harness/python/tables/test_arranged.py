@@ -7,11 +7,12 @@ import json
 import os
 import tempfile
 import unittest
+import unittest.mock
 
 from made import copies, row_of
 from scipy import stats
 
-from unmask.rows import experiments
+from unmask.rows import experiments, seeds
 from unmask.rows.errors import UserError
 from unmask.tables import ablation, crossover, latex, layout, published, table, tables
 
@@ -362,6 +363,28 @@ class Latex(Files):
     def test_a_sign_that_is_escaped_already_is_not_escaped_again(self):
         self.write("focus/table_5.toml", ARTIFACT.replace('"Acc & all"', '"Acc, \\\\%"'))
         self.assertIn("{Acc, \\%}", latex.paper_latex(self.laid()))
+
+    def test_words_of_joined_letters_stay_whole(self):
+        """Persian, Hindi and a family of four: what joins signs is kept in both writers, and a tag is none."""
+        label = "می\u200cخواهم क्\u200dष \U0001f468\u200d\U0001f469 <b>"
+        t = tables.Table(["label"])
+        t.add(label)
+        for form in tables.FORMATS:
+            self.assertIn("می\u200cخواهم क्\u200dष \U0001f468\u200d\U0001f469", tables.render(t, form), form)
+        self.assertNotIn(" <b>", tables.render(t, "md"))
+
+    def test_the_work_of_a_table_grows_as_its_rows(self):
+        """Twice the rows ask for their circumstances twice as often: each looks its base up once."""
+        def asked(n):
+            rows = [row_of(label, [1.0], point_id=f"{label}{i}", batch_size=i + 1) for i in range(n)
+                    for label in ("base", "fast")]
+            with unittest.mock.patch.object(seeds, "circumstance", wraps=seeds.circumstance) as calls:
+                table = layout.lay_out_columns(rows, ["tokens_per_second", "speedup"])
+            self.assertEqual(len(table.rows), 2 * n)
+            return calls.call_count
+        few, many = asked(20), asked(40)
+        self.assertGreater(few, 40)
+        self.assertLessEqual(many, 2 * few)
 
     def test_every_format_escapes_its_own_signs(self):
         t = tables.Table(["na|me", ">x_y"], title="50 % & more", notes=["a note"])
