@@ -54,6 +54,17 @@ class Bases:
         return self.first.get(self._place(row))
 
 
+def by_place(rows, place):
+    """Groups rows by place(row, free): what they must agree in but for some keys. A row of any seed is in the groups of
+    all seeds of its place."""
+    groups = grouped(rows, lambda row: place(row, frozenset()))
+    for row in [row for row in rows if ANY in variation(row)]:
+        for group in groups:
+            if all(row is not other for other in group) and place(row, {"seed"}) == place(group[0], {"seed"}):
+                group.append(row)
+    return groups
+
+
 def varying(rows):
     """The keys of [run] that differ within one table, whose rows must be told apart by them."""
     return [key for key in RUN_KEYS if len({row[key] for row in rows}) > 1]

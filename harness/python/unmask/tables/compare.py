@@ -12,12 +12,12 @@ import os
 import statistics
 import sys
 
-from unmask.rows import estimates, glossary, intervals, options as command_options, rows as results
+from unmask.rows import estimates, glossary, intervals, options as command_options, rows as results, seeds
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.estimates import estimate_text
 from unmask.rows.later import import_all, special
 from unmask.rows.names import number_text
-from unmask.rows.rows import circumstance, is_reportable, number_setting, row_name, setting
+from unmask.rows.rows import is_reportable, number_setting, row_name, setting
 from unmask.rows.scores import note_of_undecided, score_with_undecided
 from unmask.rows.verdicts import against_margin
 from unmask.tables import tables, turns
@@ -255,12 +255,9 @@ def compare_place(result, inside, before, after):
     new = {results.point_name(row): row for row in results.latest(after)}
     for note in note_of_undecided([row for rows in (old, new) for row in rows.values()]):
         _add(result.notes, note)
-    bases = {}  # the first row of the plan in each circumstance, which others are divided by
-    for name, row in old.items():
-        if is_reportable(row) and name in new:
-            base = bases.setdefault(circumstance(row), row)
-            if row["position"] < base["position"]:
-                bases[circumstance(row)] = row
+    # The first row of the plan in each circumstance, which others are divided by.
+    bases = seeds.Bases(sorted((row for name, row in old.items() if is_reportable(row) and name in new),
+                               key=lambda row: row["position"]))
     for name, row in old.items():
         title = inside + _point(row)
         if name not in new:
@@ -269,7 +266,7 @@ def compare_place(result, inside, before, after):
         _compare_facts(result, title, row, new[name])
         if not result.with_speed:
             continue
-        base = bases.get(circumstance(row))
+        base = bases.of(row)
         if base is not None and base is not row and setting(row, "kind") != "serve":
             _compare_ratio(result, title, row, base, new[name], new[results.point_name(base)])
         sides = [[r for r in rows if results.point_name(r) == name] for rows in (before, after)]

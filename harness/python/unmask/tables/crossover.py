@@ -6,12 +6,12 @@ length and everything else that rows must agree in; the winner is the fastest me
 enough."""
 
 
-from unmask.rows import estimates, glossary, options as command_options
+from unmask.rows import estimates, glossary, options as command_options, seeds
 from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import UserError
 from unmask.rows.machines import machine_class
 from unmask.rows.names import unknown_name
-from unmask.rows.rows import (RUN_KEYS, circumstance, grouped, is_reportable, is_synthetic, read_latest,
+from unmask.rows.rows import (RUN_KEYS, circumstance, is_reportable, is_synthetic, read_latest,
                               row_name, setting)
 from unmask.rows.scores import note_of_undecided, score_with_undecided
 from unmask.tables import tables
@@ -74,7 +74,7 @@ def crossover_cells(rows, base="", across_models=False, score_within=0.1):
     rows.sort(key=lambda row: row["position"])
     free = frozenset(["model"] if across_models else [])
     found, cells = not base, []
-    for group in grouped(rows, lambda row: (circumstance(row, free), machine_class(row))):
+    for group in seeds.by_place(rows, lambda row, more: (circumstance(row, free | more), machine_class(row))):
         has_base, cell = _cell(group, base, score_within, across_models)
         found |= has_base
         cells.append(cell)

@@ -8,12 +8,12 @@ import subprocess
 import tempfile
 import unittest
 
-from made import row_of
+from made import copies, row_of
 from scipy import stats
 
 from unmask.page import page
 from unmask.rows import estimates, intervals, rows
-from unmask.tables import ablation, layout, parallelism
+from unmask.tables import ablation, compare, crossover, layout, parallelism
 
 
 def printed(found, *arguments):
@@ -91,6 +91,17 @@ class Seeds(unittest.TestCase):
         self.assertTrue(lines[1][6].startswith("2.15 ["), lines[1])
         (ours,) = page.row_tables(once)
         self.assertEqual([cell.text for cell in list(zip(*ours.rows))[6]], ["base", "2.15"])
+
+    def test_a_row_of_any_seed_is_met_under_every_seed(self):
+        """A cell of each seed holds it; and two runs have a ratio over it for each seed."""
+        once = [of_seed("base", 0, 0.5, 1.0) | {"variation": "seed=any"}, *self.rows[3:]]
+        cells = crossover.crossover_cells(once, "base")
+        self.assertEqual([{m["label"] for m in cell["methods"]} for cell in cells], [{"base", "fast"}] * 3)
+        speedups = [m["speedup"].value for cell in cells for m in cell["methods"] if m["label"] == "fast"]
+        self.assertEqual(sorted(round(s, 6) for s in speedups), [2, 2, 2.5])
+        for row in once:  # a ratio of one pass has no interval to compare by
+            row["samples"]["seconds"] = [row["samples"]["seconds"][0] * share for share in (0.99, 1.0, 1.01)]
+        self.assertEqual(compare.compare_rows(once, copies(once)).ratios, 3)
 
     def test_other_settings_and_doubled_seeds_stay_apart(self):
         first = of_seed("base", 0, 0.4, 1.0)
