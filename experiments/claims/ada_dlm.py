@@ -19,14 +19,14 @@ FASTER = above(1, "paper: faster")
 
 
 def few(label):
-    return presumes_of_tasks("the threshold of 0.9 decides at most three tokens a step",
-                             "committed_per_step", at_most(3, "us: the paper's models decide one to three"),
+    return presumes_of_tasks("the threshold of 0.9 unmasks at most three tokens per step",
+                             "committed_per_step", at_most(3, "us: the paper's models unmask one to three"),
                              label=label, model=MODELS)
 
 
 SPEEDS = {"kind": "speed", "quality": KEPT, "scales": ("tiny", "full"), "items": repeated(0.05, 0.03),
           "tasks": "stories here, judged by a causal model; the paper's tasks at full",
-          "clock": "delivered tokens a second, prefill included", "preset": "block32: blocks of 32"}
+          "clock": "output tokens per second, prefill included", "preset": "block32: blocks of 32"}
 TABLE_1 = {**SPEEDS, "artifacts": ("table_1",), "regime": few("Fast-dLLM")}
 TABLE_5 = {**SPEEDS, "artifacts": ("table_5",), "regime": few("threshold 0.9")}
 ABLATION = {**SPEEDS, "regime": no_precondition("settings of the rule are compared with each other")}
@@ -80,7 +80,7 @@ def missed_stable_tokens(f):
 @claim(place="Sections 1 and 3.3",
        statement="At least 1 % of the tokens are unmasked more than 0.05 below an earlier peak of "
                  "their confidence.",
-       quantity="share of decided tokens more than 0.05 below an earlier peak",
+       quantity="share of unmasked tokens more than 0.05 below an earlier peak",
        bound=at_least(0.01, "us: one in a hundred; the paper gives no number"),
        artifacts=("figure_1",), controls=("decline_without_stories",), **SIGNAL)
 def post_peak_decline(f):
@@ -115,7 +115,7 @@ def faster_than_vanilla(f):
     return speed(f, "Ada-DLM", "Vanilla", TOKENS, model=MODELS)
 
 
-@claim(place="Abstract, section 5.2, Table 1",
+@claim(finding="Fast-dLLM", decides=True, place="Abstract, section 5.2, Table 1",
        statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
        published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
@@ -134,7 +134,7 @@ def faster_than_fast_dllm(f):
        quantity="throughput over Fast-dLLM", bound=FASTER,
        published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
        reading="blocks of 32, canvas tokens",
-       **{**TABLE_1, "clock": "canvas tokens a second, prefill included"})
+       **{**TABLE_1, "clock": "response tokens per second, prefill included"})
 def faster_than_fast_dllm_by_canvas(f):
     return speed(f, "Ada-DLM", "Fast-dLLM", CANVAS, model=MODELS)
 
@@ -155,7 +155,7 @@ def faster_than_fast_dllm_whole_canvas(f):
        published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
        reading="whole canvas, canvas tokens",
        **{**TABLE_5, "preset": "whole canvas, as Algorithm 1 is written",
-          "clock": "canvas tokens a second, prefill included"})
+          "clock": "response tokens per second, prefill included"})
 def faster_than_fast_dllm_whole_canvas_by_canvas(f):
     return speed(f, "whole canvas", "threshold 0.9", CANVAS, model=MODELS)
 
@@ -220,7 +220,7 @@ def active_area(f, **where):
 
 # ---- Quality (abstract, section 5.2) ----
 
-@claim(place="Section 5.2, Table 1", statement="Ada-DLM answers as well as vanilla decoding.",
+@claim(decides=True, place="Section 5.2, Table 1", statement="Ada-DLM answers as well as vanilla decoding.",
        quantity="Ada-DLM - vanilla", bound=KEPT, artifacts=("table_1",),
        published=Published(-0.0010, "Table 1, LLaDA-8B, GSM8K: 72.50 - 72.60", 0.0001),
        controls=("threshold_keeps_quality", "last_confidence_keeps_quality"),
@@ -329,7 +329,7 @@ def longer_history_is_slower(f):
     return speed(f, "m = 5", "m = 1", TOKENS, model=MODELS)
 
 
-@claim(place="Table 4", statement="A history of 3 answers better than the last confidence alone.",
+@claim(decides=True, place="Table 4", statement="A history of 3 answers better than the last confidence alone.",
        quantity="m = 3 - m = 1", bound=above(0, "paper"),
        published=Published(0.0070, "Table 4: 72.50 - 71.80", 0.0001), artifacts=("table_4",),
        controls=("last_confidence_keeps_quality", "history_of_three_takes_fewer_forwards",
@@ -413,7 +413,7 @@ MEMORY = {"artifacts": ("table_7",), "scales": ("shapes",), "tasks": "prompts of
 
 @claim(place="Appendix D, Table 7",
        statement="At 16K tokens the history takes 0.0023 % of the memory of the KV cache.", kind="count",
-       quantity="bytes of the history over bytes of K/V",
+       quantity="bytes of the history over bytes of the KV cache",
        bound=within(2.25e-5, 2.39e-5, "us: 3 %, what the printed 0.19 leaves open"),
        published=Published(2.319e-5, "Table 7, UltraLLaDA: 0.19 / 8192", 6.1e-7,
                            says="0.19 MiB next to 8192 MiB"), **MEMORY)
@@ -464,7 +464,7 @@ def beats_a_threshold_of_equal_score(f):
 
 
 @control(statement="Ada-DLM writes stories as likely as those of Fast-dLLM.",
-         quantity="likelihood a token, Ada-DLM - Fast-dLLM", bound=KEPT, artifacts=("table_1",),
+         quantity="likelihood per token, Ada-DLM - Fast-dLLM", bound=KEPT, artifacts=("table_1",),
          **{**SCORES, "scales": ("scores",), "tasks": "stories, judged by a causal model", "items": scored(0.05, 0.5)})
 def stories_stay_likely(f):
     return score(f, "Ada-DLM", "Fast-dLLM", workload="story", model=MODELS)
@@ -490,7 +490,7 @@ def missed_stable_without_stories(f):
 
 
 @control(statement="At least 1 % of the tokens are unmasked more than 0.05 below an earlier peak, without stories.",
-         quantity="share of decided tokens below an earlier peak", bound=at_least(0.01, "us"),
+         quantity="share of unmasked tokens below an earlier peak", bound=at_least(0.01, "us"),
          artifacts=("figure_1",), **SIGNAL)
 def decline_without_stories(f):
     return level(f, "probes.stagnation.decline.share", label="Fast-dLLM", model=MODELS, workload=ANSWERS)
@@ -622,7 +622,7 @@ def longer_history_is_slower_by_traces(f):
 
 
 @claim(place="Table 4", statement="A history of 3 answers better than the last confidence alone.",
-       quantity="likelihood a token, m = 3 - m = 1", bound=above(0, "paper"),
+       quantity="likelihood per token, m = 3 - m = 1", bound=above(0, "paper"),
        published=Published(0.0070, "Table 4: 72.50 - 71.80", 0.0001), artifacts=("table_4",),
        controls=("longer_history_takes_more_forwards_by_traces",),
        **{**WRITTEN, "regime": apart("m = 3, traces")})
@@ -631,7 +631,7 @@ def history_helps_by_traces(f):
 
 
 @claim(place="Table 4", statement="The gain of a longer history diminishes.",
-       quantity="likelihood a token, (m = 5 - m = 3) - (m = 3 - m = 1)",
+       quantity="likelihood per token, (m = 5 - m = 3) - (m = 3 - m = 1)",
        bound=below(0, "paper"), artifacts=("table_4",),
        published=Published(-0.0054, "Table 4, m = 1, 3, 5: 71.80, 72.50, 72.66", 0.0002),
        each_because="two gains of one reading are held against each other",
@@ -659,7 +659,7 @@ def larger_k_is_faster_by_traces(f):
 
 
 @claim(place="Table 3", statement="A larger K answers worse.",
-       quantity="likelihood a token, K = 25 % - K = 5 %", bound=below(0, "paper"),
+       quantity="likelihood per token, K = 25 % - K = 5 %", bound=below(0, "paper"),
        published=Published(-0.0125, "Table 3: 71.55 - 72.80", 0.0001), artifacts=("table_3",),
        controls=("larger_k_takes_fewer_forwards_by_traces",),
        **{**WRITTEN, "regime": apart("K = 25 %, traces")})
@@ -668,7 +668,7 @@ def larger_k_is_worse_by_traces(f):
 
 
 @claim(place="Table 5", statement="Squared Euclidean distance answers better than cosine.",
-       quantity="likelihood a token, squared Euclidean - cosine", bound=above(0, "paper"),
+       quantity="likelihood per token, squared Euclidean - cosine", bound=above(0, "paper"),
        published=Published(0.083, "Table 5: 72.50 - 64.20", 0.0001), artifacts=("table_5",),
        **{**WRITTEN, "regime": apart("Sq. Euclidean, traces")})
 def euclidean_beats_cosine_by_traces(f):
@@ -693,7 +693,7 @@ def manhattan_is_slower_by_traces(f):
 
 
 @claim(place="Section 5.2, Table 1", statement="Ada-DLM answers as well as vanilla decoding.",
-       quantity="likelihood a token, Ada-DLM - vanilla", bound=KEPT, artifacts=("table_1",),
+       quantity="likelihood per token, Ada-DLM - vanilla", bound=KEPT, artifacts=("table_1",),
        published=Published(-0.0010, "Table 1, LLaDA-8B, GSM8K: 72.50 - 72.60", 0.0001),
        **{**WRITTEN, "regime": apart("Ada-DLM, traces")})
 def keeps_quality_by_traces(f):

@@ -9,7 +9,7 @@ from unmask.claims import (Published, above, at_equal_score, at_least, at_most, 
                            difference, growth, level, no_precondition, presumes, presumes_of_tasks, ratio,
                            graded, repeated, score, scored, share, speed, within)
 
-FEW = 4.05                              # tokens a step, the largest of Figure 2
+FEW = 4.05                              # tokens per step, the largest of Figure 2
 CHAT = ("story", "sharegpt")
 SDAR = ("tiny-sdar", "SDAR-8B-Chat-b32")
 LLADA2 = ("tiny-llada2", "LLaDA2.0-mini")
@@ -22,7 +22,7 @@ LMD = "lmdeploy, the official engine; thresholds as published, 0.8 of FOCUS agai
 
 
 def few_a_step(label="LMDeploy", **where):
-    return presumes("whole blocks decide few tokens a step, at most 4.05 as in Figure 2",
+    return presumes("plain block diffusion unmasks few tokens per step, at most 4.05 as in Figure 2",
                     "committed_per_step", at_most(FEW, "paper: Figure 2"), label=label, **where)
 
 
@@ -33,7 +33,7 @@ PRE_TRAINED_MODEL = presumes("the model is pre-trained, of at least 100 million 
 
 # Speeds of one set-up: chats in large batches, text judged by a causal model.
 ON_CHAT = {"kind": "speed", "quality": KEPT, "preset": LMD, "scales": ("tiny", "full"),
-           "clock": "delivered tokens a second, prefill included",
+           "clock": "output tokens per second, prefill included",
            "tasks": "stories, judged by an autoregressive model; ShareGPT at full",
            "items": repeated(0.05, 0.03)}
 AT_32 = {**ON_CHAT, "artifacts": ("figure_8",),
@@ -64,7 +64,7 @@ ROWS = {"kind": "count", "quantity": "rows of layers 2 and up in decode forwards
 
 @claim(place="Section 2, Fig. 2",
        statement="Plain block diffusion with blocks of 32 unmasks at most 8 tokens per step at threshold 0.9.",
-       kind="signal", quantity="tokens decided a step, mean over steps",
+       kind="signal", quantity="tokens unmasked per step, mean over steps",
        bound=at_most(8, "us: a quarter of the block, for \"few\""),
        published=Published(4.05, "section 2, the highest of four data sets"), regime=PRE_TRAINED_MODEL,
        artifacts=("figure_2",), scales=("real", "full"), tasks="every task of the file", items="12 a task here",
@@ -75,7 +75,7 @@ def few_tokens_per_step(f):
 
 @claim(place="Figs. 9 to 11",
        statement="Plain block diffusion with blocks of 64 unmasks at most 4.05 tokens per step.", kind="signal",
-       quantity="tokens decided a step, mean over steps",
+       quantity="tokens unmasked per step, mean over steps",
        bound=at_most(FEW, "us: the bound of Figure 2, as these figures print no mean"), regime=PRE_TRAINED_MODEL,
        artifacts=("figure_9",), scales=("full",), tasks="every task of the file", items="200 a task",
        preset=HF, controls=("few_tokens_on_stories",))
@@ -89,15 +89,15 @@ def signal(f, metric):
 
 
 PRE_TRAINED = {"kind": "signal", "artifacts": ("figure_4",), "scales": ("real", "full"), "preset": HF,
-               "tasks": "every text on which at most 4.05 tokens are decided a step",
+               "tasks": "every text on which at most 4.05 tokens are unmasked per step",
                "items": "12 a text here; the paper shows one data set", "note": WITNESS,
-               "regime": presumes_of_tasks("few tokens are decided a step, at most 4.05 as in Figure 2",
+               "regime": presumes_of_tasks("few tokens are unmasked per step, at most 4.05 as in Figure 2",
                                            "committed_per_step", at_most(FEW, "paper: Figure 2"),
                                            label=THRESHOLD)}
 IN_TWELVE = {**PRE_TRAINED, "scales": ("tiny",), "items": "320 stories", "tasks": "stories"}
 
 
-@claim(place="Section 3.2, Fig. 4",
+@claim(decides=True, place="Section 3.2, Fig. 4",
        statement="The importance difference of layers 1 and 0 separates decodable tokens from others.",
        quantity="area under the curve", bound=above(0.5, "us: chance; the paper shows shares, no area"),
        controls=("delta_predicts_in_twelve_layers",), **PRE_TRAINED)
@@ -164,7 +164,7 @@ def eviction_error_keeps_its_bound(f):
 
 
 @claim(place="Fig. 3, top", statement="Unmasked tokens draw most of the attention of a block.",
-       quantity="share of the attention mass of the block on decided tokens", bound=above(0.5, "us: \"most\""),
+       quantity="share of the attention mass of the block on unmasked tokens", bound=above(0.5, "us: \"most\""),
        **PRE_TRAINED)
 def decided_tokens_draw_attention(f):
     return signal(f, "probes.importance.decided_mass")
@@ -188,7 +188,7 @@ def difference_is_less_skewed(f):
 
 
 @claim(place="Figs. 9 to 11", statement="Most steps unmask a single token on IFEval.", kind="signal",
-       quantity="share of the steps that decide one token", bound=above(0.5, "paper: mostly one"),
+       quantity="share of the steps that unmask one token", bound=above(0.5, "paper: mostly one"),
        regime=PRE_TRAINED_MODEL, artifacts=("figure_2",), scales=("real", "full"),
        tasks="instructions; IFEval at full", items="12 here", preset=HF, controls=("few_tokens_on_stories",),
        note=WITNESS)
@@ -212,11 +212,11 @@ def universal_over_models(f):
 # ---- Which rows are kept matters (section 5.1, Table 3) ----
 
 OPEN_TEXT = {**SCORES, "artifacts": ("table_3",), "tasks": "stories, judged by a causal model: the "
-             "other tasks are decided in a step or two whatever is kept",
+             "other tasks are unmasked in a step or two whatever is kept",
              "items": graded(0.03, 0.15),
              "controls": ("top_beats_random_on_answers", "top_beats_random_one_per_step",
                           "random_beats_bottom_one_per_step"),
-             "regime": presumes("tokens are decided one or two a step", "committed_per_step",
+             "regime": presumes("one or two tokens are unmasked per step", "committed_per_step",
                                 at_most(FEW, "paper: Figure 2"), workload=CHAT)}
 
 
@@ -232,7 +232,7 @@ def top_beats_random_of_2(f):
 
 
 @claim(place="Section 5.1, Table 3", statement="The 4 most important positions answer better than 4 random ones.",
-       quantity="Top - Random, K = 4", bound=above(0, "paper"),
+       quantity="Top - Random, K = 4", bound=above(0, "paper"), decides=True,
        published=Published(0.342, "Table 3, SDAR, K = 4, means of five tasks: 68.7 - 34.5", 0.001), **OPEN_TEXT)
 def top_beats_random_of_4(f):
     return kept(f, "Top", "Random", 4)
@@ -300,13 +300,13 @@ def random_beats_bottom_on_experts(f):
 
 # ---- Quality (section 5.2, Table 4; section 5.4, Table 6) ----
 
-ANSWERS = no_precondition("scores are compared at the paper's thresholds whatever is decided a step")
+ANSWERS = no_precondition("scores are compared at the paper's thresholds whatever is unmasked per step")
 TABLE_4 = {**SCORES, "artifacts": ("table_4",), "regime": ANSWERS, "items": scored(0.02, 0.1)}
 TABLE_6 = {**SCORES, "artifacts": ("table_6",), "regime": ANSWERS, "items": scored(0.02, 0.1)}
 
 
 @claim(place="Section 5.2, Table 4", statement="FOCUS answers as well as plain block diffusion at threshold 0.9.",
-       quantity="FOCUS - whole blocks, both at 0.9", bound=KEPT,
+       quantity="FOCUS - plain block diffusion, both at 0.9", bound=KEPT, decides=True,
        published=Published(0.016, "Table 4, means of five tasks: 69.2 - 67.6", 0.001),
        controls=("the_cache_keeps_quality",), **TABLE_4)
 def as_good_at_0_9(f):
@@ -315,16 +315,16 @@ def as_good_at_0_9(f):
 
 @claim(place="Section 5.2, Table 4",
        statement="FOCUS answers better than plain block diffusion at threshold 0.8.",
-       quantity="FOCUS - whole blocks, both at 0.8", bound=above(0, "paper"),
+       quantity="FOCUS - plain block diffusion, both at 0.8", bound=above(0, "paper"),
        published=Published(0.040, "Table 4, means of five tasks: 68.4 - 64.4", 0.001),
        controls=("low_thresholds_cost_whole_blocks",), **TABLE_4)
 def better_at_0_8(f):
     return score(f, "Conf. 0.8, FOCUS, alpha 1.5", "Conf. 0.8, baseline")
 
 
-@claim(place="Section 5.2, Table 4",
+@claim(decides=True, place="Section 5.2, Table 4",
        statement="FOCUS answers better than plain block diffusion at threshold 0.7.",
-       quantity="FOCUS - whole blocks, both at 0.7", bound=above(0, "paper"),
+       quantity="FOCUS - plain block diffusion, both at 0.7", bound=above(0, "paper"),
        published=Published(0.0506, "Table 4, means of five tasks: 66.67 - 61.61", 0.0001),
        controls=("low_thresholds_cost_whole_blocks",), **TABLE_4)
 def robust_at_low_thresholds(f):
@@ -333,7 +333,7 @@ def robust_at_low_thresholds(f):
 
 @claim(place="Section 5.2, Table 4",
        statement="Plain block diffusion answers worse at threshold 0.7 than at 0.9.",
-       quantity="whole blocks, 0.7 less 0.9", bound=below(0, "paper"),
+       quantity="plain block diffusion, 0.7 less 0.9", bound=below(0, "paper"),
        published=Published(-0.06, "Table 4, means of five tasks: 61.6 - 67.6", 0.001),
        controls=("the_cache_keeps_quality",), **TABLE_4)
 def whole_blocks_fall(f):
@@ -342,7 +342,7 @@ def whole_blocks_fall(f):
 
 @claim(place="Section 5.4, Table 6",
        statement="The delayed cache without the neighbour rule (DC) answers worse than plain block diffusion.",
-       quantity="DC - whole blocks", bound=below(0, "paper"),
+       quantity="DC - plain block diffusion", bound=below(0, "paper"),
        published=Published(-0.0436, "Table 6, means of five tasks: 63.24 - 67.60", 0.0001),
        controls=("the_cache_keeps_quality",), **TABLE_6)
 def dc_loses_quality(f):
@@ -359,7 +359,7 @@ def dc_plus_repairs(f):
 
 
 @claim(place="Abstract, section 5.4, Table 6", statement="FOCUS answers as well as plain block diffusion.",
-       quantity="FOCUS at 0.8 - whole blocks at 0.9", bound=KEPT,
+       quantity="FOCUS at 0.8 - plain block diffusion at 0.9", bound=KEPT, decides=True,
        published=Published(0.0077, "Table 6, means of five tasks: 68.37 - 67.60", 0.0001),
        controls=("keeps_quality_at_equal_thresholds", "the_cache_keeps_quality"), **TABLE_6)
 def focus_keeps_quality(f):
@@ -371,9 +371,9 @@ def focus_keeps_quality(f):
 RIVALS_32 = ("dc_on_chat", "small_blocks_on_chat", "fixed_tokens_on_chat", "tuned_threshold_on_chat")
 
 
-@claim(place="Section 5.3, Fig. 6",
+@claim(finding="plain block diffusion", decides=True, place="Section 5.3, Fig. 6",
        statement="FOCUS has a higher throughput than plain block diffusion in large batches of chats.",
-       quantity="throughput, FOCUS at 0.8 over whole blocks at 0.9", bound=FASTER,
+       quantity="throughput, FOCUS at 0.8 over plain block diffusion at 0.9", bound=FASTER,
        published=Published(2.32, "section 5.3, batch 256", 0.005), rivals=RIVALS_32,
        controls=("focus_over_dc_at_equal_text", "focus_over_dc_at_equal_thresholds",
                  "random_rows_at_equal_budget", "stories_stay_likely",
@@ -383,9 +383,9 @@ def speedup_of_2_32(f):
     return speed(f, "FOCUS", "LMDeploy", workload=CHAT, batch_size=LARGE, model=SDAR)
 
 
-@claim(place="Abstract, section 5.3, Fig. 7",
+@claim(decides=True, place="Abstract, section 5.3, Fig. 7",
        statement="FOCUS has a higher throughput than plain block diffusion with blocks of 64.",
-       quantity="throughput, FOCUS at 0.8 over whole blocks at 0.9, blocks of 64", bound=FASTER,
+       quantity="throughput, FOCUS at 0.8 over plain block diffusion at 0.9, blocks of 64", bound=FASTER,
        published=Published(3.52, "section 5.3, Fig. 7", 0.005), rivals=("dc_at_blocks_of_64",),
        controls=("focus_over_dc_at_equal_text",), **IN_FIGURE_7)
 def gain_at_blocks_of_64(f):
@@ -415,19 +415,19 @@ def speedup_grows_with_the_batch(f):
 
 @claim(place="Section 5.3, Fig. 6",
        statement="The throughput of plain block diffusion stays within a quarter from batch 32 to 256.",
-       kind="speed", quantity="throughput of whole blocks, batch 256 over 32", quality=KEPT,
+       kind="speed", quantity="throughput of plain block diffusion, batch 256 over 32", quality=KEPT,
        bound=within(0.8, 1.25, "us: a quarter either way, for \"approximately 900 tokens/s\""),
        published=Published(1.0, "section 5.3: about 900 tokens/s from 32 to 256", 0.05, True),
        regime=no_precondition("it is a statement about the machine"), artifacts=("figure_6",),
        scales=("shapes", "full"), tasks="every task of the file", items=repeated(0.1, 0.05),
-       clock="delivered tokens a second, prefill included", preset=LMD)
+       clock="output tokens per second, prefill included", preset=LMD)
 def whole_blocks_saturate(f):
     return speed(f, {"label": "LMDeploy", "batch_size": 256}, {"label": "LMDeploy", "batch_size": 32})
 
 
 @claim(place="Section 5.3, Fig. 6",
        statement="FOCUS has a higher throughput than plain block diffusion on chats with LLaDA2.0.",
-       quantity="throughput, FOCUS at 0.8 over whole blocks at 0.9, mixture of experts", bound=FASTER,
+       quantity="throughput, FOCUS at 0.8 over plain block diffusion at 0.9, mixture of experts", bound=FASTER,
        published=Published(1.54, "section 5.3, ShareGPT: 3369 / 2181", 0.005),
        controls=("llada2_rows_are_fewer",), **IN_FIGURE_6)
 def llada2_speedup(f):
@@ -436,7 +436,7 @@ def llada2_speedup(f):
 
 @claim(place="Section 5.3",
        statement="FOCUS has a lower throughput than plain block diffusion with LLaDA2.0 on MATH at batch 64.",
-       quantity="throughput, FOCUS over whole blocks, MATH, batch 64",
+       quantity="throughput, FOCUS over plain block diffusion, MATH, batch 64",
        bound=below(1, "paper: \"slight regression\""), regime=few_a_step(workload="math500", batch_size=64),
        **{k: v for k, v in IN_FIGURE_6.items() if k not in ("regime", "scales")}, scales=("full",))
 def llada2_loses_on_math(f):
@@ -462,7 +462,7 @@ def rows_against_cached_fast_dllm_v2(f):
     return ratio(f, "processed_rows_per_output", EVICTING, NESTED_CACHED, workload=CHATS, batch_size=LARGE)
 
 
-@claim(place="Section 5.4, Fig. 8",
+@claim(decides=True, place="Section 5.4, Fig. 8",
        statement="FOCUS has a higher throughput than its cache alone (DC+).",
        quantity="throughput, FOCUS at 0.8 over DC+ at 0.9", bound=FASTER,
        rivals=("dc_over_dc_plus",),
@@ -474,7 +474,7 @@ def eviction_beats_the_cache_alone(f):
 
 @claim(place="Section 5.4, Fig. 8",
        statement="The cache inside the block (DC+) has a higher throughput than plain block diffusion.",
-       quantity="throughput, DC+ over whole blocks, both at 0.9", bound=FASTER,
+       quantity="throughput, DC+ over plain block diffusion, both at 0.9", bound=FASTER,
        controls=("dc_on_chat", "dc_plus_keeps_stories_likely", "dc_plus_with_stored_keys_keeps_stories_likely"), **AT_32)
 def cache_beats_blocks(f):
     return speed(f, "DC+", "LMDeploy", workload=CHAT, batch_size=LARGE)
@@ -485,7 +485,7 @@ def cache_beats_blocks(f):
 FEWER = at_most(0.35, "paper: \"65 to 80 %\" fewer")
 
 
-@claim(place="Section 1, Table 5",
+@claim(decides=True, place="Section 1, Table 5",
        statement="FOCUS computes at least 65 % fewer positions per token than plain block diffusion on chats.",
        bound=FEWER,
        published=Published(0.2077, "Table 5, SDAR, ShareGPT: 3.12 / 15.02", 0.0005, says="79 % fewer"),
@@ -520,7 +520,7 @@ def llada2_rows_on_math(f):
                  model=LLADA2)
 
 
-@claim(place="Section 5.3, appendix E.5", statement="Choosing positions takes at most 2 % of the time.",
+@claim(decides=True, place="Section 5.3, appendix E.5", statement="Choosing positions takes at most 2 % of the time.",
        kind="signal", quantity="share of the time spent on choosing and dropping rows",
        bound=at_most(0.02, "us: up to 2 %, for \"approximately 1 %\""),
        published=Published(0.01, "appendix E.5", 0.005, says="about 1 % of a step"),
@@ -538,7 +538,7 @@ SIMPLER = {**AT_32, "bound": FASTER}
 
 
 @control(statement="The delayed cache without eviction (DC) is faster than plain block diffusion.",
-         quantity="throughput, DC over whole blocks", **SIMPLER)
+         quantity="throughput, DC over plain block diffusion", **SIMPLER)
 def dc_on_chat(f):
     return speed(f, "DC", "LMDeploy", workload=CHAT, batch_size=LARGE, model=SDAR)
 
@@ -555,20 +555,20 @@ def small_blocks_on_chat(f):
 
 
 @control(statement="Two tokens per step are faster than plain block diffusion.",
-         quantity="throughput, a fixed number of tokens a step over whole blocks", **SIMPLER)
+         quantity="throughput, a fixed number of tokens per step over plain block diffusion", **SIMPLER)
 def fixed_tokens_on_chat(f):
     return speed(f, "two tokens a step", "LMDeploy", workload=CHAT, batch_size=LARGE, model=SDAR)
 
 
 @control(statement="A threshold that writes text as likely as FOCUS' makes plain block diffusion faster than "
-                   "0.9 does.", quantity="throughput, whole blocks at a tuned threshold over 0.9", **SIMPLER)
+                   "0.9 does.", quantity="throughput, plain block diffusion at a tuned threshold over 0.9", **SIMPLER)
 def tuned_threshold_on_chat(f):
     return speed(f, "whole blocks, threshold 0.8", "LMDeploy", workload=CHAT, batch_size=LARGE,
                  model=SDAR)
 
 
 @control(statement="DC is faster than plain block diffusion with blocks of 64.",
-         quantity="throughput, DC over whole blocks of 64", bound=FASTER, **IN_FIGURE_7)
+         quantity="throughput, DC over plain block diffusion, blocks of 64", bound=FASTER, **IN_FIGURE_7)
 def dc_at_blocks_of_64(f):
     return speed(f, "DC", "LMDeploy", workload=CHAT, block_length=64, batch_size=32)
 
@@ -599,7 +599,7 @@ def random_rows_at_equal_budget(f):
 
 
 @control(statement="Plain block diffusion on FOCUS' model is faster than Fast-dLLM v2 on its own.",
-         quantity="throughput, whole blocks at 0.9 over Fast-dLLM v2", bound=FASTER, **IN_FIGURE_15)
+         quantity="throughput, plain block diffusion at 0.9 over Fast-dLLM v2", bound=FASTER, **IN_FIGURE_15)
 def whole_blocks_over_fast_dllm_v2(f):
     return speed(f, WHOLE, NESTED, workload=CHATS, batch_size=LARGE)
 
@@ -617,14 +617,14 @@ def rows_against_fast_dllm_v2(f):
 
 
 @control(statement="FOCUS is faster than plain block diffusion with one request.",
-         quantity="throughput at batch 1, FOCUS over whole blocks", bound=FASTER,
+         quantity="throughput at batch 1, FOCUS over plain block diffusion", bound=FASTER,
          **{**IN_FIGURE_6, "scales": ("tiny",)})
 def speedup_of_a_batch_of_one(f):
     return speed(f, "FOCUS", "LMDeploy", workload=CHAT, batch_size=1, model=SDAR)
 
 
 @control(statement="FOCUS saves more positions with blocks of 64 than with blocks of 16.", kind="count",
-         quantity="rows a token, FOCUS over whole blocks: at blocks of 64 over at 16", bound=below(1, "us"),
+         quantity="computed/unmasked, FOCUS over plain block diffusion: blocks of 64 over 16", bound=below(1, "us"),
          regime=few_a_step(workload=CHAT, batch_size=32), preset=LMD, artifacts=("figure_7",), scales=("tiny",),
          tasks="stories", items="32 stories")
 def fewer_rows_at_larger_blocks(f):
@@ -651,49 +651,49 @@ TEXT = {**SCORES, "preset": LMD, "artifacts": ("figure_8",), "scales": ("tiny",)
 
 
 @control(statement="FOCUS writes stories as likely as those of plain block diffusion.",
-         quantity="likelihood a token, FOCUS - whole blocks", **TEXT)
+         quantity="likelihood per token, FOCUS - plain block diffusion", **TEXT)
 def stories_stay_likely(f):
     return score(f, "FOCUS", "LMDeploy", workload=CHAT)
 
 
 @control(statement="FOCUS writes stories as likely as those of plain block diffusion at the same threshold.",
-         quantity="likelihood a token, FOCUS at 0.9 - whole blocks", **TEXT)
+         quantity="likelihood per token, FOCUS at 0.9 - plain block diffusion", **TEXT)
 def stories_stay_likely_at_equal_thresholds(f):
     return score(f, "FOCUS, threshold 0.9", "LMDeploy", workload=CHAT)
 
 
 @control(statement="DC writes stories as likely as those of plain block diffusion.",
-         quantity="likelihood a token, DC - whole blocks", **TEXT)
+         quantity="likelihood per token, DC - plain block diffusion", **TEXT)
 def dc_keeps_stories_likely(f):
     return score(f, "DC", "LMDeploy", workload=CHAT)
 
 
 @control(statement="DC+ writes stories as likely as those of plain block diffusion.",
-         quantity="likelihood a token, DC+ - whole blocks", **TEXT)
+         quantity="likelihood per token, DC+ - plain block diffusion", **TEXT)
 def dc_plus_keeps_stories_likely(f):
     return score(f, "DC+", "LMDeploy", workload=CHAT)
 
 
 @control(statement="Plain block diffusion answers worse at threshold 0.7 than at 0.9.",
-         quantity="whole blocks, 0.7 less 0.9", bound=below(0, "us"), **TABLE_4)
+         quantity="plain block diffusion, 0.7 less 0.9", bound=below(0, "us"), **TABLE_4)
 def low_thresholds_cost_whole_blocks(f):
     return score(f, "Conf. 0.7, baseline", "Conf. 0.9, baseline")
 
 
 @control(statement="FOCUS answers as well as plain block diffusion at threshold 0.9.",
-         quantity="FOCUS at 0.9 - whole blocks", bound=KEPT, **TABLE_6)
+         quantity="FOCUS at 0.9 - plain block diffusion", bound=KEPT, **TABLE_6)
 def keeps_quality_at_equal_thresholds(f):
     return score(f, "FOCUS, threshold 0.9", "Baseline")
 
 
 @control(statement="The cache without eviction (DC+) answers as well as plain block diffusion.",
-         quantity="DC+ - whole blocks", bound=KEPT, **TABLE_6)
+         quantity="DC+ - plain block diffusion", bound=KEPT, **TABLE_6)
 def the_cache_keeps_quality(f):
     return score(f, "DC+", "Baseline")
 
 
 ON_ANSWERS = {**SCORES, "artifacts": ("table_3",), "regime": ANSWERS, "items": scored(0.02, 0.2),
-              "tasks": "four tasks whose answers are decided in a step or two"}
+              "tasks": "four tasks whose answers are unmasked in a step or two"}
 
 
 @control(statement="The 4 most important positions answer better than random ones on tasks of one or two steps.",
@@ -715,7 +715,7 @@ def random_beats_bottom_one_per_step(f):
 
 
 @control(statement="Plain block diffusion unmasks at most 4.05 tokens per step on stories.", kind="signal",
-         quantity="tokens decided a step, mean over steps", bound=at_most(FEW, "paper: Figure 2"),
+         quantity="tokens unmasked per step, mean over steps", bound=at_most(FEW, "paper: Figure 2"),
          regime=no_precondition("it says which task is in the regime"), artifacts=("figure_2",), scales=("tiny",),
          tasks="stories", items="40", preset=HF)
 def few_tokens_on_stories(f):
@@ -723,7 +723,7 @@ def few_tokens_on_stories(f):
 
 
 @control(statement="Plain block diffusion unmasks at most 4.05 tokens per step on the included tasks with an "
-                   "answer.", kind="signal", quantity="tokens decided a step, mean over steps",
+                   "answer.", kind="signal", quantity="tokens unmasked per step, mean over steps",
          bound=at_most(FEW, "paper: Figure 2"), regime=no_precondition("it says which tasks are in the regime"),
          artifacts=("figure_2",), scales=("tiny",), tasks="all but stories", items="40 a task", preset=HF)
 def few_tokens_on_embedded_tasks(f):
@@ -781,18 +781,18 @@ def less_skewed_in_twelve_layers(f):
 # ---- Keys of every stored token (section 4.3): the published engine ends them at the last retained row ----
 
 @control(statement="DC+ that sees every stored token writes stories as likely as plain block diffusion.",
-         quantity="likelihood a token, DC+ with stored keys - whole blocks", **TEXT)
+         quantity="likelihood per token, DC+ with stored keys - plain block diffusion", **TEXT)
 def dc_plus_with_stored_keys_keeps_stories_likely(f):
     return score(f, "DC+, stored keys", "LMDeploy", workload=CHAT)
 
 
 @control(statement="FOCUS that sees every stored token writes stories as likely as plain block diffusion.",
-         quantity="likelihood a token, FOCUS with stored keys - whole blocks, both at 0.9", **TEXT)
+         quantity="likelihood per token, FOCUS with stored keys - plain block diffusion, both at 0.9", **TEXT)
 def focus_with_stored_keys_keeps_stories_likely(f):
     return score(f, "FOCUS, threshold 0.9, stored keys", "LMDeploy", workload=CHAT)
 
 
 @control(statement="FOCUS that sees every stored token is faster than plain block diffusion.",
-         quantity="throughput, FOCUS with stored keys over whole blocks, both at 0.9", **SIMPLER)
+         quantity="throughput, FOCUS with stored keys over plain block diffusion, both at 0.9", **SIMPLER)
 def focus_with_stored_keys_over_blocks(f):
     return speed(f, "FOCUS, threshold 0.9, stored keys", "LMDeploy", workload=CHAT, batch_size=LARGE)

@@ -33,7 +33,7 @@ ALPHA = "Focus-dLLM (alpha = 0.5)"
 DENSE = ("needle_1K", "needle_2K", "retrieval_1K", "retrieval_2K", "16K", "gov_report")
 
 SPEEDS = {"kind": "speed", "quality": KEPT, "scales": ("tiny", "shapes", "full"),
-          "clock": "canvas tokens a second, prefill included", "items": repeated(0.05, 0.05),
+          "clock": "response tokens per second, prefill included", "items": repeated(0.05, 0.05),
           "preset": "alpha 0.5, rho 4, window 8; one token a step"}
 FIGURE_5 = {**SPEEDS, "artifacts": ("figure_5",), "regime": LONG,
             "tasks": "prompts without meaning, of stated length"}
@@ -125,7 +125,7 @@ def about_thirty_times(f):
     return speed(f, "Focus-dLLM", "Vanilla", CANVAS, workload="32K", model=("ultrallada", "UltraLLaDA"))
 
 
-@claim(place="Section 6.2, Fig. 5",
+@claim(finding="vanilla decoding", place="Section 6.2, Fig. 5",
        statement="On long prompts Focus-dLLM is faster than vanilla decoding.",
        quantity="throughput over vanilla, mean over lengths", bound=FASTER,
        published=Published(9.4, "section 6.2, the shortest prompts", 0.05),
@@ -144,7 +144,7 @@ def speedup_grows_with_the_context(f):
     return growth(f, CANVAS, "Focus-dLLM", "Vanilla", "workload", "0.5K", "2K")
 
 
-@claim(place="Sections 1 and 6.2, Fig. 5",
+@claim(decides=True, place="Sections 1 and 6.2, Fig. 5",
        statement="Focus-dLLM has a higher throughput than Fast-dLLM from 8K tokens on.",
        quantity="throughput over Fast-dLLM, lengths of 8K and more", bound=FASTER,
        published=Published(2.05, "section 6.2, UltraLLaDA, 32K", 0.005, says="about twice as fast, at 32K"),
@@ -172,7 +172,7 @@ def gain_over_fast_dllm_16k(f):
     return speed(f, "Focus-dLLM", "Fast-dLLM", CANVAS, workload="16K")
 
 
-@claim(place="Section 1, Fig. 5", statement="The gain over Fast-dLLM grows with the context.",
+@claim(decides=True, place="Section 1, Fig. 5", statement="The gain over Fast-dLLM grows with the context.",
        quantity="gain at 32K (16K here) over that at 8K", bound=above(1, "paper"),
        published=Published(1.565, "section 6.2: 2.05 at 32K; Fig. 5: 1.31 at 8K", 0.01, True),
        controls=("gain_grows_on_a_cpu",), **{**FIGURE_5_GPU, "scales": ("shapes", "full")})
@@ -180,7 +180,7 @@ def gain_over_fast_dllm_grows(f):
     return growth(f, CANVAS, "Focus-dLLM", "Fast-dLLM", "workload", "8K", "32K")
 
 
-@claim(place="Section 6.2, \"consistently outperforms all baselines\"",
+@claim(decides=True, place="Section 6.2, \"consistently outperforms all baselines\"",
        statement="Focus-dLLM is faster than Sparse-dLLM from 8K tokens on.",
        quantity="throughput over Sparse-dLLM, lengths of 8K and more", bound=FASTER,
        published=Published(1.62, "Table 5, 16K: 19.30 / 11.94", 0.005),
@@ -226,7 +226,7 @@ def no_setting_dominates(f):
 
 # ---- Parts (section 7, Table 2) ----
 
-@claim(place="Section 7, Table 2", statement="Sparse attention alone makes Fast-dLLM faster.",
+@claim(decides=True, place="Section 7, Table 2", statement="Sparse attention alone makes Fast-dLLM faster.",
        quantity="throughput, sparse attention over Fast-dLLM", bound=FASTER,
        published=Published(1.60, "Table 2: 17.68 / 11.03", 0.005),
        controls=("sparse_attention_on_a_cpu", "fewer_keys_at_16k"),
@@ -279,7 +279,7 @@ def sparse_attention_costs_nothing(f):
     return score(f, "+SA Sparse Attn", "Fast-dLLM")
 
 
-@claim(place="Section 7, Table 2", statement="Both parts together answer as well as Fast-dLLM.",
+@claim(decides=True, place="Section 7, Table 2", statement="Both parts together answer as well as Fast-dLLM.",
        quantity="Focus-dLLM - Fast-dLLM", bound=KEPT,
        published=Published(0.0040, "Table 2", 0.0001), **PARTS)
 def both_parts_cost_nothing(f):
@@ -288,7 +288,7 @@ def both_parts_cost_nothing(f):
 
 # ---- Quality (section 6.2, Table 1, Fig. 4; section 7, Tables 3 and 5, Fig. 7) ----
 
-@claim(place="Abstract, section 6.2, Table 1",
+@claim(decides=True, place="Abstract, section 6.2, Table 1",
        statement="Focus-dLLM answers as well as vanilla decoding.", quantity="Focus-dLLM - vanilla",
        bound=KEPT, artifacts=("table_1",),
        published=Published(0.0024, "Table 1, UltraLLaDA, mean: 45.14 - 44.90", 0.0001),

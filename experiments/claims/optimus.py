@@ -27,7 +27,7 @@ ANY = no_precondition("block methods are compared with each other on one machine
 
 SPEEDS = {"kind": "speed", "quality": KEPT, "scales": ("tiny", "shapes", "full"), "regime": ANY,
           "tasks": "every task of the file", "items": repeated(0.05, 0.03),
-          "clock": "delivered tokens a second of the decode, prefill left out",
+          "clock": "output tokens per second of the decode, prefill left out",
           "preset": "elastic: chunks of 2 to 32, threshold 0.9"}
 OVER_AR = {**SPEEDS, "regime": GPU}
 FIGURE_1 = {"artifacts": ("figure_1",)}
@@ -74,7 +74,7 @@ def ar_wins_in_large_batches(f):
 
 
 SATURATION = {**SPEEDS, **FIGURE_1, "scales": ("shapes", "full"),
-              "clock": "decided tokens a second; at shapes on the virtual clock, whose curve this checks"}
+              "clock": "unmasked tokens per second; at shapes on the virtual clock, whose curve this checks"}
 
 
 @claim(place="Sections 1 and 3.2, Fig. 1",
@@ -120,19 +120,19 @@ def small_blocks_lose_alone(f):
 
 USED = {"kind": "signal", "items": "32 stories", "preset": "blocks, threshold 0.9",
         "clock": "none: rows and tokens are counted",
-        "note": "Tokens that a prefill decides are in the numerator, its rows are not in the denominator."}
+        "note": "Tokens that a prefill unmasks are in the numerator, its positions are not in the denominator."}
 
 
 @claim(place="Section 3.3, Fig. 3c",
        statement="Blocks of 32 unmask 9 % to 15 % of the positions that they compute.",
-       quantity="tokens decided, those of prefill forwards among them, over rows of decode forwards",
+       quantity="unmasked tokens, with those of prefill, over computed positions of decode passes",
        bound=within(0.09, 0.15, "us: a quarter either way of the published 0.12"),
        published=Published(0.12, "section 3.3, 3.8 / 32", 0.005, says="about 12 %"), artifacts=("figure_9",),
        scales=("tiny", "full"),
-       regime=presumes("few tokens are decided a step, 3.8 as in the paper", "committed_per_step",
+       regime=presumes("few tokens are unmasked per step, 3.8 as in the paper", "committed_per_step",
                        at_most(4.05, "us: within 7 % of the published 3.8"), label="LMDeploy-BD32",
                        workload=("story", "sharegpt"), batch_size=1),
-       tasks="stories: the file of Figure 3 has word problems, at 10 tokens a step",
+       tasks="stories: the file of Figure 3 has word problems, at 10 tokens per step",
        controls=("utilisation_on_word_problems",), **USED)
 def low_token_utilisation(f):
     return level(f, "token_utilisation", label="LMDeploy-BD32", workload=("story", "sharegpt"), batch_size=1)
@@ -155,7 +155,7 @@ MODELS_OF = {"artifacts": ("figure_5",), "scales": ("tiny", "full"), "tasks": "s
 
 
 @claim(place="Section 5.3, Fig. 5b", statement="Chunks of 32 unmask more tokens per step than chunks of 4.",
-       kind="count", quantity="tokens a step, chunk 32 over chunk 4", bound=above(1, "paper"),
+       kind="count", quantity="tokens per step, chunk 32 over chunk 4", bound=above(1, "paper"),
        controls=("commits_are_foretold",), **MODELS_OF)
 def commits_grow_with_the_chunk(f):
     return ratio(f, "committed_per_step", "chunk 32", "chunk 4")
@@ -171,7 +171,7 @@ def utilisation_falls_with_the_chunk(f):
 @claim(place="Section 5.3, Fig. 5b",
        statement="Doubling chunks of 16 adds proportionally fewer unmasked tokens per step than doubling chunks "
                  "of 2.", kind="count",
-       quantity="tokens a step, chunk 32 over chunk 16, squared growth below that of chunk 4 "
+       quantity="tokens per step, chunk 32 over chunk 16, squared growth below that of chunk 4 "
                 "over chunk 2", bound=below(1, "paper: concave"), controls=("commits_are_foretold",), **MODELS_OF)
 def commits_are_concave(f):
     late = ratio(f, "committed_per_step", "chunk 32", "chunk 16")
@@ -204,7 +204,7 @@ def chunks_on_average_match_blocks(f):
 
 
 @claim(place="Section 7.2, Fig. 7", statement="The worst chunk size answers as well as plain block diffusion.",
-       quantity="worst chunk size - BD32", bound=KEPT, each_because="the paper speaks of the worst case",
+       quantity="worst chunk size - BD32", bound=KEPT, each_because="the paper speaks of the worst case", decides=True,
        controls=("ar_is_no_ceiling",), **ACCURACY)
 def worst_chunk_keeps_accuracy(f):
     found = [score(f, chunk, "BD32") for chunk in CHUNKS]
@@ -244,7 +244,7 @@ def ar_catches_up(f):
     return speed(f, causal("AR"), ours("Optimus"), DELIVERED, batch_size=LARGE)
 
 
-@claim(place="Section 7.3, Fig. 9",
+@claim(decides=True, place="Section 7.3, Fig. 9",
        statement="Optimus has a higher throughput than autoregressive decoding over all settings.",
        quantity="throughput, Optimus over AR, geometric mean", bound=FASTER,
        published=Published(2.07, "section 7.3, geometric mean", 0.005,
@@ -265,7 +265,7 @@ def throughput_over_ar_largest(f):
     return largest(speed(f, ours("Optimus"), causal("LMDeploy-AR"), DELIVERED))
 
 
-@claim(place="Section 7.3, Fig. 9",
+@claim(finding="plain block diffusion", decides=True, place="Section 7.3, Fig. 9",
        statement="Optimus has a higher throughput than plain block diffusion over all settings.",
        quantity="throughput, Optimus over BD32, geometric mean", bound=FASTER,
        published=Published(1.31, "section 7.3, geometric mean", 0.005,
@@ -294,7 +294,7 @@ def elastic_beats_blocks_in_large_batches(f):
     return speed(f, "Optimus", "LMDeploy-BD32", DELIVERED, batch_size=LARGE)
 
 
-@claim(place="Section 7.3, Fig. 8",
+@claim(decides=True, place="Section 7.3, Fig. 8",
        statement="Over all loads Optimus is faster than every fixed chunk.",
        quantity="throughput, Optimus over the best fixed chunk, mean over loads", bound=FASTER,
        controls=("paper_cost_over_the_best_chunk", "chunk_2_on_stories"), **SPEEDS, **FIGURE_8)
@@ -329,7 +329,7 @@ def streaming_across_blocks_wins_alone(f):
 
 
 @claim(place="Section 7.3", statement="Optimus has a higher throughput than SGLang's block-synchronous batches.",
-       kind="capacity", quantity="tokens a second in a closed loop, Optimus over block-synchronous batches",
+       kind="capacity", quantity="tokens per second in a closed loop, Optimus over block-synchronous batches",
        bound=FASTER,
        published=Published(2.55, "section 7.3, mean; 9.69 the largest", 0.005,
                            says="2.55 times the throughput, on average"), artifacts=("figure_9",),
@@ -372,7 +372,7 @@ def policy(label, name):
     return {"label": label, "serve_policy": name}
 
 
-@claim(place="Abstract, section 7.4, Fig. 10",
+@claim(decides=True, place="Abstract, section 7.4, Fig. 10",
        statement="Optimus serves more requests per second than plain block diffusion.", bound=HIGHER,
        published=Published(1.95, "section 7.4, SDAR-8B, ShareGPT", 0.005),
        controls=("chunk_8_raises_capacity", "as_shipped_batching_costs_capacity"), **FIGURE_10)
@@ -399,7 +399,7 @@ def capacity_over_ar(f):
 
 @claim(place="Section 7.4, Fig. 10", statement="Optimus serves more requests per second than SGLang on ShareGPT.",
        bound=HIGHER, published=Published(10.2, "section 7.4, over SGLang-BD32, ShareGPT", 0.05),
-       rivals=("chunks_over_block_sync",), reading="SGLang as block-synchronous batches of whole blocks",
+       rivals=("chunks_over_block_sync",), reading="SGLang as block-synchronous batches of plain block diffusion",
        note="SGLang differs in more than its batching; here everything else is equal.", **FIGURE_10)
 def capacity_over_block_sync(f):
     return capacity(f, policy("Optimus", "iter"), policy("LMDeploy-BD32", "block_sync"))
@@ -449,7 +449,7 @@ def capacity_over_block_sync_in_every_panel(f):
        statement="Optimus has a lower P90 time per token than plain block diffusion, averaged over rates.",
        bound=below(1, "paper"),
        **{**FIGURE_10, "scales": ("shapes", ),
-          "quantity": "P90 time a token, mean over rates, over whole blocks",
+          "quantity": "P90 time per token, mean over rates, over plain block diffusion",
           "controls": ("chunk_8_raises_capacity", )})
 def latency_below_every_baseline(f):
     return ratio(f, "tpot_decode_p90_seconds", "Optimus", "LMDeploy-BD32", serve_policy="iter",
@@ -473,7 +473,7 @@ def every_chunk_beats_blocks(f):
     return worst
 
 
-@claim(place="Section 7.7, Fig. 13",
+@claim(decides=True, place="Section 7.7, Fig. 13",
        statement="Optimus without tuning serves at least 88 % of the requests per second of chunks of 8.",
        bound=at_least(0.88, "us: three points below the published 0.913"),
        published=Published(0.913, "section 7.7: 5.06 / 5.54", 0.002,
@@ -588,7 +588,7 @@ def smallest_chunk_at_high_load(f):
 # ---- Controls ----
 
 CPU = {**SPEEDS, "scales": ("tiny",)}
-BY_DECIDED = {**CPU, "clock": "decided tokens a second of the decode, those behind an answer's end among them"}
+BY_DECIDED = {**CPU, "clock": "unmasked tokens per second of the decode, those behind an answer's end among them"}
 
 
 @control(statement="Blocks of 32 have a higher rate of unmasked tokens, padding included, with one request.",
@@ -681,7 +681,7 @@ def streaming_takes_fewer_forwards(f):
 
 
 @control(statement="Chunks of 32 unmask more tokens per step than chunks of 8.",
-         quantity="tokens a step, chunk 32 over chunk 8", bound=above(1, "us"), artifacts=("figure_8",), **COUNTS)
+         quantity="tokens per step, chunk 32 over chunk 8", bound=above(1, "us"), artifacts=("figure_8",), **COUNTS)
 def chunks_commit_more(f):
     return ratio(f, "committed_per_step", "chunk 32", "chunk 8")
 
@@ -714,7 +714,7 @@ def ar_is_no_ceiling(f):
 
 
 @control(statement="Optimus writes stories as likely as those of plain block diffusion.", kind="score",
-         quantity="likelihood a token, Optimus - BD32", bound=KEPT, artifacts=("figure_9",), scales=("tiny",),
+         quantity="likelihood per token, Optimus - BD32", bound=KEPT, artifacts=("figure_9",), scales=("tiny",),
          regime=no_precondition("the price of the speed on stories"), items=scored(0.05, 0.5),
          tasks="stories, judged by an autoregressive model", preset="elastic")
 def stories_stay_likely(f):
@@ -770,7 +770,7 @@ def blocks_of_32_grow_on(f):
 
 
 @control(statement="Chunks of 4 unmask fewer tokens per forward pass than plain block diffusion.",
-         **{**FIGURE_13, "kind": "count", "quantity": "tokens a forward, chunks of 4 over whole blocks",
+         **{**FIGURE_13, "kind": "count", "quantity": "tokens per forward pass, chunks of 4 over plain block diffusion",
             "bound": below(1, "us")})
 def chunks_of_four_commit_less(f):
     return ratio(f, "tpf", "Chunk-4", "BD32")

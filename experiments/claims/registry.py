@@ -21,7 +21,7 @@ THRESHOLDS = (0.95, 0.9, 0.7, 0.5)
 LONG = "long canvas"
 PROMPTS = ("long prompt", "long prompt, pairs")
 # The papers' own settings decide 2.6 to 6.1 tokens a step of LLaDA-8B on GSM8K (KLASS 256 / 98.6, WINO 256 / 41.9).
-FEW = presumes_of_tasks("a threshold of 0.9 decides at most seven tokens a step, as in the papers",
+FEW = presumes_of_tasks("a threshold of 0.9 unmasks at most seven tokens per step, as in the papers",
                         "committed_per_step", at_most(7, "us: WINO's 6.1 is the most that is published"),
                         label="threshold", threshold=0.9)
 
@@ -62,7 +62,7 @@ STEPS = {"kind": "count", "artifacts": ("figure_1",), "scales": ("tiny", "full")
          "tasks": "word problems, list programs and judged stories here, GSM8K at full",
          "clock": "none: forwards are counted", "items": "72 here: counts of these prompts are exact",
          "preset": "blocks of 32; the method's setting stands in its function"}
-TIMES = {**STEPS, "kind": "speed", "artifacts": ("table_1",), "clock": "delivered tokens a second, prefill included",
+TIMES = {**STEPS, "kind": "speed", "artifacts": ("table_1",), "clock": "output tokens per second, prefill included",
          "items": repeated(0.05, 0.05), "tasks": "word problems and judged stories here, GSM8K at full"}
 LEFT_OUT = {**TIMES, "artifacts": ("table_3",), "regime": LONG_CANVAS,
             "tasks": "word problems here, GSM8K at full"}
@@ -94,7 +94,7 @@ WINO, FINAL = {"label": "wino", "threshold": 0.6}, {"label": "wino_final", "thre
 
 @claim(place="EB-sampler, abstract", statement="EB-sampler needs fewer forward passes than one "
                                                "token per step.",
-       quantity="canvas tokens a forward over one a step", bound=FASTER,
+       quantity="response tokens per forward pass over one per step", bound=FASTER,
        published=Published(2.5, "abstract: 2 to 3", 0.5, says="two to three times fewer at equal scores"),
        rivals=("threshold_needs_fewer", "two_tokens_a_step"),
        controls=("eb_against_a_threshold", "eb_over_a_cache_against_a_threshold", "eb_in_chunks_against_a_threshold"),
@@ -104,7 +104,7 @@ def eb_needs_fewer_forwards(f):
 
 
 @claim(place="KLASS, Table 1", statement="KLASS needs fewer forward passes than one token per step.",
-       quantity="canvas tokens a forward over one a step", bound=FASTER,
+       quantity="response tokens per forward pass over one per step", bound=FASTER,
        published=Published(2.6, "GSM8K, LLaDA-8B-Instruct: 256 / 98.6", 0.005),
        rivals=("threshold_needs_fewer", "two_tokens_a_step"),
        controls=("klass_against_ada_dlm", "klass_over_a_cache_against_a_threshold"), **STEPS)
@@ -164,7 +164,7 @@ def wino_is_faster(f):
 
 
 @claim(place="WINO, Table 1", statement="WINO needs fewer forward passes than one token per step.",
-       quantity="canvas tokens a forward over one a step", bound=FASTER,
+       quantity="response tokens per forward pass over one per step", bound=FASTER,
        published=Published(6.11, "GSM8K, LLaDA-8B-Instruct: 256 / 41.93", 0.005),
        rivals=("threshold_needs_fewer", "wino_final_needs_fewer"),
        controls=("wino_against_a_threshold", "taking_back_costs_rows"), **STEPS)
@@ -189,7 +189,7 @@ def wino_is_faster_than_a_threshold(f):
 
 
 @claim(place="WINO, section 3", statement="Remasking doubtful tokens writes stories that are more likely.",
-       quantity="likelihood a token of stories, WINO - the same without taking back", bound=BETTER,
+       quantity="likelihood per token of stories, WINO - the same without taking back", bound=BETTER,
        controls=("taking_back_on_answers",),
        **{**SCORES, "artifacts": ("figure_1",), "scales": ("tiny",), "tasks": "stories, judged by a causal model",
           "items": scored(0.05, 0.5)})
@@ -199,7 +199,7 @@ def taking_back_keeps_text_likely(f):
 
 @claim(place="LLaDA2.1, Table 1", statement="Editing unmasks more tokens per forward pass than "
                                             "LLaDA2.0's loop (S mode).",
-       quantity="tokens a forward over LLaDA2.0's loop", bound=FASTER,
+       quantity="tokens per forward pass over LLaDA2.0's loop", bound=FASTER,
        published=Published(1.925, "flash, average: 5.93 / 3.08", 0.005, says="twice as many"),
        controls=("editing_untrained",),
        **{**STEPS, "artifacts": ("figure_3",), "regime": presumes(
@@ -243,7 +243,7 @@ def freedave_loses_nothing(f):
 
 @claim(place="FreeDave, abstract", statement="FreeDave needs fewer forward passes than decoding "
                                              "without drafts.",
-       quantity="canvas tokens a forward over no drafts", bound=FASTER,
+       quantity="response tokens per forward pass over no drafts", bound=FASTER,
        published=Published(2.83, "abstract of the third version: \"up to\"", 0.005,
                            says="up to 2.83 times fewer"),
        controls=("drafts_cost_rows", "freedave_is_faster"), **{**STEPS, "regime": no_precondition(
@@ -299,7 +299,7 @@ def several_blocks_are_faster(f):
 
 @claim(place="MultiBD, abstract", statement="Several blocks unmask more tokens per forward pass "
                                             "than one block at a time.",
-       quantity="tokens a forward over one block at a time", bound=FASTER,
+       quantity="tokens per forward pass over one block at a time", bound=FASTER,
        published=Published(1.784, "LLaDA2-mini, mean of mathematics and code: 6.19 / 3.47", 0.005),
        controls=("several_blocks_untrained", "multi_block_against_chunks"),
        **{**STEPS, "artifacts": ("figure_3",), "regime": D2F})
@@ -345,7 +345,7 @@ def streaming_over_vanilla(f):
 
 
 @claim(place="d2Cache, abstract", statement="d2Cache has a higher throughput than vanilla decoding.",
-       quantity="throughput, one token a forward each, over vanilla", bound=FASTER,
+       quantity="throughput, one token per forward pass each, over vanilla", bound=FASTER,
        published=Published(4.8, "authors' page: \"up to\"", 0.05, says="up to 4.8 times as fast"),
        rivals=("stopping_is_faster_on_long_prompts",),
        controls=("d2cache_computes_fewer_rows",), **{
@@ -361,7 +361,7 @@ def d2cache_is_faster(f):
 
 @claim(place="ParallelBench, abstract",
        statement="Unmasking four tokens per step scores lower if tokens depend on each other.",
-       quantity="score lost by four tokens a step instead of one: shuffle and latin_square", bound=BETTER,
+       quantity="score lost by four tokens per step instead of one: shuffle and latin_square", bound=BETTER,
        controls=("parallel_keeps_what_is_fixed",), **TOGETHER)
 def parallel_breaks_what_hangs_together(f):
     return score(f, ONE, {"label": "vanilla", "tokens_per_step": 4}, workload=HARD)
@@ -396,7 +396,7 @@ def taking_back_mends_what_hangs_together(f):
 # ---- Controls: what passes without the method, and what explains ----
 
 @control(statement="A threshold of 0.9 needs fewer forward passes than one token per step.",
-         quantity="canvas tokens a forward over one a step", bound=FASTER, **STEPS)
+         quantity="response tokens per forward pass over one per step", bound=FASTER, **STEPS)
 def threshold_needs_fewer(f):
     return forwards(f, plain(0.9), ONE)
 
@@ -408,20 +408,20 @@ def threshold_keeps_quality(f):
 
 
 @control(statement="Two tokens per step need fewer forward passes than one.",
-         quantity="canvas tokens a forward over one a step", bound=FASTER, **STEPS)
+         quantity="response tokens per forward pass over one per step", bound=FASTER, **STEPS)
 def two_tokens_a_step(f):
     return forwards(f, {"label": "vanilla", "tokens_per_step": 2}, ONE)
 
 
 @control(statement="EB-sampler needs fewer forward passes than the boldest threshold that scores as well.",
-         quantity="canvas tokens a forward at equal score over thresholds of 0.5 to 0.95", bound=FASTER, **STEPS)
+         quantity="tokens per forward pass at equal score over thresholds of 0.5 to 0.95", bound=FASTER, **STEPS)
 def eb_against_a_threshold(f):
     return at_equal_score(f, EB, [plain(t) for t in THRESHOLDS], "committed_per_step", model=MODELS)
 
 
 @control(statement="EB-sampler's rule needs fewer forward passes over Fast-dLLM's cache than a "
                    "threshold that scores as well.",
-         quantity="canvas tokens a forward at equal score over thresholds of the dual cache", bound=FASTER, **STEPS)
+         quantity="tokens per forward pass at equal score over thresholds of the dual cache", bound=FASTER, **STEPS)
 def eb_over_a_cache_against_a_threshold(f):
     return at_equal_score(f, {"label": "eb_dual", "gamma": 0.1},
                           [{"label": "fast_dllm_threshold", "threshold": t} for t in THRESHOLDS],
@@ -430,7 +430,7 @@ def eb_over_a_cache_against_a_threshold(f):
 
 @control(statement="EB-sampler's rule unmasks more per forward pass in Optimus' chunks than a "
                    "threshold that scores as well.",
-         quantity="tokens a forward at equal score over thresholds in chunks of 16", bound=FASTER,
+         quantity="tokens per forward pass at equal score over thresholds in chunks of 16", bound=FASTER,
          **{**STEPS, "artifacts": ("figure_3",), "regime": no_precondition("two rules under one schedule")})
 def eb_in_chunks_against_a_threshold(f):
     return at_equal_score(f, {"label": "eb_chunk_16", "gamma": 0.1},
@@ -439,7 +439,7 @@ def eb_in_chunks_against_a_threshold(f):
 
 @control(statement="KLASS' rule unmasks more per forward pass over the delayed cache than a "
                    "threshold that scores as well.",
-         quantity="tokens a forward at equal score over thresholds of the delayed cache", bound=FASTER,
+         quantity="tokens per forward pass at equal score over thresholds of the delayed cache", bound=FASTER,
          **{**STEPS, "artifacts": ("figure_3",), "regime": no_precondition("two rules under one schedule")})
 def klass_over_a_cache_against_a_threshold(f):
     return at_equal_score(f, {"label": "klass_delayed", "threshold": 0.6},
@@ -448,33 +448,33 @@ def klass_over_a_cache_against_a_threshold(f):
 
 @control(statement="CreditDecoding needs fewer forward passes than the boldest threshold that "
                    "scores as well.",
-         quantity="canvas tokens a forward at equal score over thresholds of 0.5 to 0.95", bound=FASTER, **STEPS)
+         quantity="tokens per forward pass at equal score over thresholds of 0.5 to 0.95", bound=FASTER, **STEPS)
 def credit_against_a_threshold(f):
     return at_equal_score(f, {"label": "credit_decoding", "threshold": 0.9}, [plain(t) for t in THRESHOLDS],
                           "committed_per_step", model=MODELS)
 
 
 @control(statement="WINO needs fewer forward passes than the boldest threshold that scores as well.",
-         quantity="canvas tokens a forward at equal score over thresholds of 0.5 to 0.95", bound=FASTER, **STEPS)
+         quantity="tokens per forward pass at equal score over thresholds of 0.5 to 0.95", bound=FASTER, **STEPS)
 def wino_against_a_threshold(f):
     return at_equal_score(f, WINO, [plain(t) for t in THRESHOLDS], "committed_per_step", model=MODELS)
 
 
 @control(statement="KLASS needs fewer forward passes than Ada-DLM if that scores as well.",
-         quantity="canvas tokens a forward at equal score over Ada-DLM", bound=FASTER, **STEPS)
+         quantity="tokens per forward pass at equal score over Ada-DLM", bound=FASTER, **STEPS)
 def klass_against_ada_dlm(f):
     return at_equal_score(f, KLASS, ["ada_dlm"], "committed_per_step", model=MODELS)
 
 
 @control(statement="KLASS needs more forward passes than its threshold alone.",
-         quantity="canvas tokens a forward, KLASS over its threshold alone", bound=below(1, "us"),
+         quantity="response tokens per forward pass, KLASS over its threshold alone", bound=below(1, "us"),
          **{**STEPS, "artifacts": ("table_2",), "regime": no_precondition("a rule is compared with a part of it")})
 def klass_costs_forwards(f):
     return forwards(f, "klass", "threshold of 0.6")
 
 
 @control(statement="WINO without remasking needs fewer forward passes than one token per step.",
-         quantity="canvas tokens a forward over one a step", bound=FASTER, **STEPS)
+         quantity="response tokens per forward pass over one per step", bound=FASTER, **STEPS)
 def wino_final_needs_fewer(f):
     return forwards(f, FINAL, ONE)
 
@@ -524,13 +524,13 @@ def freedave_is_faster(f):
 
 
 @control(statement="AdaBlock needs more forward passes than fixed blocks.",
-         quantity="canvas tokens a forward over blocks of 32, dual cache", bound=below(1, "us"), **STEPS)
+         quantity="response tokens per forward pass over blocks of 32, dual cache", bound=below(1, "us"), **STEPS)
 def adablock_needs_more_forwards(f):
     return forwards(f, {"label": "adablock", "threshold": 0.9}, {"label": "fast_dllm_threshold", "threshold": 0.9})
 
 
 @control(statement="A sliding window unmasks more tokens per forward pass than fixed blocks.",
-         quantity="canvas tokens a forward over blocks of 32, dual cache", bound=FASTER,
+         quantity="response tokens per forward pass over blocks of 32, dual cache", bound=FASTER,
          **{**STEPS, "artifacts": ("table_1",)})
 def dsb_decides_more_a_forward(f):
     return forwards(f, "dsb", "threshold, dual")
@@ -544,7 +544,7 @@ def several_blocks_untrained(f):
 
 @control(statement="Several blocks unmask more per forward pass than the largest chunk on one "
                    "block-causal model.",
-         quantity="tokens a forward over chunks of 16", bound=FASTER,
+         quantity="tokens per forward pass over chunks of 16", bound=FASTER,
          **{**STEPS, "artifacts": ("figure_3",), "regime": no_precondition("two schedules of one rule")})
 def multi_block_against_chunks(f):
     return speed(f, {"label": "multi_block", "threshold": 0.9}, {"label": "chunk_16", "threshold": 0.9}, A_FORWARD)
@@ -564,7 +564,7 @@ def dropping_under_sparse_dllm_is_faster(f):
 
 
 @control(statement="d2Cache computes fewer positions per token than vanilla decoding.",
-         quantity="rows a token over vanilla", bound=below(1, "us"),
+         quantity="computed positions per token over vanilla", bound=below(1, "us"),
          **{**ROWS, "artifacts": ("table_3",)})
 def d2cache_computes_fewer_rows(f):
     return ratio(f, "redundancy", "d2cache, one token", "vanilla", model=MODELS, workload=PROMPTS)
@@ -628,7 +628,7 @@ def taking_back_where_nothing_hangs(f):
 
 
 @control(statement="Unmasking four tokens per step scores lower if the prompt fixes every token.",
-         quantity="score lost by four tokens a step instead of one: copy and reverse", bound=BETTER, **TOGETHER)
+         quantity="score lost by four tokens per step instead of one: copy and reverse", bound=BETTER, **TOGETHER)
 def parallel_keeps_what_is_fixed(f):
     return score(f, ONE, {"label": "vanilla", "tokens_per_step": 4}, workload=EASY)
 

@@ -23,7 +23,7 @@ GPU = presumes_a_gpu("the machine is a GPU, where the one full forward more a bl
 PICTURE = {"approximate": True, "rounding": 0.01}
 
 SPEEDS = {"kind": "speed", "quality": KEPT, "regime": LONG, "scales": ("tiny", "full"),
-          "clock": "canvas tokens a second, prefill included", "tasks": "tasks with prompts of 250 tokens "
+          "clock": "response tokens per second, prefill included", "tasks": "tasks with prompts of 250 tokens "
           "and more", "items": repeated(0.05, 0.03), "preset": "one token a step, as published"}
 TABLE_1 = {**SPEEDS, "artifacts": ("table_1",), "scales": ("tiny", "shapes", "full")}
 TABLE_2 = {**SPEEDS, "artifacts": ("table_2",)}
@@ -38,7 +38,7 @@ TASKS = ("mmlu", "arc_c", "piqa", "gpqa", "gsm8k", "humaneval", "math",
          *(f"{task}_{length}" for task in ("needles", "lookups") for length in ("256", "512", "1K", "2K")))
 TABLE_1_SCORES = {**SCORES, "artifacts": ("table_1", "table_6")}
 TABLE_7 = {**SCORES, "artifacts": ("table_7",)}
-MEMORY = {"kind": "count", "quantity": "bytes of stored K/V, largest", "scales": ("tiny", "full"),
+MEMORY = {"kind": "count", "quantity": "bytes of stored KV, largest", "scales": ("tiny", "full"),
           "clock": "none: slots are counted, in pages of 64", "items": "every item", "regime": LONG,
           "tasks": "tasks with prompts of 250 tokens and more"}
 
@@ -46,14 +46,14 @@ MEMORY = {"kind": "count", "quantity": "bytes of stored K/V, largest", "scales":
 # ---- Speed (main results, Tables 1 and 2) ----
 
 @claim(place="Main results, Table 1", statement="Sparse-dLLM is faster than vanilla decoding.",
-       quantity="throughput over vanilla", bound=FASTER,
+       finding="vanilla decoding", quantity="throughput over vanilla", bound=FASTER,
        published=Published(5.8, "main results, LLaDA-8B-Instruct, GSM8K", 0.05),
        rivals=("its_cache_beats_vanilla", "vanilla_with_early_stop"), **TABLE_1)
 def faster_than_vanilla(f):
     return speed(f, "Sparse-dLLM", "Vanilla", CANVAS)
 
 
-@claim(place="Main results, Table 1",
+@claim(decides=True, place="Main results, Table 1",
        statement="Sparse-dLLM is faster than Fast-dLLM on every task.",
        quantity="throughput over Fast-dLLM, the slowest task", bound=FASTER,
        published=Published(1.38, "Table 1, LLaDA-8B-Instruct, GSM8K: 26.45 / 19.11", **PICTURE),
@@ -109,7 +109,7 @@ def keeps_quality(f):
     return score(f, "Sparse-dLLM", "Vanilla", workload=TASKS)
 
 
-@claim(place="Main results, Table 1",
+@claim(decides=True, place="Main results, Table 1",
        statement="Sparse-dLLM answers as well as the same cache without eviction (Fast-dLLM).",
        quantity="Sparse-dLLM - Fast-dLLM", bound=KEPT,
        published=Published(0.0099, "Table 1, LLaDA-8B-Instruct, mean: 59.86 - 58.87", 0.0001),
@@ -172,7 +172,7 @@ def dream_less_memory(f):
     return ratio(f, "peak_kv_bytes", "Sparse-dLLM", "Fast-dLLM")
 
 
-@claim(place="Long-context efficiency, Fig. 5",
+@claim(decides=True, place="Long-context efficiency, Fig. 5",
        statement="Sparse-dLLM stores fewer bytes of KV than Fast-dLLM on long prompts.",
        bound=below(1, "paper"), artifacts=("figure_5",),
        published=Published(0.72, "Fig. 5, LLaDA at 4K: 19.4 of 27.0 GB of the process", 0.01, True),
@@ -184,7 +184,7 @@ def less_memory_on_long_prompts(f):
 @claim(place="Long-context efficiency, Fig. 5",
        statement="The KV cache of Sparse-dLLM grows less with the prompt than that of Fast-dLLM.",
        bound=below(1, "paper"), artifacts=("figure_5",), controls=("fewer_keys_than_its_cache",),
-       **{**MEMORY, "quantity": "K/V, Sparse-dLLM over Fast-dLLM: at 8K tokens over at 0.5K",
+       **{**MEMORY, "quantity": "KV, Sparse-dLLM over Fast-dLLM: at 8K tokens over at 0.5K",
           "scales": ("tiny", )})
 def memory_grows_less(f):
     return growth(f, "peak_kv_bytes", "Sparse-dLLM", "Fast-dLLM", "workload", "0.5K", "8K")
@@ -194,8 +194,8 @@ def memory_grows_less(f):
                                             "the share of keys kept.",
        bound=within(0.8, 1.25, "us: a quarter either way"), artifacts=("table_7",),
        controls=("fewer_keys_than_its_cache",),
-       **{**MEMORY, "scales": ("full",), "quantity": "growth of K/V from r = 0.5 to 0.9 over that from 0.1 to 0.5",
-          "regime": presumes_of_tasks("a page of K/V is at most an eighth of what two fifths of the prompt take",
+       **{**MEMORY, "scales": ("full",), "quantity": "growth of the KV cache from r = 0.5 to 0.9 over that from 0.1 to 0.5",
+          "regime": presumes_of_tasks("a page of KV is at most an eighth of what two fifths of the prompt take",
                                       "prompt_tokens_mean", at_least(1280, "us: 64 / (0.4 / 8)"))})
 def memory_is_linear(f):
     at = [level(f, "peak_kv_bytes", retention_ratio=r, kernel_size=3).estimate for r in (0.1, 0.5, 0.9)]
@@ -208,7 +208,7 @@ def memory_is_linear(f):
 
 # ---- Long prompts (Fig. 5) ----
 
-@claim(place="Abstract, long-context efficiency, Fig. 5",
+@claim(decides=True, place="Abstract, long-context efficiency, Fig. 5",
        statement="Sparse-dLLM has a higher throughput than vanilla decoding at 4K tokens.",
        quantity="throughput over vanilla at 4K (3.5K here)", bound=FASTER,
        published=Published(10, "abstract, \"up to\"; Fig. 5: 9.7 and 10.1", 0.5,
@@ -228,7 +228,7 @@ def speedup_grows_with_the_prompt(f):
     return growth(f, CANVAS, "Sparse-dLLM", "Vanilla", "workload", "0.5K", "2K")
 
 
-@claim(place="Long-context efficiency, Fig. 5",
+@claim(decides=True, place="Long-context efficiency, Fig. 5",
        statement="On long prompts Sparse-dLLM is faster than Fast-dLLM.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
        published=Published(1.29, "Fig. 5, LLaDA at 4K: 15.5 / 12.0", **PICTURE),
@@ -315,7 +315,7 @@ def collapse_at_small_ratio(f):
     return score(f, settings(0.1, 9), settings(0.5, 3))
 
 
-@claim(place="Ablations, Fig. 6, Table 7", statement="Keeping half of the keys answers as well as "
+@claim(decides=True, place="Ablations, Fig. 6, Table 7", statement="Keeping half of the keys answers as well as "
                                                      "keeping nine tenths.",
        quantity="r 0.5 - r 0.9, window 3", bound=KEPT,
        published=Published(0.0, "Table 7: 77.56 - 77.56", 0.0001),

@@ -115,9 +115,8 @@ def headlines_table(judged):
     for c, r in judged:
         reading = f" ({c.reading})" if c.reading else ""
         table.add(c.paper, f"{c.statement.rstrip('.')}{reading}",
-                  f"{short_number(c.published.value)}" if c.published else "–",
-                  r.measured_text or "–", _over_published(c, r),
-                  words.quality_text(r), r.simplest_text or "–", words.verdict_text(r), r.campaigns or "one")
+                  pages.published_text(c), pages.here_text(c, r), _over_published(c, r),
+                  words.quality_text(r), r.simplest_text or "–", words.verdict_text(r), words.campaigns_text(r) or "one")
     table.notes.append(words.counts_text(judged, VERDICTS) + f"of {len(judged)} headlines")
     return table
 
@@ -279,6 +278,8 @@ results/VERDICTS.md explains every verdict.""")
     show.add_argument("--explain", metavar="ID",
                       help="show one claim or control completely: bound, every value, controls, and the command that "
                            "repeats it")
+    show.add_argument("--findings", action="store_true",
+                      help="only one line for each paper, and how many claims have which verdict; exit code 0")
     show.add_argument("--list", action="store_true", help="list the claims without judging them")
     show.add_argument("--timed", action="store_true",
                       help="list the experiment files whose times a claim needs at this scale")
@@ -321,6 +322,9 @@ def _judge(options, register, claims, folder):
     judged = repeats.judge_campaigns(claims, register, evidence, options.scale)
     if options.headlines:
         tables.write(tables.render(headlines_table(judged), options.format), options.output)
+        return 0
+    if options.findings:
+        tables.write(pages.findings(judged), options.output)
         return 0
     controls = repeats.controls_of(shown_controls(register, claims), evidence, options.scale)
     if options.save or options.pages:

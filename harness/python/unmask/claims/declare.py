@@ -186,6 +186,8 @@ class Claim:
     words: str = ""           # a hash of all else that it says
     of: list = field(default_factory=list)  # a control: ids of the claims that name it
     calibrates: str = ""      # what was set by this very number: judged, and counted nowhere
+    decides: bool = False     # one of the thirty that decide whether to use a method: pages show these first
+    finding: str = ""         # a speed that sums up its paper: what the method is compared with
     simpler: list = field(default_factory=list)  # its rivals
     sides: object = None      # what the function compares, where that is one method with another
 
@@ -228,7 +230,7 @@ TESTED = ("paper", "id", "is_control", "kind", "bound", "quality", "published", 
           "rivals", "controls")
 WORDS = ("place", "statement", "quantity", "tasks", "items", "clock", "preset", "reading", "each_because",
          "calibrates")
-NEITHER = ("note", "function", "where", "hash", "words", "of", "simpler", "sides")
+NEITHER = ("note", "function", "where", "hash", "words", "of", "simpler", "sides", "decides", "finding")
 
 
 def _short_hash(parts):

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages of claims: claims.md, a line for each claim, and claims/PAPER.md, a section for each."""
 
+from dataclasses import replace
 import os
 import shlex
 
 from unmask.claims import repeats, words
 from unmask.claims.weigh import VERDICTS
 from unmask.rows import glossary
-from unmask.rows.estimates import short_number
+from unmask.rows.estimates import interval_text, short_number
 from unmask.rows.names import paper_name
 from unmask.tables import tables
 
@@ -17,7 +18,7 @@ NAMES = {"speed": "ratio of speeds", "capacity": "ratio of capacities", "count":
 TINY = "on tiny models, not the paper's"
 TINY_PAGE = "Measured on tiny models, not the paper's, unless the command at a section's end names another scale.\n"
 ABOUT = """[What a verdict means](VERDICTS). [The terms and columns](GLOSSARY). The rules of judging were last changed on 2026-11-29, after all
-rows of three campaigns.
+rows of three campaigns. A claim was declared before it was measured, unless its section says otherwise.
 """
 
 
@@ -47,8 +48,9 @@ def _about(folder, name):
     return ABOUT.replace("VERDICTS", f"{up}VERDICTS.md").replace("GLOSSARY", f"{up}../GLOSSARY.md")
 
 
-def _headlines_first(judged):
-    return sorted(judged, key=lambda found: not found[0].place.startswith("Abstract"))
+def _in_order(judged):
+    """The claims that decide whether to use a method, then the rest; of both those of the abstracts first."""
+    return sorted(judged, key=lambda found: (not found[0].decides, not found[0].place.startswith("Abstract")))
 
 
 def _named(c):
@@ -56,12 +58,18 @@ def _named(c):
     return c.statement.rstrip(".") + (f" ({c.reading})" if c.reading else "")
 
 
+def _named_with_paper(c):
+    """The same outside the page of its paper."""
+    paper = paper_name(c.paper)
+    return _named(c) if paper in c.statement else f"{paper}: {_named(c)}"
+
+
 def _is_score(c):
     """Differences of scores are shown in percentage points."""
     return c.kind == "score"
 
 
-def _here(c, r):
+def here_text(c, r):
     if r.estimate is None:
         return "–"
     if not _is_score(c):
@@ -70,7 +78,7 @@ def _here(c, r):
     return f"{value} pp{comma}{n}"
 
 
-def _published(c):
+def published_text(c):
     if c.published is None:
         return "–"
     value = f"{100 * c.published.value:+.3g} pp" if _is_score(c) else short_number(c.published.value)
@@ -92,20 +100,30 @@ def _bound(bound, in_points):
 
 def _overview(papers, judged, controls, register, folder):
     text = (f"# Which claims hold?\n\nRegister {register.hash}. Written by `unmask claims FOLDER --save`.\n" +
-            _about(folder, "claims.md") + "The claims of the abstracts come first.\n")
+            _about(folder, "claims.md"))
+    deciding = [(c, r) for c, r in judged if c.decides]
+    if deciding:
+        text += (f"\n## Should you use the method?\n\nThese {len(deciding)} claims decide it. {_counts(deciding, 'claims')}.\n\n"
+                 + _lines(deciding, _named_with_paper))
+        text += f"\n---\n\nThe other {len(judged) - len(deciding)} claims, by paper. Those of the abstract come first.\n"
     for paper in papers:
-        of_paper = _headlines_first([(c, r) for c, r in judged if c.paper == paper])
-        table = tables.Table(glossary.columns("statement | verdict | measured | published | score_beside"))
-        for c, r in of_paper:
-            table.add(f"[{_named(c)}](claims/{paper}.md#{c.id})", words.verdict_text(r), _here(c, r),
-                      _published(c), words.quality_word(r.score) if r.score else "–")
-        text += f"\n## {paper_name(paper)}\n\n{_counts(of_paper, 'claims')}.\n\n{tables.render(table, 'md')}"
+        of_paper = _in_order([(c, r) for c, r in judged if c.paper == paper and not c.decides])
+        if of_paper:
+            text += f"\n## {paper_name(paper)}\n\n{_counts(of_paper, 'claims')}.\n\n{_lines(of_paper, _named)}"
     text += f"\n## How many?\n\n{words.counts_text(judged, VERDICTS)}of {len(judged)} claims\n"
     for kind, calibrates in (("controls", False), ("calibrations", True)):
         some = [(c, r) for c, r in controls if bool(c.calibrates) == calibrates]
         text += f"\n{words.counts_text(some, VERDICTS)}of {len(some)} {kind}\n" if some else ""
     agreement = repeats.agreement_text(judged)
     return text + (f"\nOf the claims {agreement}\n" if agreement else "")
+
+
+def _lines(judged, name):
+    table = tables.Table(glossary.columns("statement | verdict | measured | published | score_beside"))
+    for c, r in judged:
+        table.add(f"[{name(c)}](claims/{c.paper}.md#{c.id})", words.verdict_text(r), here_text(c, r), published_text(c),
+                  words.quality_word(r.score) if r.score else "–")
+    return tables.render(table, "md")
 
 
 def _counts(judged, kind):
@@ -118,9 +136,15 @@ def _page(paper, judged, controls, register, folder):
     name = f"claims/{paper}.md"
     plain = [(c, r) for c, r in controls if not c.calibrates]
     text = (f"# {paper_name(paper)}: claims and verdicts\n\n{_counts(judged, 'claims')}. Register {register.hash[:16]}. "
-            f"[All papers](../claims.md).\n" + _about(folder, name) + "The claims of the abstract come first.\n" + TINY_PAGE)
+            f"[All papers](../claims.md).\n" + _about(folder, name) + TINY_PAGE)
     known = {c.id: (c, r) for c, r in controls}
-    text += "".join(_section(c, r, known) for c, r in _headlines_first(judged))
+    deciding = sum(c.decides for c, _ in judged)
+    for at, (c, r) in enumerate(_in_order(judged)):
+        if deciding and at == 0:
+            text += f"\nThe first {deciding} claims decide whether to use the method.\n" if deciding > 1 else ""
+        if at == deciding and deciding:
+            text += "\n---\n\nThe other claims of the paper.\n"
+        text += _section(c, r, known)
     for title, of_kind, says in (
             ("Controls", plain, "Controls are no claims of the paper. They show what else gives the same, or why a claim does not hold."),
             ("Calibration", [k for k in controls if k[0].calibrates],
@@ -135,13 +159,13 @@ def _short(judged):
     """A line for each control."""
     table = tables.Table(glossary.columns("id | statement | verdict | measured | bound | score_beside"))
     for c, r in judged:
-        table.add(c.id, _named(c), words.verdict_text(r), _here(c, r), _bound(c.bound, _is_score(c)), words.quality_text(r))
+        table.add(c.id, _named(c), words.verdict_text(r), here_text(c, r), _bound(c.bound, _is_score(c)), words.quality_text(r))
     return table
 
 
 def _section(c, r, known):
     text = f'\n<a id="{c.id}"></a>\n## {_named(c)}\n\n**{words.verdict_text(r)}.**'
-    text += f" Campaigns: {r.campaigns}.\n" if r.campaigns else "\n"
+    text += f" Campaigns: {words.campaigns_text(r)}.\n" if r.campaigns else "\n"
     if r.measured_text:
         text += "\n" + tables.render(_numbers(c, r), "md")
     reason = r.reason.removesuffix(r.of_controls) if r.of_controls.startswith("; control") else r.reason
@@ -152,10 +176,10 @@ def _section(c, r, known):
         table = tables.Table(glossary.columns("statement | verdict | measured"))
         for k, found in others:
             kind = "simpler method" if k.id in c.rivals else "control"
-            table.add(f"{kind} [{k.id}](#controls): {_named(k)}", words.verdict_text(found), _here(k, found))
+            table.add(f"{kind} [{k.id}](#controls): {_named(k)}", words.verdict_text(found), here_text(k, found))
         text += "\n" + tables.render(table, "md")
     facts = [("Quantity", c.quantity), ("Counted", c.clock), ("Settings", c.preset), ("Tasks", c.tasks), ("Source", c.place),
-             ("Declared before measuring", words.field_text(r, "registered")),
+             ("Declared before measuring", words.field_text(r, "registered") if r.registered != "before its rows" else "–"),
              ("After correction", words.field_text(r, "after_correction")), ("Repeat", f"`{_again(c, r)}`")]
     shown = [f"*{title}*: {fact.rstrip('.')}." for title, fact in facts if fact != "–" and not fact.startswith("none: ")]
     return text + "\n" + "\n".join(shown) + "\n"
@@ -163,7 +187,7 @@ def _section(c, r, known):
 
 def _numbers(c, r):
     table = tables.Table(glossary.columns("quantity | >measured | >bound | >published"))
-    table.add(NAMES.get(c.kind, c.kind), _here(c, r), f"{_bound(c.bound, _is_score(c))} ({c.bound.by})", _published(c))
+    table.add(NAMES.get(c.kind, c.kind), here_text(c, r), f"{_bound(c.bound, _is_score(c))} ({c.bound.by})", published_text(c))
     if r.finding is not None and r.finding.quality is not None:
         bound = _bound(c.quality, True) if c.quality else "–"
         table.add("change of quality, pp", words.quality_text(r), bound, "–")
@@ -184,3 +208,22 @@ def _in_the_table(part, c, r):
 def _again(c, r):
     scale = "" if r.scale == "tiny" else f" --scale {r.scale}"
     return f"unmask run {shlex.quote(c.artifacts[0])}{scale}"
+
+
+def findings(judged):
+    """What the campaigns found, for a page that does not explain claims: a line for each paper, and how many claims have
+    which verdict. Only claims that name what their method is compared with (`finding`) have a line."""
+    text = ""
+    for c, r in judged:
+        if not c.finding or r.estimate is None:
+            continue
+        text += f"* **{paper_name(c.paper)}** is {interval_text(r.estimate)} times as fast as {c.finding}"
+        text += f" (paper: {short_number(c.published.value)})." if c.published else "."
+        quality = r.finding.quality
+        if quality is not None:
+            text += f" Change of quality: {words.points_text(replace(quality, n=0))} pp, {words.quality_word(r.score)}."
+        if r.over_simplest is not None:
+            text += (f" The simplest method of equal quality is {r.simplest}: {paper_name(c.paper)} is "
+                     f"{interval_text(r.over_simplest)} times as fast as that.")
+        text += "\n"
+    return text + f"\nBrackets are 95 % intervals. Verdicts: {_counts(judged, 'claims')}.\n"

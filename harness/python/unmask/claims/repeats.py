@@ -11,10 +11,9 @@ from unmask.claims.judge import (SCORES, Evidence, correct, judge_all, name_cont
                                  wants_controls)
 from unmask.claims.relation import PROMPTS
 from unmask.claims.weigh import keep_simplest, weigh
-from unmask.claims.words import shown as shown_word
+from unmask.claims.words import shown as shown_word, value_text
 from unmask.rows import intervals
 from unmask.rows.errors import UserError
-from unmask.rows.estimates import interval_text
 from unmask.rows.files import read_json
 from unmask.rows.rows import ARCHIVE, latest
 from unmask.rows.shapes import TEXT, fit
@@ -111,7 +110,8 @@ def _together(claim, results):
     keep_simplest(shown, _simpler_in_all(measured))
     weigh(claim, shown)
     if len({e and e.value for _, e in each}) > 1:
-        shown.reason += "; by campaign: " + ", ".join(f"{shown_word(verdict)} {interval_text(e)}" for verdict, e in each)
+        shown.reason += "; by campaign: " + ", ".join(
+            f"{shown_word(verdict)} {value_text(claim, e)}" for verdict, e in each)
     return claim, shown
 
 

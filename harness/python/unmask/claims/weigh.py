@@ -154,7 +154,7 @@ def _quality(claim, r):
         edge = claim.quality.edge
         r.score_needs = needed(q, [d for d in [min(abs(q.value - edge), abs(edge) or math.inf)] if d > 0])
         text += _needs_text(r.score_needs, "items", "and difference")
-        text += f", shown: a loss of at most {points(-q.low)} points" if q.low is not None and q.low < 0 else ""
+        text += f", shown: a loss of at most {points(-q.low)} pp" if q.low is not None and q.low < 0 else ""
     return text
 
 
@@ -174,9 +174,9 @@ def _needs_text(n, unit, when):
 def _smallest(claim, e):
     effect = smallest_effect(e, claim.kind in RATIOS)
     if effect is None or claim.kind in RATIOS:
-        return "" if effect is None else f"; could have seen a factor of {effect:.3g}"
-    return f"; could have seen {100 * effect:.2g} points" if claim.kind == "score" else (
-        f"; could have seen a difference of {short_number(effect)}")
+        return "" if effect is None else f"; smallest detectable difference: a factor of {effect:.3g}"
+    return f"; smallest detectable difference: {100 * effect:.2g} pp" if claim.kind == "score" else (
+        f"; smallest detectable difference: {short_number(effect)}")
 
 
 def _to_close(claim, e):
@@ -203,7 +203,7 @@ def _shown(claim, e):
     end = e.low if least else e.high
     if claim.kind == "score":
         if least and end < 0:
-            return f"a loss of at most {points(-end)} points"
+            return f"a loss of at most {points(-end)} pp"
         return f"at {'least' if least else 'most'} {points(end)} points"
     return f"at {'least' if least else 'most'} {short_number(end)}"
 

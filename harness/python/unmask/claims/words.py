@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The words that tables and pages show for what was judged of a claim; what is stored stays in claims.json."""
 
+from dataclasses import replace
+
 from unmask.rows import glossary
+from unmask.rows.estimates import interval_text
 
 # The list of the glossary for each field of a Result that it translates.
 LISTS = {"verdict": "claim", "size": "published number", "after_correction": "correction", "registered": "declared"}
@@ -18,6 +21,18 @@ def points_text(e):
         return "–"
     text = f"{100 * e.value:.1f}" + ("" if e.low is None else f" [{100 * e.low:.1f}, {100 * e.high:.1f}]")
     return text + (f", n = {e.n} {e.unit}" if e.n else "")
+
+
+def value_text(c, e):
+    """A value of a claim without its number of items: differences of scores in pp, others as they are."""
+    if e is None or c.kind != "score":
+        return interval_text(e)
+    return points_text(replace(e, n=0)) + " pp"
+
+
+def campaigns_text(r):
+    """Of how many campaigns the numbers are: none where nothing ran, also if a CPU gave a value."""
+    return "none" if r.verdict == "NOT RUN" else r.campaigns
 
 
 def field_text(r, name):

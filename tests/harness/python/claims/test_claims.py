@@ -48,7 +48,7 @@ class ScoresBesideASpeed(Made):
         self.assertIn("score of the same rows not determined: 0 [-0.324, 0.324], n = 8 items", r.reason)
         # Standard error 0.324 / 1.96 of 8 items; two points in 2.80 of them: (2.80 * 0.1655 / 0.02)^2 * 8.
         self.assertAlmostEqual(r.score_needs / 4301, 1, delta=0.01)
-        self.assertIn("shown: a loss of at most 32.4 points", r.reason)
+        self.assertIn("shown: a loss of at most 32.4 pp", r.reason)
 
     def test_more_items_say_what_it_costs(self):
         kept = self.beside(300, 300)
@@ -313,7 +313,7 @@ def k(f):
         self.assertIn("smaller than published: half of that effect, 0.150, is excluded", none.reason)
         beyond = self.judged(text.format(0.3), [scored("fast", 60, 200), scored("slow", 100, 200)])
         self.assertEqual(beyond.verdict, "NOT SUPPORTED")
-        self.assertIn("could have seen", none.reason)
+        self.assertIn("smallest detectable difference: ", none.reason)
         half = none.estimate.high - none.estimate.value
         self.assertAlmostEqual(none.p, 2 * stats.norm.sf(stats.norm.ppf(0.975) * 0.15 / half))
         self.assertEqual(self.judged(text.format(0.01), rows).verdict, "OPEN")
@@ -441,7 +441,7 @@ def k(f):
         r = self.judged(text, [scored("fast", 97, 200), scored("slow", 100, 200)])
         self.assertEqual(r.verdict, "OPEN")
         loss = 100 * -r.estimate.low
-        self.assertIn(f"shown: a loss of at most {loss:.1f} points", r.reason)
+        self.assertIn(f"shown: a loss of at most {loss:.1f} pp", r.reason)
         # Half a point to the bound, in standard errors of 2.80, by the width of this interval.
         error = (r.estimate.high - r.estimate.low) / 2 / stats.norm.ppf(0.975)
         n = 200 * ((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * error / 0.005) ** 2
@@ -621,7 +621,7 @@ class Command(Made):
             self.run_command("--explain", "d")
 
     def test_what_is_not_there_is_said(self):
-        with self.assertRaisesRegex(EnvironmentFault, "no claims in"):
+        with self.assertRaisesRegex(EnvironmentFault, "claims does not exist"):
             self.run_command()
         self.register(FASTER)
         with self.assertRaisesRegex(EnvironmentFault, "no results in"):
@@ -785,7 +785,7 @@ class Shipped(unittest.TestCase):
         judged, controls = self.judged()
         verdicts = [r.verdict for _, r in judged]
         count = ", ".join(f"{verdicts.count(v)} {shown_word(v)}" for v in weigh.VERDICTS)
-        for path, words in (("README.md", f"the verdicts on {len(verdicts)} claims"),
+        for path, words in (("README.md", f"of {len(verdicts)} claims."),
                             ("results/tiny/README.md", f"{len(verdicts)} claims of the papers: {count}"),
                             ("results/tiny/README.md", f"and {len(controls)} controls")):
             with open(path, encoding="utf-8") as file:

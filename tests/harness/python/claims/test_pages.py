@@ -3,7 +3,14 @@
 
 import glob
 import re
+import types
 import unittest
+
+from unmask.claims import claims, pages
+from unmask.claims.declare import Published, read_register
+from unmask.claims.judge import Result
+from unmask.claims.relation import Finding
+from unmask.rows.intervals import Estimate
 
 
 def page(name):
@@ -26,6 +33,47 @@ class Pages(unittest.TestCase):
                 self.assertIn(f"\n| {control} | ", controls, name)
                 named += 1
         self.assertGreater(named, 100)
+
+    def test_the_claims_that_decide_come_first_and_the_rest_below_a_line(self):
+        register = read_register("experiments/claims")
+        deciding = {(c.paper, c.id) for c in register.claims if c.decides}
+        self.assertEqual(len(deciding), 31)
+        self.assertFalse(any(c.decides for c in register.controls))
+        first, line, rest = page("results/tiny/claims.md").partition("\n---\n")
+        self.assertTrue(line)
+        links = re.compile(r"\]\(claims/(\w+)\.md#(\w+)\)")
+        self.assertEqual(set(links.findall(first)), deciding)
+        self.assertEqual(set(links.findall(rest)), {(c.paper, c.id) for c in register.claims} - deciding)
+        for paper in {paper for paper, _ in deciding}:
+            first, line, _ = page(f"results/tiny/claims/{paper}.md").partition("\n---\n")
+            self.assertTrue(line, paper)
+            self.assertEqual({(paper, i) for i in re.findall(r'<a id="(\w+)"', first)},
+                             {found for found in deciding if found[0] == paper})
+
+    def judged(self, kind, value, low, high, **fields):
+        """A claim without a register, and what was measured of it."""
+        c = types.SimpleNamespace(paper="focus", kind=kind, statement="It is so.", reading="", finding="", decides=False,
+                                  published=Published(0.04, "Table 1"), **fields)
+        return c, Result("SUPPORTED", "", finding=Finding("x", Estimate(value, low, high, 80, "items", "")))
+
+    def test_scores_are_shown_in_points_and_what_did_not_run_has_no_campaigns(self):
+        c, r = self.judged("score", -0.0124, -0.0284, 0.00518)
+        r.campaigns = "3"
+        text = claims.tables.render(claims.headlines_table([(c, r)]), "md")
+        self.assertIn("| +4 pp | -1.2 [-2.8, 0.5] pp, n = 80 items | ", text)
+        self.assertIn(" | SUPPORTED | 3 |", text)
+        r.verdict, r.finding = "NOT RUN", None
+        self.assertIn(" | NOT RUN | none |", claims.tables.render(claims.headlines_table([(c, r)]), "md"))
+
+    def test_a_finding_is_a_line_with_its_quality_and_the_simplest_method(self):
+        c, r = self.judged("speed", 2.1, 1.5, 2.5)
+        c.finding, c.published = "plain block diffusion", Published(2.32, "Fig. 6")
+        r.finding.quality, r.score = Estimate(-0.154, -0.173, -0.134, 200, "items", ""), "worse"
+        r.over_simplest, r.simplest = Estimate(0.4, 0.2, 0.8, 3, "repetitions", ""), "BD2"
+        self.assertEqual(pages.findings([(c, r)]).splitlines()[0],
+                         "* **FOCUS** is 2.100 [1.500, 2.500] times as fast as plain block diffusion (paper: 2.320). "
+                         "Change of quality: -15.4 [-17.3, -13.4] pp, lower. The simplest method of equal quality is BD2: "
+                         "FOCUS is 0.400 [0.200, 0.800] times as fast as that.")
 
 
 if __name__ == "__main__":
