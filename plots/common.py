@@ -47,7 +47,7 @@ def together_note(tasks):
 
 
 def profiled(rows, what):
-    """Those of `unmask profile` (results/README.md)."""
+    """Those of `unmask profile` (results/FORMAT.md)."""
     kept = [r for r in rows if (r.get("probes") or {}).get("phases")]
     if not kept:
         raise NotDrawn(f"{what} needs rows of `unmask profile`; these have no phases")

@@ -3,7 +3,7 @@
 //
 // Profiling as an experiment: the same points, the same runner, and after the timed passes of each
 // point one more pass that a tool watches. What it saw becomes the row's probe "phases"
-// (results/README.md), so that tables and figures come from rows like everything else. Timed passes
+// (results/FORMAT.md), so that tables and figures come from rows like everything else. Timed passes
 // stay free of any instrumentation of ours.
 #pragma once
 

@@ -67,7 +67,7 @@ std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& ru
 
 // Metrics that are made from a list rather than by hand: the counters (harness/decode/counters.h), the
 // totals of a pass (harness/decode/pass_totals.h), and these: `over` / `under`, both metrics of the
-// same row; absent where one is, or `under` is 0. results/README.md documents all.
+// same row; absent where one is, or `under` is 0. results/FORMAT.md documents all.
 struct ratio_spec {
   const char *name, *over, *under, *unit, *meaning;
 };

@@ -35,7 +35,7 @@ struct serving_objective {
 void add_cancellations(std::vector<request_order>& orders, const parameters& serve,
                        std::uint64_t seed);
 
-// Values by name; results/README.md defines them. `time`: where the times come from, `tokens`:
+// Values by name; results/FORMAT.md defines them. `time`: where the times come from, `tokens`:
 // where the tokens do. Percentiles only where statistics.h says that the requests earn them.
 std::map<std::string, metric> serving_values(const served_run& run,
                                              const serving_objective& objective, origin time,

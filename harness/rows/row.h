@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // One result row: what was run, what came out, and how far to trust it. The format is documented in
-// results/README.md; the constants below are its version.
+// results/FORMAT.md; the constants below are its version.
 #pragma once
 
 #include <cmath>

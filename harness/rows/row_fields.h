@@ -32,7 +32,7 @@ enum class presence : std::uint8_t {
 struct row_field {
   const char* name;
   presence when;
-  const char* meaning;  // empty: results/README.md says it of the object around it
+  const char* meaning;  // empty: results/FORMAT.md says it of the object around it
 };
 constexpr row_field needed(const char* name, const char* meaning = "") {
   return {name, presence::needed, meaning};

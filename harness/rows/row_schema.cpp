@@ -166,7 +166,7 @@ std::string row_schema_text() {
       {"title",
        fmt::format("One result row of Unmask, schema {}.{}", row_schema_major, row_schema_minor)},
       {"description",
-       "One line of rows.jsonl; results/README.md says what the fields mean. Fields that are not "
+       "One line of rows.jsonl; results/FORMAT.md says what the fields mean. Fields that are not "
        "named here may be there."},
       {"$comment", "SPDX-License-Identifier: Apache-2.0"},
       {"type", "object"},

@@ -61,7 +61,7 @@ def python_columns(text):
 
 
 def metrics_of_the_page(page):
-    """The names of metrics that results/README.md explains, with the endings of families put together."""
+    """The names of metrics that results/FORMAT.md explains, with the endings of families put together."""
     part = page[page.index("## Metrics"):page.index("## Probes")]
     found = []
     for first in re.findall(r"^\| (`[^|]*) \|", part, re.MULTILINE):
@@ -123,7 +123,7 @@ class Headings(unittest.TestCase):
         self.assertEqual((literals, lists), (OTHER_TABLES, OTHER_LISTS))
 
     def test_every_metric_has_a_heading(self):
-        names = metrics_of_the_page(text_of(ROOT / "results/README.md"))
+        names = metrics_of_the_page(text_of(ROOT / "results/FORMAT.md"))
         self.assertGreater(len(names), 110)
         missing = [name for name in names if GLOSSARY.find_heading(name) is None]
         self.assertEqual(missing, [])

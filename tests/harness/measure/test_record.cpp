@@ -179,7 +179,7 @@ TEST(record, every_total_is_a_metric_as_its_list_says) {
 }
 
 TEST(record, results_are_documented_as_the_program_knows_them) {
-  std::ifstream file(std::string(UNMASK_SOURCE_DIR) + "/results/README.md");
+  std::ifstream file(std::string(UNMASK_SOURCE_DIR) + "/results/FORMAT.md");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   std::vector<std::string> lines;
   for (const counter_spec& c : counter_list()) {
@@ -198,7 +198,7 @@ TEST(record, results_are_documented_as_the_program_knows_them) {
   }
   for (const std::string& line : lines) {
     EXPECT_NE(text.find(line + "\n"), std::string::npos)
-        << "results/README.md does not hold this line:\n"
+        << "results/FORMAT.md does not hold this line:\n"
         << line;
   }
 }
@@ -206,7 +206,7 @@ TEST(record, results_are_documented_as_the_program_knows_them) {
 // Names in back quotes anywhere in the table of fields: a field that is written and not explained is
 // missing there.
 TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
-  std::ifstream file(std::string(UNMASK_SOURCE_DIR) + "/results/README.md");
+  std::ifstream file(std::string(UNMASK_SOURCE_DIR) + "/results/FORMAT.md");
   const std::string whole{std::istreambuf_iterator<char>(file), {}};
   const std::size_t begin = whole.find("\n| field | meaning |");
   const std::size_t end = whole.find("\n## ", begin);
@@ -246,7 +246,7 @@ TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
   for (const std::string& name : fields) {
     EXPECT_TRUE(table.find("`" + name + "`") != std::string::npos ||
                 table.find("." + name + "`") != std::string::npos)
-        << "results/README.md does not explain `" << name << "`";
+        << "results/FORMAT.md does not explain `" << name << "`";
   }
   EXPECT_NE(whole.find("This page describes " + std::to_string(row_schema_major) + "." +
                        std::to_string(row_schema_minor) + ":"),

@@ -140,7 +140,7 @@ def claims_text(judged, controls, register, form):
 
 
 def claim_json(c, r, register):
-    """A claim with its verdict as an object; results/README.md describes it."""
+    """A claim with its verdict as an object; results/FORMAT.md describes it."""
     e, p = r.estimate, c.published
     return {"id": c.id, "paper": c.paper, "role": c.role,
             "statement": c.statement, "source": c.place, "reading": c.reading, "quantity": c.quantity,

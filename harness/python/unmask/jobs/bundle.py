@@ -108,7 +108,7 @@ def readme(run, name, points, file, models):
             f"{run['source_hash'] or 'unknown'}.\n\nRepeat it and compare:\n\n"
             f"    unmask rerun {shlex.quote(file)}{more}\n\n{hold}"
             "- `run.json`: the experiment's text, its scale, settings over it, every resolved point\n"
-            "- `*.jsonl`: the measured rows (results/README.md of the source tree describes them)\n"
+            "- `*.jsonl`: the measured rows (results/FORMAT.md of the source tree describes them)\n"
             "- `environment.json`: machine and build; `SHA256SUMS`: of every file (`sha256sum -c`)\n"
             "\nTokens and counts repeat exactly on the same kernels; speeds do as ratios between "
             "methods.\n")

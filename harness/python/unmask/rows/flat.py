@@ -125,7 +125,7 @@ def lines_of(frame):
 
 
 def rows_of(frame):
-    """The rows of a frame that read() made, or of any selection of it, as results/README.md describes them."""
+    """The rows of a frame that read() made, or of any selection of it, as results/FORMAT.md describes them."""
     return [row for row, _ in lines_of(frame)]
 
 

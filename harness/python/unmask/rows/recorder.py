@@ -180,7 +180,7 @@ class Recorder:
         return count | clock, dict.fromkeys(count, "counted") | dict.fromkeys(clock, "measured")
 
     def _verdict(self, scored, half_width):
-        """The verdict and its reason, by the rules of results/README.md."""
+        """The verdict and its reason, by the rules of results/FORMAT.md."""
         for number, answers in enumerate(self.passes[1:], 2):
             if [a.output for a in answers] != [a.output for a in self.passes[0]]:
                 return "INVALID", f"repetition {number} gave other tokens than the first"

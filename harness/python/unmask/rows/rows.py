@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Result rows: the one reader, and what a row was measured with.
 
-A row is the JSON object of one line, as results/README.md and results/row.schema.json describe it;
+A row is the JSON object of one line, as results/FORMAT.md and results/row.schema.json describe it;
 what an older row lacks is filled in with the meaning that its absence had."""
 
 import gc

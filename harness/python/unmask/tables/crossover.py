@@ -126,7 +126,7 @@ def crossover_table(cells):
 
 
 def cells_json(cells):
-    """The cells as results/README.md describes them."""
+    """The cells as results/FORMAT.md describes them."""
     def entry(m):
         speedup = m["speedup"]
         return {"label": m["label"], "tokens_per_second": m["tokens_per_second"],

@@ -624,7 +624,7 @@ class Command(Made):
         with self.assertRaisesRegex(EnvironmentFault, "claims does not exist"):
             self.run_command()
         self.register(FASTER)
-        with self.assertRaisesRegex(EnvironmentFault, "no results in"):
+        with self.assertRaisesRegex(EnvironmentFault, "none does not exist"):
             claims.main([f"{self.folder}/none", "--experiments-dir", self.folder])
         with self.assertRaisesRegex(UserError, "unknown format"):
             self.run_command("--format", "mdd")

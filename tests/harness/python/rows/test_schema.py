@@ -96,10 +96,10 @@ class Schema(unittest.TestCase):
         version = ".".join(re.search(rf"row_schema_{part} = (\d+)", header).group(1)
                            for part in ("major", "minor"))
         self.assertTrue(self.schema["title"].endswith(f"schema {version}"), version)
-        self.assertIn(f"This page describes {version}", text_of("results/README.md"))
+        self.assertIn(f"This page describes {version}", text_of("results/FORMAT.md"))
 
     def test_the_page_names_every_field_and_every_key_of_run(self):
-        page = text_of("results/README.md")
+        page = text_of("results/FORMAT.md")
         table = page[page.index("| field | meaning |"):page.index("## What is timed")]
         named = set(re.findall(r"`([\w.]+)`", table))
         self.assertEqual(set(self.schema["properties"]) - named - {"schema_version"}, set())
