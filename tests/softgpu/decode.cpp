@@ -192,6 +192,7 @@ void decoder::decode() {
                                                          {"exit", &decoder::leave},
                                                          {"trap", &decoder::trap},
                                                          {"nop", &decoder::nothing},
+                                                         {"setmaxnreg", &decoder::move_registers},
                                                          {"membar", &decoder::fence},
                                                          {"fence", &decoder::fence},
                                                          {"mma", &decoder::matrix_product},

@@ -139,6 +139,7 @@ class decoder {
   void shuffle_lanes();
   void vote_lanes();
   void barrier();
+  void move_registers();
   void branch();
   void leave();
   void trap();

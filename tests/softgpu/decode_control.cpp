@@ -123,12 +123,27 @@ void decoder::barrier() {
     };
     return;
   }
-  if (!s.is("sync")) refuse();
-  if (P.empty() || P[0].what != ptx_operand::form::number) refuse();
-  i.what = instruction::sort::barrier;
+  const bool arrives = s.is("arrive");
+  if ((!s.is("sync") && !arrives) || P.empty() || (arrives && P.size() < 2)) refuse();
+  take(0, 4);
+  if (P.size() > 1) take(1, 4);
   i.aligned = true;
-  i.extra = static_cast<u32>(P[0].bits);
-  i.extra2 = P.size() > 1 ? static_cast<u32>(P[1].bits) : 0;
+  if (arrives) {
+    i.run = arrive_at_barrier;
+  } else {
+    i.what = instruction::sort::barrier;
+  }
+  finish(0);
+}
+
+// setmaxnreg moves registers between the warpgroups of a block (PTX ISA 9.7.19.5).
+void decoder::move_registers() {
+  if (c.k.arch < 90 || !s.is("sync") || !s.is("aligned") || !s.is("u32")) refuse();
+  i.extra = static_cast<u32>(P.at(0).bits);
+  if (i.extra < 24 || i.extra > 256 || i.extra % 8 != 0) throw ptx_error("setmaxnreg's count");
+  i.aligned = true;
+  if (!s.is("inc") && !s.is("dec")) refuse();
+  i.run = s.is("inc") ? take_registers : give_registers;
   finish(0);
 }
 

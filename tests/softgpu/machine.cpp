@@ -10,7 +10,7 @@
 namespace unmask::softgpu {
 namespace {
 
-constexpr int launch_failure = 719, launch_timeout = 702;
+constexpr int launch_timeout = 702;
 constexpr std::uint64_t most_turns = 50000000;  // of a block's warps: more than any kernel needs
 
 // ---- a warp ----
@@ -53,20 +53,6 @@ void take_branch(warp& w, const instruction& i, std::uint32_t lanes, std::mt1993
   } else {
     part(w, i, lanes, other, random);
   }
-}
-
-void wait_at_barrier(warp& w, const instruction& i, std::uint32_t lanes) {
-  const std::uint32_t there = w.lanes & ~w.left;
-  if (lanes != there) {
-    w.active = lanes;
-    char text[96];
-    std::snprintf(text, sizeof text, "bar.sync by lanes %08x of %08x", lanes, there);
-    fail(w, i, std::countr_zero(lanes), launch_failure, text);
-  }
-  w.is = warp::state::waiting;
-  w.barrier = static_cast<int>(i.extra);
-  w.barrier_threads = i.extra2;
-  ++w.turn;
 }
 
 // Registers of a wgmma that has not been waited for: its sums are nobody else's, and what it reads
@@ -140,6 +126,10 @@ void run_warp(warp& w, kernel& k, int allowed, std::mt19937& random) {
       return;
     } else {
       execute(w, k, i, lanes);
+      if (w.is == warp::state::blocked) {
+        --w.ways.back().pc;
+        return;
+      }
     }
   }
 }
@@ -189,6 +179,7 @@ void reset(warp& w, const kernel& k) {
   w.product_groups.clear();
   w.product_count = 0;
   w.fenced = false;
+  w.registers = k.registers;
   w.clock = 1;
   w.fence_clock = 0;
   std::fill(w.busy.begin(), w.busy.end(), 0);
@@ -206,8 +197,17 @@ void fill_with_nan(std::uint8_t* to, std::size_t bytes, std::uint32_t nan) {
 }
 
 void reset(block& b, const kernel& k) {
-  for (warp& w : b.warps) reset(w, k);
-  ++b.epoch;
+  clocks last{};
+  for (const warp& w : b.warps) learn(last, w.now);
+  for (warp& w : b.warps) {
+    reset(w, k);
+    w.now = last;
+    ++w.now[static_cast<std::size_t>(w.index)];
+  }
+  b.common_epoch = ++b.epoch;
+  b.barriers.fill({});
+  b.free_registers = 0;
+  for (auto& moves : b.register_moves) moves.clear();
   std::memset(b.flags.data(), 0, b.flags.size());
   fill_with_nan(b.shared.data(), b.shared.size(), 0xFFC0BAD0U);
   if (!k.has_wgmma) return;
@@ -229,37 +229,17 @@ void look_for_work_in_flight(warp& w, const kernel& k) {
   }
 }
 
-// All warps wait or are done. Opens one barrier that is complete.
-bool open_barrier(block& b) {
-  for (const warp& first : b.warps) {
-    if (first.is != warp::state::waiting) continue;
-    const int id = first.barrier;
-    const auto waits = [&](const warp& w) {
-      return w.is == warp::state::waiting && w.barrier == id;
-    };
-    const auto arrived = static_cast<std::uint32_t>(std::ranges::count_if(b.warps, waits));
-    const bool all_here = std::ranges::all_of(
-        b.warps, [&](const warp& w) { return w.is == warp::state::done || waits(w); });
-    const std::uint32_t needed = first.barrier_threads;
-    if (needed == 0 ? !all_here : arrived * 32 < needed) continue;
-    for (warp& w : b.warps) {
-      if (waits(w)) w.is = warp::state::ready;
-    }
-    ++b.epoch;
-    return true;
-  }
-  return false;
-}
-
-// Every warp that is ready runs for a while; false: none was.
+// Every warp that can runs for a while; false: none did. One that was blocked did if it no longer is.
 bool take_turns(block& b, kernel& k, std::mt19937& random) {
   const std::size_t warps = b.warps.size(), first = random() % warps;
   bool some = false;
   for (std::size_t n = 0; n < warps; ++n) {
     warp& w = b.warps[(first + n) % warps];
-    if (w.is != warp::state::ready) continue;
-    some = true;
-    run_warp(w, k, 1 + static_cast<int>(random() % 512), random);
+    if (w.is != warp::state::ready && w.is != warp::state::blocked) continue;
+    const bool was_blocked = w.is == warp::state::blocked;
+    w.is = warp::state::ready;
+    run_warp(w, k, was_blocked ? 1 : 1 + static_cast<int>(random() % 512), random);
+    some = some || !was_blocked || w.is != warp::state::blocked;
     if (w.is == warp::state::done) look_for_work_in_flight(w, k);
   }
   return some;
@@ -267,12 +247,13 @@ bool take_turns(block& b, kernel& k, std::mt19937& random) {
 
 void run_block(block& b, kernel& k, std::mt19937& random) {
   reset(b, k);
+  b.coin = static_cast<std::uint32_t>(random());
   for (std::uint64_t turns = 0; turns < most_turns; ++turns) {
     if (take_turns(b, k, random)) continue;
     const bool all_done =
         std::ranges::all_of(b.warps, [](const warp& w) { return w.is == warp::state::done; });
     if (all_done) return;
-    if (!open_barrier(b)) fail_launch(k, launch_timeout, "warps wait at different barriers");
+    if (!open_barrier(b)) fail_launch(k, launch_timeout, where_warps_wait(b));
   }
   fail_launch(k, launch_timeout, "the kernel does not end");
 }
@@ -309,7 +290,10 @@ void make_room(block& b, const kernel& k, std::uint32_t threads) {
   const std::size_t room = (b.shared_end + 127) / 64 * 64, lanes = (threads + 31) / 32 * 32;
   b.shared.assign(room, 0);
   b.flags.assign(room, 0);
-  if (options().races) b.records.assign(room / 4 + 4, {});
+  if (options().races) {
+    b.records.assign(room / 4 + 4, {});
+    b.read_clocks.assign((room / 4 + 4) * (lanes / 32), 0);
+  }
   if (k.has_wgmma) {
     b.unfenced.assign(room, 0);
     b.writes.resize(lanes);

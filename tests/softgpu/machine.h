@@ -7,6 +7,7 @@
 // (cp.async, wgmma) happens here as late as it may.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -102,6 +103,7 @@ struct kernel {
   };
   std::vector<special> specials;
   bool has_wgmma = false;
+  int registers = 0;                    // of a thread at its launch, as ptxas reported; 0: unknown
   std::vector<std::uint64_t> executed;  // warps that executed an instruction
   std::uint64_t launches = 0, warp_instructions = 0, lane_instructions = 0;
 };
@@ -132,11 +134,17 @@ struct wgmma_request {
 };
 struct shared_record {  // of four bytes, for races
   std::uint32_t write_epoch = 0, read_epoch = 0, write_turn = 0, read_turn = 0;
-  std::uint16_t writer = 0;     // thread
-  std::uint16_t read_warp = 0;  // the last
+  std::uint32_t write_clock = 0, fence_clock = 0;  // of the warp that wrote
+  std::uint16_t writer = 0;                        // thread
+  std::uint16_t read_warp = 0;                     // the last
   std::uint32_t read_warps = 0, read_lanes = 0;
   bool atomic = false;  // the last write, and all reads of its epoch
 };
+
+// What a warp knows of others: everything that warp n did before its clock was now[n]. Barriers hand it on;
+// two accesses of which neither warp knows the other's race with each other (Lamport 1978, Mattern 1988).
+using clocks = std::array<std::uint32_t, 32>;
+void learn(clocks& mine, const clocks& others);
 
 struct block;
 struct frame {
@@ -150,9 +158,11 @@ struct warp {
   block* in = nullptr;
   const kernel* k = nullptr;
   int index = 0;
-  enum class state : std::uint8_t { ready, waiting, done } is = state::ready;
+  // waiting: at a barrier. blocked: its instruction cannot go on yet and is tried again.
+  enum class state : std::uint8_t { ready, waiting, blocked, done } is = state::ready;
   int barrier = 0;
-  std::uint32_t barrier_threads = 0;
+  const char* blocked_by = "";
+  int registers = 0;  // of a thread now; 0: unknown
   std::vector<frame> ways;
   std::vector<copy_request> open[32];
   std::deque<std::vector<copy_request>> groups[32];
@@ -164,6 +174,7 @@ struct warp {
   std::vector<std::uint64_t> touched;  // per register (64 bytes): when, by what is no wgmma
   std::vector<std::uint8_t> busy;      // per register: 1 a result, 2 an operand in flight
   std::uint32_t turn = 1;              // warp barriers so far
+  clocks now{};
   allocation* last = nullptr;
   template <class T>
   T* at(const operand& o) const {
@@ -181,6 +192,13 @@ struct launch_shape {
   std::uint32_t dynamic_shared = 0;
 };
 
+// A barrier that is named by number: bar.sync waits there, bar.arrive goes on.
+struct named_barrier {
+  std::uint32_t arrived = 0;  // threads that do not wait
+  std::uint32_t threads = 0;  // that open it; 0: all of the block
+  clocks brought{};           // by those who have come
+};
+
 struct block {
   static constexpr std::uint8_t written = 1, copy_on_its_way = 2;  // of a shared byte's flags
   const kernel* k = nullptr;
@@ -194,7 +212,13 @@ struct block {
   std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> writes;  // per thread, unfenced
   std::vector<shared_record> records;
   std::vector<std::uint8_t> local;
+  std::vector<std::uint32_t> read_clocks;  // [word, warp]: clock of the warp's last read
   std::uint32_t epoch = 1;
+  std::uint32_t common_epoch = 1;  // of the last barrier of all warps
+  std::uint32_t coin = 1;          // whether a barrier opens early
+  std::array<named_barrier, 16> barriers{};
+  std::int64_t free_registers = 0;                // given by setmaxnreg.dec
+  std::vector<std::uint32_t> register_moves[32];  // counts, in the order of each warpgroup
   std::vector<warp> warps;
   std::vector<std::uint64_t> group_log[8];  // products of each warpgroup
 };
@@ -225,6 +249,16 @@ void shared_read(warp& w, const instruction& i, int lane, std::uint32_t at, std:
 void commit_copies(warp& w, std::uint32_t lanes);
 void wait_copies(warp& w, const instruction& i, std::uint32_t lanes, std::size_t left);
 void proxy_fence(warp& w, std::uint32_t lanes);
+// ---- barriers by number, registers that move (barriers.cpp) ----
+void wait_at_barrier(warp& w, const instruction& i, std::uint32_t lanes);
+void arrive_at_barrier(warp& w, const instruction& i);
+// Opens one barrier that is complete, if no warp can run; false: none is.
+bool open_barrier(block& b);
+void give_registers(warp& w, const instruction& i);
+void take_registers(warp& w, const instruction& i);
+// Where the warps of a block wait, if none of them can go on.
+std::string where_warps_wait(const block& b);
+
 void wgmma_wait(warp& w, std::size_t left);
 void wgmma_issue(warp& w, const instruction& i);
 

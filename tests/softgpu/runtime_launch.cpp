@@ -122,6 +122,7 @@ cudaError_t launch(request r, void** arguments, cudaStream_t in) {
   }
   if (!known(in)) return refuse(r, cudaErrorInvalidResourceHandle, "unknown stream");
   kernel& k = *r.f.code;
+  k.registers = images::all().registers_of(r.f.name);
   if (k.entry->parameter_bytes > 4096) return refuse(r, cudaErrorInvalidValue, "parameters");
   std::vector<std::uint8_t> parameters(k.entry->parameter_bytes);
   for (std::size_t n = 0; n < k.entry->parameters.size(); ++n) {

@@ -170,6 +170,38 @@ __global__ void single_kernel(const std::uint32_t* in, single* out) {
   out[l] = s;
 }
 
+// Two buffers that warp 0 fills and warps 1 and 2 read, by barriers that one side only arrives at: 1, 2 a
+// buffer is full, 3, 4 it is empty. What is planted: a fault.
+enum class planted { nothing, no_arrival, two_counts, early_read, one_too_many, no_wait_for_empty };
+template <planted fault>
+__global__ void handed_over_kernel(int rounds, int* sums) {
+  __shared__ int buffer[2][32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const auto sync = [](int id, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+  };
+  const auto arrive = [](int id, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+  };
+  int sum = 0;
+  for (int n = 0; n < rounds; ++n) {
+    const int side = n % 2;
+    if (warp == 0) {
+      if (n >= 2 && fault != planted::no_wait_for_empty) sync(3 + side, 96);
+      buffer[side][lane] = n * 32 + lane;
+      if (fault != planted::no_arrival || n != 3) arrive(1 + side, 96);
+      if (fault == planted::one_too_many && n == 3) arrive(1 + side, 96);
+    } else {
+      if (fault != planted::early_read || n != rounds - 1) {
+        sync(1 + side, fault == planted::two_counts && warp == 2 ? 64 : 96);
+      }
+      sum += buffer[side][(lane + warp) % 32];
+      if (n + 2 < rounds) arrive(3 + side, 96);
+    }
+  }
+  if (warp > 0) sums[threadIdx.x - 32] = sum;
+}
+
 template <class T>
 static T* device(const std::vector<T>& v) {
   void* p = nullptr;
@@ -239,6 +271,19 @@ static void check_wgmma() {
       expect(std::fabs(got[m * 64 + n] - sum) < 1e-3, mn_major ? "wgmma MN-major" : "wgmma K-major",
              m * 64 + n);
     }
+  }
+}
+
+// Rounds of 32 numbers, each lane's its neighbour's.
+template <planted fault>
+static void check_hand_over() {
+  constexpr int rounds = 7;
+  int* sums = device(std::vector<int>(64, -1));
+  handed_over_kernel<fault><<<1, 96>>>(rounds, sums);
+  const auto got = back(sums, 64);
+  for (int t = 0; t < 64; ++t) {
+    const int from = (t % 32 + 1 + t / 32) % 32;
+    expect(got[t] == rounds * (rounds - 1) / 2 * 32 + rounds * from, "bar.arrive", t);
   }
 }
 
@@ -331,8 +376,24 @@ static int read_behind_the_heap() {
   return cudaDeviceSynchronize() == cudaSuccess ? 0 : 1;
 }
 
+struct planted_case {
+  const char* name;
+  void (*run)();
+};
+static const planted_case planted_cases[] = {
+    {"no_arrival", check_hand_over<planted::no_arrival>},
+    {"two_counts", check_hand_over<planted::two_counts>},
+    {"early_read", check_hand_over<planted::early_read>},
+    {"one_too_many", check_hand_over<planted::one_too_many>},
+    {"no_wait_for_empty", check_hand_over<planted::no_wait_for_empty>}};
+
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "read_behind_the_heap") == 0) return read_behind_the_heap();
+  for (const planted_case& one : planted_cases) {
+    if (argc < 2 || std::strcmp(argv[1], one.name) != 0) continue;
+    one.run();
+    return wrong != 0;
+  }
   check_mma();
   check_mma_int8();
   cudaFuncAttributes of{};
@@ -342,6 +403,7 @@ int main(int argc, char** argv) {
     check_wgmma<true>();
   }
   check_single_instructions();
+  check_hand_over<planted::nothing>();
   std::printf("%d wrong\n", wrong);
   return wrong != 0;
 }

@@ -4,6 +4,7 @@
 // Shared memory of a block: which bytes were written, which are targets of copies that nobody waited
 // for, which the asynchronous proxy may not read yet, and who touched them since the last barrier.
 #include <algorithm>
+#include <bit>
 
 #include "tests/softgpu/machine.h"
 
@@ -23,8 +24,9 @@ void note_race(const warp& w, const instruction& i, int lane, bool between_warps
 // The last write to a word against this access of it.
 void compare_with_writer(const warp& w, const instruction& i, int lane, std::uint32_t word,
                          const shared_record& r, const char* does) {
-  if (r.write_epoch != w.in->epoch) return;
+  if (r.write_epoch < w.in->common_epoch) return;
   const int other = r.writer / 32;
+  if (other != w.index && r.write_clock <= w.now[static_cast<std::size_t>(other)]) return;
   const std::string what = std::string(does) + " " + byte_name(word * 4) + " that ";
   if (other != w.index) {
     note_race(w, i, lane, true, what + "warp " + std::to_string(other) + " wrote");
@@ -34,20 +36,31 @@ void compare_with_writer(const warp& w, const instruction& i, int lane, std::uin
   }
 }
 
+// The reads of a word since the last barrier of all against a write of it.
+void compare_with_readers(const warp& w, const instruction& i, int lane, std::uint32_t word,
+                          const shared_record& r) {
+  const block& b = *w.in;
+  const std::string what = "writes " + byte_name(word * 4) + " that ";
+  const std::uint32_t* read = b.read_clocks.data() + word * b.warps.size();
+  for (std::uint32_t others = r.read_warps & ~(1U << w.index); others != 0; others &= others - 1) {
+    const auto other = static_cast<std::size_t>(std::countr_zero(others));
+    if (read[other] <= w.now[other]) continue;
+    note_race(w, i, lane, true, what + "warp " + std::to_string(other) + " read");
+    return;
+  }
+  if (r.read_warp == w.index && r.read_turn == w.turn && (r.read_lanes & ~(1U << lane)) != 0) {
+    note_race(w, i, lane, false, what + "other lanes of the same warp read");
+  }
+}
+
 void record_write(warp& w, const instruction& i, int lane, std::uint32_t word, bool atomic) {
   block& b = *w.in;
   shared_record& r = b.records[word];
   if (!(atomic && r.atomic)) compare_with_writer(w, i, lane, word, r, "writes");
-  const std::string what = "writes " + byte_name(word * 4) + " that ";
-  if (r.read_epoch == b.epoch && (r.read_warps & ~(1U << w.index)) != 0) {
-    note_race(w, i, lane, true,
-              what + "warps of the mask " + std::to_string(r.read_warps) + " read");
-  } else if (r.read_epoch == b.epoch && r.read_warp == w.index && r.read_turn == w.turn &&
-             (r.read_lanes & ~(1U << lane)) != 0) {
-    note_race(w, i, lane, false, what + "other lanes of the same warp read");
-  }
+  if (r.read_epoch >= b.common_epoch) compare_with_readers(w, i, lane, word, r);
   r.atomic = atomic;
   r.write_epoch = b.epoch;
+  r.write_clock = w.now[static_cast<std::size_t>(w.index)];
   r.write_turn = w.turn;
   r.writer = static_cast<std::uint16_t>(w.thread(lane));
 }
@@ -56,15 +69,17 @@ void record_read(warp& w, const instruction& i, int lane, std::uint32_t word) {
   const block& b = *w.in;
   shared_record& r = w.in->records[word];
   compare_with_writer(w, i, lane, word, r, "reads");
-  if (r.read_epoch != b.epoch) {
-    r.read_epoch = b.epoch;
+  if (r.read_epoch < b.common_epoch) {
     r.read_warps = 0;
     r.read_lanes = 0;
   }
+  r.read_epoch = b.epoch;
   if (r.read_warp != w.index || r.read_turn != w.turn) r.read_lanes = 0;
   r.read_warp = static_cast<std::uint16_t>(w.index);
   r.read_turn = w.turn;
   r.read_warps |= 1U << w.index;
+  w.in->read_clocks[word * b.warps.size() + static_cast<std::size_t>(w.index)] =
+      w.now[static_cast<std::size_t>(w.index)];
   r.read_lanes |= 1U << lane;
 }
 
@@ -99,6 +114,16 @@ void look_for_missing_fence(const warp& w, const instruction& i, int lane, std::
     note(w, i, lane, "no proxy fence",
          byte_name(n) + " was written by thread " + std::to_string(w.in->unfenced[n] - 1) +
              ", which executed no fence.proxy.async since");
+    return;
+  }
+  if (!options().races || bytes < 4) return;
+  for (std::uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word) {
+    const shared_record& r = w.in->records[word];
+    const auto other = static_cast<std::size_t>(r.writer / 32);
+    if (r.write_epoch < w.in->common_epoch || r.fence_clock <= w.now[other]) continue;
+    note(w, i, lane, "no proxy fence",
+         byte_name(word * 4) + " was fenced by thread " + std::to_string(r.writer) +
+             " behind the barrier that both passed");
     return;
   }
 }
@@ -179,7 +204,11 @@ void proxy_fence(warp& w, std::uint32_t lanes) {
     auto& mine = b.writes[static_cast<std::size_t>(thread)];
     for (const auto& [at, bytes] : mine) {
       for (std::uint32_t n = 0; n < bytes; ++n) {
-        if (b.unfenced[at + n] == thread + 1) b.unfenced[at + n] = 0;
+        if (b.unfenced[at + n] != thread + 1) continue;
+        b.unfenced[at + n] = 0;
+        if (options().races) {
+          b.records[(at + n) / 4].fence_clock = w.now[static_cast<std::size_t>(w.index)];
+        }
       }
     }
     mine.clear();
