@@ -37,6 +37,9 @@ namespace unmask {
     "own on cpu, library on cuda")                                                              \
   X(std::string, graphs, "", "auto", 0, 0, "auto on off", false,                                \
     "whether a GPU replays recorded layers as CUDA graphs; auto: on")                           \
+  X(std::string, kernels, "", "auto", 0, 0, "auto new before", false,                           \
+    "which kernel runs if a GPU has two for an operation; auto: at the first use of the GPU "   \
+    "the faster of those that are right, without a device check the one before")                \
   X(std::string, device_check, "", "auto", 0, 0, "auto off", false,                             \
     "check of the kernels against the reference when the program meets a GPU for the first "    \
     "time; off: rows are UNCHECKED")                                                            \

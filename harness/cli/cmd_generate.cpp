@@ -29,8 +29,8 @@ namespace {
 constexpr std::int64_t longest_canvas = 1 << 24, longest_pause = 60'000;
 
 // Keys of [run] that one decode obeys; the others would be taken and mean nothing.
-constexpr std::string_view decode_keys[] = {"device", "format", "kv_type",     "isa",
-                                            "gemm",   "graphs", "device_check"};
+constexpr std::string_view decode_keys[] = {"device", "format", "kv_type", "isa",
+                                            "gemm",   "graphs", "kernels", "device_check"};
 
 bool sets_a_decode(std::string key) {
   if (key.starts_with("params.")) return true;

@@ -55,22 +55,39 @@ tally run_once(const backend& device, const device_check& check) {
 }
 
 // The first way of these operations that may be left out; none: they take CUDA cores.
+bool may_take(const cuda::choices& chosen, multiplied what, multiplier how, bool wgmma) {
+  const bool by_wgmma =
+      how == multiplier::wgmma || (how == multiplier::newer && what == multiplied::attention);
+  return (wgmma || !by_wgmma) && chosen.may_multiply(what, how);
+}
 std::optional<multiplier> first_way(const cuda::choices& chosen, multiplied what, bool wgmma) {
-  for (const multiplier how : {multiplier::library, multiplier::wgmma, multiplier::mma_sync}) {
-    if (how == multiplier::wgmma && !wgmma) continue;
-    if (chosen.may_multiply(what, how)) return how;
+  for (const multiplier how :
+       {multiplier::newer, multiplier::library, multiplier::wgmma, multiplier::mma_sync}) {
+    if (may_take(chosen, what, how, wgmma)) return how;
+  }
+  return std::nullopt;
+}
+// What a wrong case leaves out: what came behind the product before the product itself.
+std::optional<std::pair<multiplied, multiplier>> first_suspect(const cuda::choices& chosen,
+                                                               const device_check& check,
+                                                               bool wgmma) {
+  for (const auto& what : {check.folded_by, check.by}) {
+    if (!what) continue;
+    if (const auto how = first_way(chosen, *what, wgmma)) return std::pair{*what, *how};
   }
   return std::nullopt;
 }
 
 const auto& every_multiplied() {
   static const std::vector<multiplied> all = {multiplied::products, multiplied::int8_products,
-                                              multiplied::attention, multiplied::experts};
+                                              multiplied::attention, multiplied::experts,
+                                              multiplied::head};
   return all;
 }
 const auto& every_multiplier() {
-  static const std::vector<multiplier> all = {multiplier::library, multiplier::wgmma,
-                                              multiplier::mma_sync, multiplier::cuda_cores};
+  static const std::vector<multiplier> all = {multiplier::newer, multiplier::library,
+                                              multiplier::wgmma, multiplier::mma_sync,
+                                              multiplier::cuda_cores};
   return all;
 }
 template <class All>
@@ -95,23 +112,32 @@ std::string hash_of_program() {
   });
 }
 
+// Neither [run] nor the environment says whether newer kernels are taken: this card does.
+bool card_decides(const run_keys& run) {
+  return run.kernels == "auto" && !cuda::newer_by_environment() &&
+         find_device(run.device).is_card && run.device_check != "off";
+}
+
 // The choices that [run] states; an environment variable states those without a key there.
 cuda::choices asked_of_kernels(const run_keys& run) {
+  const bool open = run.kernels == "auto";
   return {.own_products = run.gemm == "own",
           .wgmma = cuda::wgmma_by_environment(),
           .graphs = run.graphs != "off",
+          .newer = open ? cuda::newer_by_environment().value_or(card_decides(run))
+                        : run.kernels == "new",
           .left_out = {}};
 }
 
 std::string key_of(const cuda::report& machine, const cuda::device_properties& card,
-                   const cuda::choices& asked) {
+                   const cuda::choices& asked, bool raced) {
   const char* jit = std::getenv("CUDA_FORCE_PTX_JIT");
   const std::string text =
-      fmt::format("{}\n{} {}.{} {} {}\n{} {} {}\n{}\n{} {} {} {}", hash_of_program(), card.name,
-                  card.compute_major, card.compute_minor, card.multiprocessors, card.memory_bytes,
-                  machine.driver_version, machine.runtime_version, query_nvml({}).driver,
-                  cuda::product_library(), asked.own_products, asked.graphs, asked.wgmma,
-                  jit == nullptr ? "" : jit);
+      fmt::format("{}\n{} {}.{} {} {}\n{} {} {}\n{}\n{} {} {} {} {} {}", hash_of_program(),
+                  card.name, card.compute_major, card.compute_minor, card.multiprocessors,
+                  card.memory_bytes, machine.driver_version, machine.runtime_version,
+                  query_nvml({}).driver, cuda::product_library(), asked.own_products, asked.graphs,
+                  asked.wgmma, asked.newer, raced, jit == nullptr ? "" : jit);
   return sha256_hex(text).substr(0, 16);
 }
 
@@ -140,6 +166,11 @@ void announce(const std::string& name, const device_check_outcome& outcome, bool
     tell("WARNING: {} by {} is wrong on {} and not used ({})\n", name_of(way.what),
          name_of(way.how), name, way.why);
   }
+  for (const raced_kernels& race : outcome.raced) {
+    tell("{} by {}: {:.3g} ms, before {:.3g} ms on {}{}\n", name_of(race.what),
+         name_of(multiplier::newer), race.newer_ms, race.before_ms, name,
+         race.newer_wins() ? "" : "; not used");
+  }
   tell("device check: {} cases right on {}, {:.1f} s{}\n", outcome.cases, name, outcome.seconds,
        recalled ? ", kept from its first use" : "");
 }
@@ -151,6 +182,10 @@ std::string device_check_outcome::text() const {
   for (const left_out_way& way : left_out) {
     text += fmt::format("{} {} by {} ({})", &way == &left_out.front() ? "; not used:" : ",",
                         name_of(way.what), name_of(way.how), way.why);
+  }
+  for (const raced_kernels& race : raced) {
+    text += fmt::format("; {} by {} {:.3g} ms, before {:.3g} ms", name_of(race.what),
+                        name_of(multiplier::newer), race.newer_ms, race.before_ms);
   }
   return text;
 }
@@ -168,18 +203,54 @@ device_check_outcome run_device_checks(const kernels_with& device, cuda::choices
     const tally found = run_once(device(chosen), check);
     cases[check.operations] = found.cases;
     if (!found.wrong) continue;
-    const auto way = check.by ? first_way(chosen, *check.by, wgmma) : std::nullopt;
+    // Not every case takes a newer kernel: what is wrong without it all the same has another reason.
+    cuda::choices without = chosen;
+    auto way = first_suspect(without, check, wgmma);
+    while (way && way->second == multiplier::newer) {
+      without.left_out.insert(*way);
+      if (!run_once(device(without), check).wrong) break;
+      way = first_suspect(without, check, wgmma);
+    }
     if (!way) throw wrong_on(name, *found.wrong, check.by.has_value());
-    outcome.left_out.push_back({*check.by, *way, sentence_of(*found.wrong)});
-    chosen.left_out.insert({*check.by, *way});
+    outcome.left_out.push_back({way->first, way->second, sentence_of(*found.wrong)});
+    chosen.left_out.insert(*way);
     // All of this kind take another way from here on, those too that were right by the last one.
-    std::erase_if(left, [&](const device_check& c) { return c.by == check.by; });
-    std::ranges::copy_if(checks, std::back_inserter(left),
-                         [&](const device_check& c) { return c.by == check.by; });
+    const auto takes_it = [&](const device_check& c) {
+      return c.by == way->first || c.folded_by == way->first;
+    };
+    std::erase_if(left, takes_it);
+    std::ranges::copy_if(checks, std::back_inserter(left), takes_it);
   }
   for (const auto& [operations, n] : cases) outcome.cases += n;
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return outcome;
+}
+
+std::vector<raced_kernels> run_device_races(const kernels_with& device, const cuda::choices& chosen,
+                                            const std::vector<device_checks::device_race>& races,
+                                            bool wgmma, const std::function<double()>& now) {
+  constexpr int turns = 7, calls = 3;
+  std::vector<raced_kernels> results;
+  for (const device_checks::device_race& race : races) {
+    if (!may_take(chosen, race.of, multiplier::newer, wgmma)) continue;
+    cuda::choices without = chosen;
+    without.left_out.insert({race.of, multiplier::newer});
+    const backend* ways[2] = {&device(chosen), &device(without)};
+    const std::function<void()> work[2] = {race.prepare(*ways[0]), race.prepare(*ways[1])};
+    std::vector<double> ms[2];
+    for (int turn = 0; turn <= turns; ++turn) {  // the first makes scratch memory and tables
+      for (const int way : {turn % 2, 1 - turn % 2}) {
+        ways[way]->synchronize();
+        const double begin = now();
+        for (int n = 0; n < calls; ++n) work[way]();
+        ways[way]->synchronize();
+        if (turn > 0) ms[way].push_back((now() - begin) * 1e3 / calls);
+      }
+    }
+    for (auto& times : ms) std::ranges::nth_element(times, times.begin() + turns / 2);
+    results.push_back({race.of, ms[0][turns / 2], ms[1][turns / 2]});
+  }
+  return results;
 }
 
 std::string json_of(const device_check_outcome& outcome) {
@@ -189,16 +260,24 @@ std::string json_of(const device_check_outcome& outcome) {
     out["left_out"].push_back(
         {{"what", name_of(way.what)}, {"how", name_of(way.how)}, {"why", way.why}});
   }
+  for (const raced_kernels& race : outcome.raced) {
+    out["raced"].push_back(
+        {{"what", name_of(race.what)}, {"newer_ms", race.newer_ms}, {"before_ms", race.before_ms}});
+  }
   return out.dump();
 }
 
 device_check_outcome outcome_of(const std::string& json) {
   try {
     const nlohmann::json in = nlohmann::json::parse(json);
-    device_check_outcome outcome{in.at("cases"), in.at("seconds"), {}};
+    device_check_outcome outcome{in.at("cases"), in.at("seconds"), {}, {}};
     for (const nlohmann::json& way : in.at("left_out")) {
       outcome.left_out.push_back({named(every_multiplied(), way.at("what")),
                                   named(every_multiplier(), way.at("how")), way.at("why")});
+    }
+    for (const nlohmann::json& race : in.value("raced", nlohmann::json::array())) {
+      outcome.raced.push_back(
+          {named(every_multiplied(), race.at("what")), race.at("newer_ms"), race.at("before_ms")});
     }
     return outcome;
   } catch (const nlohmann::json::exception& problem) {
@@ -217,7 +296,7 @@ namespace {
 
 // The outcome for this card: kept from an earlier run, or of a check that runs now.
 device_check_outcome first_use(const cuda::device_properties& card, const cuda::choices& asked,
-                               const std::string& key, bool again) {
+                               const std::string& key, bool raced, bool again) {
   const std::filesystem::path folder = kept_checks_folder();
   const std::filesystem::path file =
       folder.empty() ? folder : folder / ("checked-" + key + ".json");
@@ -227,9 +306,20 @@ device_check_outcome first_use(const cuda::device_properties& card, const cuda::
     tell("device check: {}{}\n", card.name, again ? "" : ", its first use by this program");
     const std::string by =
         tensor_products(this_build().cuda_architectures, card.compute_major, card.compute_minor);
-    outcome = run_device_checks(
-        [](const cuda::choices& chosen) -> const backend& { return cuda_backend(chosen); }, asked,
-        card.name, device_checks::registered_device_checks(), by == "wgmma");
+    const kernels_with device = [](const cuda::choices& chosen) -> const backend& {
+      return cuda_backend(chosen);
+    };
+    outcome = run_device_checks(device, asked, card.name, device_checks::registered_device_checks(),
+                                by == "wgmma");
+    if (raced) {
+      cuda::choices right = asked;
+      for (const left_out_way& way : outcome->left_out) right.left_out.insert({way.what, way.how});
+      outcome->raced = run_device_races(
+          device, right, device_checks::registered_device_races(), by == "wgmma", [] {
+            const auto since = std::chrono::steady_clock::now().time_since_epoch();
+            return std::chrono::duration<double>(since).count();
+          });
+    }
     keep(file, *outcome);
   }
   announce(card.name, *outcome, recalled);
@@ -243,8 +333,9 @@ device_check_outcome outcome_for(const run_keys& run, bool again) {
   if (machine.devices.empty()) throw environment_error(machine.note);
   const cuda::device_properties& card = machine.devices.front();
   const cuda::choices asked = asked_of_kernels(run);
-  const std::string key = key_of(machine, card, asked);
-  if (!known.contains(key) || again) known[key] = first_use(card, asked, key, again);
+  const bool raced = card_decides(run);
+  const std::string key = key_of(machine, card, asked, raced);
+  if (!known.contains(key) || again) known[key] = first_use(card, asked, key, raced, again);
   return known[key];
 }
 
@@ -253,8 +344,10 @@ device_check_outcome outcome_for(const run_keys& run, bool again) {
 cuda::choices checked_choices(const run_keys& run) {
   cuda::choices chosen = asked_of_kernels(run);
   if (!find_device(run.device).is_card || run.device_check == "off") return chosen;
-  for (const left_out_way& way : outcome_for(run, false).left_out) {
-    chosen.left_out.insert({way.what, way.how});
+  const device_check_outcome outcome = outcome_for(run, false);
+  for (const left_out_way& way : outcome.left_out) chosen.left_out.insert({way.what, way.how});
+  for (const raced_kernels& race : outcome.raced) {
+    if (!race.newer_wins()) chosen.left_out.insert({race.what, multiplier::newer});
   }
   return chosen;
 }

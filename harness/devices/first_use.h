@@ -25,6 +25,13 @@ struct left_out_way {
   std::string why;  // the first case that was wrong: "attention, bf16 full 23x8x128 group 4: ..."
 };
 
+// A newer kernel and the one before it, timed in turn on this card.
+struct raced_kernels {
+  cuda::multiplied what;
+  double newer_ms, before_ms;  // medians of a call
+  bool newer_wins() const { return newer_ms < before_ms; }
+};
+
 // Ends the whole run: no other point would fare better.
 struct wrong_kernels : error {
   explicit wrong_kernels(const std::string& sentence) : error(exit_code::run_failed, sentence) {}
@@ -34,7 +41,9 @@ struct device_check_outcome {
   std::int64_t cases = 0;  // of the last run of each check: all are right
   double seconds = 0;
   std::vector<left_out_way> left_out;
-  // For rows: "95 cases right", "95 cases right; not used: attention by wgmma (WHY)".
+  std::vector<raced_kernels> raced;
+  // For rows: "95 cases right", "95 cases right; not used: attention by wgmma (WHY)", "95 cases right;
+  // attention by newer kernels 1.80 ms, before 2.40 ms".
   std::string text() const;
 };
 
@@ -49,6 +58,12 @@ device_check_outcome run_device_checks(const kernels_with& device, cuda::choices
                                        const std::vector<device_checks::device_check>& checks,
                                        bool wgmma);
 
+// Times each newer kernel that `chosen` may take against the one before it: calls of both in turn, so that
+// the card is as warm for one as for the other. `now`: seconds of any clock.
+std::vector<raced_kernels> run_device_races(const kernels_with& device, const cuda::choices& chosen,
+                                            const std::vector<device_checks::device_race>& races,
+                                            bool wgmma, const std::function<double()>& now);
+
 // What is kept of an outcome, as JSON; environment error where the text is none.
 std::string json_of(const device_check_outcome& outcome);
 device_check_outcome outcome_of(const std::string& json);
@@ -61,7 +76,8 @@ std::filesystem::path kept_checks_folder();
 // not_checked if device_check is "off".
 inline constexpr const char* not_checked = "NOT VERIFIED";
 std::string check_gpu(const run_keys& run, bool again = false);
-// What a run on a GPU or its emulation takes: what [run] asks for, less what that check found wrong.
+// What a run on a GPU or its emulation takes: what [run] asks for, less what that check found wrong. Newer
+// kernels that [run] leaves open (kernels = "auto") are taken where they were right and faster on this card.
 cuda::choices checked_choices(const run_keys& run);
 
 }  // namespace unmask

@@ -72,7 +72,7 @@ std::string model_key(const model_entry& entry, const run_settings& run) {
          std::to_string(entry.positions) + " " + std::to_string(entry.layers) + "\n" +
          entry.pictures + " " + entry.unread + "\n" + run.device + "\n" + keys_as_used(run).format +
          "\n" + name_of(kv_type_of(run)) + "\n" + run.isa + "\n" + run.gemm + "\n" + run.graphs +
-         "\n" + run.device_check + (runs_dry(run) ? "\ndry" : "");
+         "\n" + run.kernels + "\n" + run.device_check + (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {

@@ -16,8 +16,28 @@ std::vector<device_check>& all_device_checks() {
 
 register_device_check::register_device_check(const char* operations,
                                              std::function<void(checker&)> cases,
-                                             std::optional<cuda::multiplied> by) {
-  all_device_checks().push_back({operations, std::move(cases), by});
+                                             std::optional<cuda::multiplied> by,
+                                             std::optional<cuda::multiplied> folded_by) {
+  all_device_checks().push_back({operations, std::move(cases), by, folded_by});
+}
+
+namespace {
+std::vector<device_race>& all_device_races() {
+  static std::vector<device_race> all;
+  return all;
+}
+}  // namespace
+
+register_device_race::register_device_race(
+    const char* name, cuda::multiplied of,
+    std::function<std::function<void()>(const backend&)> prepare) {
+  all_device_races().push_back({name, of, std::move(prepare)});
+}
+
+std::vector<device_race> registered_device_races() {
+  std::vector<device_race> sorted = all_device_races();
+  std::ranges::sort(sorted, {}, &device_race::name);
+  return sorted;
 }
 
 std::vector<device_check> registered_device_checks() {

@@ -249,13 +249,28 @@ struct device_check {
   std::string operations;
   std::function<void(checker&)> cases;
   std::optional<cuda::multiplied> by;
+  std::optional<cuda::multiplied> folded_by = std::nullopt;  // what comes behind the product
 };
 // Every one of this program, by name.
 std::vector<device_check> registered_device_checks();
 // const register_device_check registered("select_chunk", chunks);
 struct register_device_check {
   register_device_check(const char* operations, std::function<void(checker&)> cases,
-                        std::optional<cuda::multiplied> by = std::nullopt);
+                        std::optional<cuda::multiplied> by = std::nullopt,
+                        std::optional<cuda::multiplied> folded_by = std::nullopt);
+};
+
+// Work of a size at which a newer kernel and the one before it are told apart. prepare() gives the work
+// on a backend's own operands, all of them zero: what a number is changes no time.
+struct device_race {
+  std::string name;
+  cuda::multiplied of;
+  std::function<std::function<void()>(const backend&)> prepare;
+};
+std::vector<device_race> registered_device_races();
+struct register_device_race {
+  register_device_race(const char* name, cuda::multiplied of,
+                       std::function<std::function<void()>(const backend&)> prepare);
 };
 
 }  // namespace unmask::device_checks

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -21,14 +22,19 @@ struct choices {
   bool own_products = false;
   bool wgmma = true;   // false: mma.sync multiplies where wgmma could, to compare them
   bool graphs = true;  // layers are recorded and repeated; false: the host launches every kernel
+  bool newer = false;  // kernels that no card has measured yet may be taken
   std::set<std::pair<multiplied, multiplier>> left_out;  // what the device check found wrong
 
   // The one place that says which ways may be taken. Of those that may, and that the device and the
   // operands allow, an operation takes the first. CUDA cores always may.
   bool may_multiply(multiplied what, multiplier how) const {
     if (left_out.contains({what, how})) return false;
+    if (how == multiplier::newer) {
+      return newer && (what == multiplied::head || (what == multiplied::attention && wgmma));
+    }
     const bool dense = what == multiplied::products || what == multiplied::int8_products;
     if (how == multiplier::cuda_cores) return true;
+    if (what == multiplied::head) return false;  // folds, which multiply nothing
     if (dense != (how == multiplier::library)) return false;
     if (own_products && what != multiplied::attention) return false;
     return how != multiplier::wgmma || wgmma;
@@ -49,11 +55,17 @@ inline bool chosen_by_environment(const char* variable, const char* yes, const c
 inline bool wgmma_by_environment() {
   return chosen_by_environment("UNMASK_CUDA_WGMMA", "on", "off", true);
 }
+// Those that no card has measured yet, where a run leaves it open; nothing: the variable is not set.
+inline std::optional<bool> newer_by_environment() {
+  if (std::getenv("UNMASK_CUDA_KERNELS") == nullptr) return std::nullopt;
+  return chosen_by_environment("UNMASK_CUDA_KERNELS", "new", "before", false);
+}
 // `graphs`: without UNMASK_CUDA_GRAPHS. The emulator gains nothing from them.
 inline choices choices_of_environment(bool graphs = true) {
   return {chosen_by_environment("UNMASK_CUDA_GEMM", "own", "library", false),
           wgmma_by_environment(),
           chosen_by_environment("UNMASK_CUDA_GRAPHS", "on", "off", graphs),
+          newer_by_environment().value_or(false),
           {}};
 }
 

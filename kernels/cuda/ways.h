@@ -13,16 +13,18 @@ namespace unmask::cuda {
 
 // Operations with several ways to multiply, and the ways, in the order in which they are preferred.
 // products: of bfloat16 weights, by the library or on CUDA cores; int8_products the same (dp4a);
-// attention (bfloat16 K/V) and experts (bfloat16 weights): by wgmma, mma.sync or on CUDA cores.
-enum class multiplied : std::uint8_t { products, int8_products, attention, experts };
-enum class multiplier : std::uint8_t { library, wgmma, mma_sync, cuda_cores };
+// attention (bfloat16 K/V) and experts (bfloat16 weights): by wgmma, mma.sync or on CUDA cores. newer: by
+// a kernel that no card has measured yet beside the one before it: of attention those of many rows, of the
+// head the fold of a chunk of logits.
+enum class multiplied : std::uint8_t { products, int8_products, attention, experts, head };
+enum class multiplier : std::uint8_t { newer, library, wgmma, mma_sync, cuda_cores };
 
 inline const char* name_of(multiplied what) {
-  constexpr const char* names[] = {"products", "int8 products", "attention", "experts"};
+  constexpr const char* names[] = {"products", "int8 products", "attention", "experts", "head"};
   return names[static_cast<std::size_t>(what)];
 }
 inline const char* name_of(multiplier how) {
-  constexpr const char* names[] = {"cuBLASLt", "wgmma", "mma.sync", "CUDA cores"};
+  constexpr const char* names[] = {"newer kernels", "cuBLASLt", "wgmma", "mma.sync", "CUDA cores"};
   return names[static_cast<std::size_t>(how)];
 }
 

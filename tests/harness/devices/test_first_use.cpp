@@ -106,7 +106,8 @@ TEST_F(first_use, what_has_one_way_or_throws_ends_the_run_by_name) {
 }
 
 TEST_F(first_use, outcomes_are_kept_as_text) {
-  device_check_outcome outcome{95, 3.5, {{multiplied::int8_products, multiplier::library, "why"}}};
+  device_check_outcome outcome{
+      95, 3.5, {{multiplied::int8_products, multiplier::library, "why"}}, {}};
   EXPECT_EQ(outcome_of(json_of(outcome)).text(), outcome.text());
   EXPECT_EQ(outcome_of(json_of(outcome)).seconds, 3.5);
   for (const char* bad : {"", "{}",
@@ -114,6 +115,70 @@ TEST_F(first_use, outcomes_are_kept_as_text) {
                           "\"how\":\"wgmma\",\"why\":\"\"}]}"}) {
     EXPECT_THROW(outcome_of(bad), error) << bad;
   }
+}
+
+// A clock that a call of the work moves, by whether the newer kernel may be taken.
+TEST_F(first_use, the_faster_of_two_kernels_is_told_by_turns) {
+  double seconds = 0;
+  std::vector<bool> order;
+  bool newer = false;
+  const kernels_with device = [&](const cuda::choices& chosen) -> const backend& {
+    newer = chosen.may_multiply(multiplied::head, multiplier::newer);
+    return reference_backend();
+  };
+  const auto race = [&](multiplied of, double newer_ms, double before_ms) {
+    return device_checks::device_race{"race", of, [&, newer_ms, before_ms](const backend&) {
+                                        // The two backends are asked for before their work is prepared: that with it comes first.
+                                        const bool first = order.size() % 2 == 0;
+                                        order.push_back(first);
+                                        return [&, first, newer_ms, before_ms] {
+                                          seconds += (first ? newer_ms : before_ms) * 1e-3;
+                                        };
+                                      }};
+  };
+  const cuda::choices may{.newer = true};
+  const auto clock = [&] { return seconds; };
+  const auto won = run_device_races(device, may, {race(multiplied::head, 1.5, 2.5)}, true, clock);
+  ASSERT_EQ(won.size(), 1U);
+  EXPECT_NEAR(won[0].newer_ms, 1.5, 1e-9);
+  EXPECT_NEAR(won[0].before_ms, 2.5, 1e-9);
+  EXPECT_TRUE(won[0].newer_wins());
+  EXPECT_FALSE(newer) << "the second backend leaves it out";
+  const auto lost = run_device_races(device, may, {race(multiplied::head, 3, 2.5)}, true, clock);
+  EXPECT_FALSE(lost.at(0).newer_wins());
+  // Nothing to tell apart: not asked for, wrong, or no such products on this card.
+  EXPECT_TRUE(run_device_races(device, {}, {race(multiplied::head, 1, 2)}, true, clock).empty());
+  const cuda::choices wrong{.newer = true, .left_out = {{multiplied::head, multiplier::newer}}};
+  EXPECT_TRUE(run_device_races(device, wrong, {race(multiplied::head, 1, 2)}, true, clock).empty());
+  EXPECT_TRUE(
+      run_device_races(device, may, {race(multiplied::attention, 1, 2)}, false, clock).empty());
+  device_check_outcome outcome{95, 3.5, {}, {{multiplied::head, 1.5, 2.5}}};
+  EXPECT_EQ(outcome.text(), "95 cases right; head by newer kernels 1.5 ms, before 2.5 ms");
+  EXPECT_EQ(outcome_of(json_of(outcome)).text(), outcome.text());
+}
+
+// What comes behind a product, or a newer kernel of some cases, is left out only if that helps.
+TEST_F(first_use, a_newer_kernel_is_left_out_only_if_that_helps) {
+  const auto left_out = [this](device_check one) {
+    one.folded_by = multiplied::head;
+    const auto device = [this](const cuda::choices& taken) -> const backend& {
+      taken_ = taken;
+      return cpu_backend();
+    };
+    std::string all;
+    const cuda::choices newer{.newer = true};
+    for (const left_out_way& way :
+         run_device_checks(device, newer, "GPU X", {one}, true).left_out) {
+      all += std::string(name_of(way.what)) + " by " + name_of(way.how) + ";";
+    }
+    return all;
+  };
+  EXPECT_EQ(left_out(check("a", multiplied::products, {multiplier::library})),
+            "products by cuBLASLt;");
+  EXPECT_EQ(left_out(check("b", multiplied::attention, {multiplier::newer, multiplier::wgmma})),
+            "attention by wgmma;attention by newer kernels;");
+  device_check fold = check("c", multiplied::head, {multiplier::newer});
+  EXPECT_EQ(left_out(fold), "head by newer kernels;");
 }
 
 TEST_F(first_use, only_a_gpu_is_checked_and_off_says_so) {
@@ -135,6 +200,11 @@ TEST_F(first_use, a_run_takes_what_its_keys_ask_for) {
   run.graphs = "off";
   EXPECT_TRUE(checked_choices(run).own_products);
   EXPECT_FALSE(checked_choices(run).graphs);
+  EXPECT_FALSE(checked_choices(run).newer) << "no card has decided";
+  run.kernels = "new";
+  EXPECT_TRUE(checked_choices(run).may_multiply(multiplied::head, multiplier::newer));
+  run.kernels = "before";
+  EXPECT_FALSE(checked_choices(run).newer);
   EXPECT_TRUE(checked_choices(run).left_out.empty());
   EXPECT_FALSE(checked_choices(run).may_multiply(multiplied::experts, multiplier::mma_sync));
   EXPECT_TRUE(checked_choices(run).may_multiply(multiplied::attention, multiplier::mma_sync));
