@@ -46,6 +46,7 @@ struct attention_params {
   int most_parts;            // the most items that `partial` has room for
   int places;                // items that run at once
   std::int64_t even_share;   // the most items that the work is divided into
+  bool rows_fastest;         // order of items: attention_tensor_plan.h, place_among
   int max_splits;            // 1: one block computes all chunks of a row
   float* partial;            // [R heads, max_splits, dim + 2]: output, maximum, sum of every chunk
   float* softmax;            // [R heads, 2]: largest score and sum, or null
@@ -108,7 +109,7 @@ inline queue::plan_key attention_plan_key(const attention_params& p) {
           static_cast<std::uint64_t>(p.sequences),
           static_cast<std::uint64_t>(p.heads),
           static_cast<std::uint64_t>(p.kv_heads),
-          static_cast<std::uint64_t>(p.tile_rows),
+          static_cast<std::uint64_t>(p.tile_rows) << 32 | static_cast<std::uint64_t>(p.places),
           static_cast<std::uint64_t>(p.max_splits),
           static_cast<std::uint64_t>(p.most_parts)};
 }
@@ -121,5 +122,11 @@ bool can_use_tensor_cores(const attention_params& p);
 // Launches it. `most_keys` is a bound on the keys of one row that the host knows.
 void launch_tensor_attention(const device_backend& device, attention_params p,
                              std::int64_t packed_rows, std::int64_t most_keys);
+// Returns true if ops/attention_refresh.cu computes this attention, which launch_tensor_attention asks:
+// a newer kernel, of sequences with 1,024 packed rows or more in the mean, without lists and block masks.
+bool takes_refresh_attention(const device_backend& device, const attention_params& p,
+                             std::int64_t packed_rows);
+void launch_refresh_attention(const device_backend& device, const attention_params& p,
+                              unsigned blocks);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

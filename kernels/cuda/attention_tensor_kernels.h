@@ -68,6 +68,8 @@ struct tensor_item {
   int group;  // heads that share a kv head
 };
 
+// rows_fastest: p.rows_fastest is asked (attention_tensor_plan.h).
+template <bool rows_fastest>
 UNMASK_DEVICE tensor_item tensor_item_of(const attention_params& p, std::int32_t item,
                                          int item_rows, int group) {
   tensor_item w;
@@ -77,10 +79,16 @@ UNMASK_DEVICE tensor_item tensor_item_of(const attention_params& p, std::int32_t
   w.splits = p.splits_of[w.sequence];
   const int rest = item - p.item_begin[w.sequence];
   w.split = rest % w.splits;
-  w.kv_head = rest / w.splits % p.kv_heads;
-  w.first_packed = rest / w.splits / p.kv_heads * item_rows;
   w.first_row = p.row_begin[w.sequence];
   w.packed = (p.row_begin[w.sequence + 1] - w.first_row) * group;
+  if constexpr (rows_fastest) {
+    const tile_and_head at = tile_at(p, (w.packed + item_rows - 1) / item_rows, rest / w.splits);
+    w.kv_head = at.kv_head;
+    w.first_packed = at.tile * item_rows;
+  } else {
+    w.kv_head = rest / w.splits % p.kv_heads;
+    w.first_packed = rest / w.splits / p.kv_heads * item_rows;
+  }
   return w;
 }
 
@@ -126,7 +134,7 @@ UNMASK_DEVICE void pack_weights(std::uint32_t (&a)[4], const float (&x)[4], cons
 template <int dim_, int warps, int stages_, int row_tiles_, bool sparse_, bool groups_>
 struct tensor_shape {
   static constexpr int dim = dim_, stages = stages_, row_tiles = row_tiles_;
-  static constexpr bool sparse = sparse_, groups = groups_;
+  static constexpr bool sparse = sparse_, groups = groups_, rows_fastest = false;
   static constexpr int threads = warps * warp_size, pieces = dim / 8, steps = dim / 16;
   static constexpr int warp_rows = 16 * row_tiles, item_rows = warps * warp_rows;
   static constexpr int tile = tensor_keys * dim;
@@ -588,7 +596,7 @@ UNMASK_DEVICE void store_sums(const attention_params& p, std::int32_t item, int 
   constexpr int dim = shape::dim;
   const int lane = lane_index();
   // Looked up again: held over the loop it would take registers that the sums need.
-  const tensor_item w = tensor_item_of(p, item, shape::item_rows, group);
+  const tensor_item w = tensor_item_of<shape::rows_fastest>(p, item, shape::item_rows, group);
 #pragma unroll
   for (int i = 0; i < shape::row_tiles; ++i) {
 #pragma unroll
@@ -646,7 +654,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 
   const std::int32_t items = p.item_begin[p.sequences];
   for (std::int32_t item = static_cast<std::int32_t>(block_index()); item < items;
        item += static_cast<std::int32_t>(grid_size())) {
-    const tensor_item w = tensor_item_of(p, item, shape::item_rows, group);
+    const tensor_item w = tensor_item_of<shape::rows_fastest>(p, item, shape::item_rows, group);
     const tensor_span span = span_of<shape>(p, w);
     const tile_view view = view_of<shape>(p, w);
     const bool masked = sparse && p.tiles.applies[w.sequence] != 0;

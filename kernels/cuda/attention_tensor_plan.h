@@ -21,6 +21,24 @@ UNMASK_DEVICE int key_tiles_of(const attention_params& p, int s) {
   return (p.keys_of[s] + tensor_keys - 1) / tensor_keys;
 }
 
+// A tile of rows and the kv head of an item, and the item's place among those of its sequence, each cut
+// into `splits`. kv heads run fastest. With p.rows_fastest tiles of rows do, if there are more of them than
+// heads: blocks that work at the same time then read the keys of few heads, which fit into L2.
+struct tile_and_head {
+  int tile, kv_head;
+};
+UNMASK_DEVICE bool rows_run_fastest(const attention_params& p, int row_tiles) {
+  return p.rows_fastest && row_tiles > p.kv_heads;
+}
+UNMASK_DEVICE int place_among(const attention_params& p, int row_tiles, const tile_and_head& at) {
+  return rows_run_fastest(p, row_tiles) ? at.kv_head * row_tiles + at.tile
+                                        : at.tile * p.kv_heads + at.kv_head;
+}
+UNMASK_DEVICE tile_and_head tile_at(const attention_params& p, int row_tiles, int place) {
+  if (rows_run_fastest(p, row_tiles)) return {place % row_tiles, place / row_tiles};
+  return {place / p.kv_heads, place % p.kv_heads};
+}
+
 // Cutting into pieces of at most `share` tiles of keys. The work of a warp, the same in each lane.
 UNMASK_DEVICE tensor_cutting cutting_by(const attention_params& p, std::int64_t share) {
   tensor_cutting c;
@@ -120,7 +138,9 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(plan_threads, merge_blocks)
     const int splits = p.splits_of[s];
     if (splits == 1) continue;
     const int packed = (row - p.row_begin[s]) * group + h % group;
-    const int first = p.part_begin[s] + (packed / p.tile_rows * p.kv_heads + h / group) * splits;
+    const int row_tiles = row_tiles_of(p, s) / p.kv_heads;
+    const int first =
+        p.part_begin[s] + place_among(p, row_tiles, {packed / p.tile_rows, h / group}) * splits;
     const int stride = p.tile_rows * (dim + 2);
     const float* part =
         p.partial + static_cast<std::int64_t>(first) * stride + packed % p.tile_rows * (dim + 2);

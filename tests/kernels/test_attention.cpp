@@ -310,6 +310,46 @@ TEST(attention, tensor_cores_match_the_reference) {
   });
 }
 
+// 1,024 packed rows of a sequence and more: the newer kernel against the one before it and the definition.
+// Tiles of rows and of keys that are not full, masks that end within a tile of 128 keys and at its edge,
+// items that run by rows or by heads, several for one block, keys that a GPU cuts and merges.
+TEST(attention, many_rows_by_warpgroups_in_turn) {
+  struct many_rows {
+    shape of;
+    std::vector<std::int32_t> lengths;
+    std::int32_t pages;
+    mask_kind mask;
+  };
+  const std::vector<many_rows> cases = {{{8, 1, 128}, {129, 128}, 3, mask_kind::full},
+                                        {{16, 2, 64}, {128}, 2, mask_kind::causal},
+                                        {{16, 1, 128}, {66}, 5, mask_kind::block_causal},
+                                        {{12, 1, 64}, {86}, 10, mask_kind::full}};
+  for_each_device([&](const backend& device) {
+    unsigned seed = 300;
+    for (const many_rows& t : cases) {
+      attention_case c(t.of, t.lengths, t.pages, t.mask, false, seed++);
+      half_cache half(c);
+      round_queries(c);
+      const float scale = 1.0F / std::sqrt(static_cast<float>(t.of.dim));
+      grid want({c.rows.set.rows, t.of.heads, t.of.dim});
+      grid got({c.rows.set.rows, t.of.heads, t.of.dim}, 4);
+      grid before({c.rows.set.rows, t.of.heads, t.of.dim}, 4);
+      cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want, {}});
+      cuda::choices choices = cuda::choices_of_environment(/*graphs=*/false);
+      choices.newer = true;
+      with(choices, device).run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, {}});
+      device.synchronize();
+      EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1;
+      if (device.where() == target::cuda) continue;  // as rows of every GPU's kernels
+      choices.newer = false;
+      with(choices, device).run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, before, {}});
+      device.synchronize();
+      EXPECT_LT(relative_error(got, before), 4e-3);
+      EXPECT_GT(relative_error(got, before), 0) << "the newer kernel was not taken";
+    }
+  });
+}
+
 // More items than blocks that run at once: a block's second item finds the memory as its first left it.
 TEST(attention, blocks_take_several_items) {
   for_each_device([&](const backend& device) {

@@ -20,6 +20,8 @@ CARD = os.environ.get("UNMASK_SOFTGPU_ARCH", "90")
 # Kernels of attention whose products are wrong. 90: the stride in a descriptor of wgmma. 80: a matrix that
 # ldmatrix does not transpose.
 WRONG_ATTENTION = {"90": "4611686293305360384|4611686155866406912", "80": "x4.trans.shared|x4.shared"}
+# One exponential of the newer kernel left out; it runs on the H100 alone.
+WRONG_NEWER = "attention_refresh_kernelILi128|ex2.approx.ftz.f32|0"
 # One multiply-add of attention in float32 left out.
 WRONG_FLOAT32 = "attention_kernelILi2|fma.rn.f32|0"
 
@@ -49,10 +51,10 @@ class FirstUse(unittest.TestCase):
             return json.loads(rows.readline()), said
 
     def test_the_next_way_that_is_right_is_taken_and_kept(self):
-        faults = {"REPLACE": WRONG_ATTENTION[CARD], "PRODUCTS": "wrong"}
-        by = {"90": "attention by wgmma", "80": "attention by mma.sync"}[CARD]
+        faults = {"REPLACE": WRONG_ATTENTION[CARD], "PRODUCTS": "wrong", "DROP": WRONG_NEWER}
+        by = {"90": ["attention by wgmma", "attention by newer kernels"], "80": ["attention by mma.sync"]}[CARD]
         row, said = self.row(**faults)
-        for left_out in (by, "products by cuBLASLt"):
+        for left_out in (*by, "products by cuBLASLt"):
             self.assertIn(f"WARNING: {left_out} is wrong on ", said)
             self.assertIn(left_out, row["model"]["checked"])
             self.assertIn(left_out, row["reason"])

@@ -5,6 +5,9 @@
 // tensor cores on a GPU.
 #include "kernels/attention.h"
 
+#include <memory>
+#include <numeric>
+
 #include "harness/decode/kernels/features.h"
 #include "kernels/check/checker.h"
 #include "kernels/float16.h"
@@ -74,6 +77,7 @@ struct attention_case {
   std::int64_t group = 1, dim = 64;
   bool listed = false, mass = false;
   std::int64_t apart = 0;  // rows of a sequence at most; 0: as many keys as the size says
+  bool refresh = false;    // every key is a row, of sequences with 1,024 packed rows and more
 };
 
 // The keys that rows see.
@@ -108,11 +112,14 @@ void expect_rounded(checker& c, const std::string& what, const mirrored& wide,
 }
 
 void attend(checker& c, const attention_case& t) {
-  const std::int64_t kv_heads = 2, heads = kv_heads * t.group;
+  const std::int64_t kv_heads = t.refresh ? 1 : 2, heads = kv_heads * t.group;
+  const auto keys = [&](std::int64_t small, std::int64_t large) {
+    return static_cast<std::int32_t>(c.size(small, large));
+  };
   // More than one part of 512 keys, a sequence of one key, and a page that is not full.
   const ragged r(c,
-                 {static_cast<std::int32_t>(c.size(70, 1500)), 1,
-                  static_cast<std::int32_t>(c.size(600, 3001))},
+                 t.refresh ? std::vector{keys(150, 1500), keys(135, 2100)}
+                           : std::vector{keys(70, 1500), 1, keys(600, 3001)},
                  t.apart > 0 ? t.apart : c.size(60, 120));
   const cache_pair cache = filled_cache(c, r, t.type, kv_heads, t.dim);
   const mirrored q = representable(c, t.type, {r.rows, heads, t.dim});
@@ -202,8 +209,51 @@ void attend_half(checker& c) {
       cases.push_back({dtype::bf16, mask_kind::block_causal, 1, dim, false, false, apart});
     }
   }
+  for (const std::int64_t dim : {64, 128}) {
+    for (const mask_kind mask : {mask_kind::full, mask_kind::block_causal}) {
+      cases.push_back({dtype::bf16, mask, 8, dim, false, false, 1, true});
+    }
+  }
   for (const attention_case& t : cases) attend(c, t);
 }
+
+// A refresh of 4,096 rows, of the 8B checkpoints' heads.
+std::function<void()> refresh(const backend& device) {
+  constexpr std::int64_t rows = 4096, heads = 32, kv_heads = 8, dim = 128;
+  struct operands {
+    tensor q, k, v, out, lists, pages;
+  };
+  std::vector<std::uint16_t> numbers(static_cast<std::size_t>(rows * heads * dim));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = to_bf16(static_cast<float>(i * 2654435761U % 1024) / 512.0F - 1.0F);
+  }
+  const auto filled = [&](std::initializer_list<std::int64_t> shape) {
+    tensor t = device.allocate(dtype::bf16, shape);
+    device.write(t.view().data, numbers.data(), t.bytes());
+    return t;
+  };
+  const auto all = std::make_shared<operands>(
+      filled({rows, heads, dim}), filled({rows / kv_page_size, kv_page_size, kv_heads, dim}),
+      filled({rows / kv_page_size, kv_page_size, kv_heads, dim}),
+      device.allocate(dtype::bf16, {rows, heads, dim}),
+      device.allocate(dtype::i32, {rows + 4}, memory_use::host_visible),
+      device.allocate(dtype::i32, {rows / kv_page_size}, memory_use::host_visible));
+  auto* list = all->lists.as<std::int32_t>();  // positions, then where rows begin, then keys
+  std::iota(list, list + rows, 0);
+  list[rows] = 0;
+  list[rows + 1] = list[rows + 2] = rows;
+  std::iota(all->pages.as<std::int32_t>(), all->pages.as<std::int32_t>() + rows / kv_page_size, 0);
+  return [&device, all] {
+    const auto* at = all->lists.as<std::int32_t>();
+    const row_set set{1, rows, at + rows, nullptr, at, nullptr};
+    const paged_kv cache{all->k.view(), all->v.view(), all->pages.as<std::int32_t>(),
+                         rows / kv_page_size};
+    key_set keys;
+    keys.kv_length = at + rows + 2;
+    device.run(op::attention{set, all->q.view(), cache, keys, 0.0884F, all->out.view(), {}});
+  };
+}
+const register_device_race raced("refresh", cuda::multiplied::attention, refresh);
 
 void attend_exactly(checker& c) {
   for (const mask_kind mask : {mask_kind::full, mask_kind::causal, mask_kind::block_causal}) {

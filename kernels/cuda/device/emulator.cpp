@@ -9,6 +9,7 @@
 #include <exception>
 #include <vector>
 
+#include "kernels/cuda/device/emulator_warpgroups.h"
 #include "kernels/cuda/device/traffic.h"
 
 #if !defined(__x86_64__)
@@ -100,6 +101,7 @@ struct group_product {
   const unsigned char *a, *b;                 // a: null where registers hold it
   std::array<const std::uint32_t*, 32> held;  // by lane, read when the product takes place
   int apart;  // of 64 columns of b and the next, in bytes; 0: rows of b are columns of the product
+  bool adds;  // to what d holds
 };
 
 struct warp_meeting {
@@ -113,12 +115,17 @@ struct warp_meeting {
   std::vector<std::array<const void*, 2>> issued;  // operands of all its products
 };
 
+struct named_barrier {
+  unsigned arrived = 0, generation = 0;
+};
+
 struct block_state {
   unsigned x = 0, y = 0;
   extent shape;
   unsigned alive = 0, at_barrier = 0, barrier_generation = 0, barrier_line = 0;
   std::vector<fiber> fibers;
   std::vector<warp_meeting> warps;
+  std::array<named_barrier, 16> named;
   std::vector<unsigned char> memory;
   unsigned char* shared = nullptr;
   std::exception_ptr failure;
@@ -325,6 +332,7 @@ void run(const extent& shape, void (*body)(const void*), const void* argument) {
       b.at_barrier = 0;
       b.fibers.assign(shape.threads, {});
       b.warps.assign(shape.threads / 32, {});
+      b.named.fill({});
       std::memset(b.shared - guard_bytes, guard_value, guard_bytes);
       std::memset(b.shared, poison, shape.shared_bytes);
       std::memset(b.shared + shape.shared_bytes, guard_value, guard_bytes);
@@ -417,6 +425,38 @@ void barrier(const where& place) {
   running->at_barrier = false;
 }
 
+namespace {
+struct joining {
+  int id, threads;
+  bool opened;
+  unsigned seen;
+};
+void join(void** all) {
+  const auto* first = static_cast<const joining*>(all[0]);
+  named_barrier& b = block->named[static_cast<std::size_t>(first->id)];
+  b.arrived += 32;
+  if (b.arrived > static_cast<unsigned>(first->threads)) {
+    fail("barrier " + std::to_string(first->id) + " of more threads than it names");
+  }
+  const bool opened = b.arrived == static_cast<unsigned>(first->threads);
+  if (opened) b = {0, b.generation + 1};
+  for (int l = 0; l < 32; ++l) {
+    auto* mine = static_cast<joining*>(all[l]);
+    if (mine->id != first->id || mine->threads != first->threads) fail("lanes at two barriers");
+    mine->opened = opened;
+    mine->seen = b.generation;
+  }
+}
+}  // namespace
+
+void named_barrier_at(int id, int threads, bool waits, const where& place) {
+  if (id < 1 || id > 15 || threads % 32 != 0) fail("barrier " + std::to_string(id));
+  joining mine{id, threads, false, 0};
+  rendezvous(10, &mine, join, place);
+  const unsigned& generation = block->named[static_cast<std::size_t>(id)].generation;
+  if (waits && !mine.opened && generation == mine.seen) wait_on(&generation);
+}
+
 void check_shared(const void* p, std::size_t bytes) {
   const auto* byte = static_cast<const unsigned char*>(p);
   if (byte < block->shared || byte + bytes > block->shared + block->shape.shared_bytes) {
@@ -485,7 +525,7 @@ void multiply(const group_product& p, unsigned warp) {
   for (int l = 0; l < 32; ++l) {
     for (int i = 0; i < p.columns / 2; ++i) {
       const int row = l / 4 + (i >> 1 & 1) * 8, column = i / 4 * 8 + l % 4 * 2 + (i & 1);
-      float sum = p.d[static_cast<std::size_t>(l)][i];
+      float sum = p.adds ? p.d[static_cast<std::size_t>(l)][i] : 0.0F;
       for (int k = 0; k < depth; ++k) sum += a[row][k] * b[column][k];
       p.d[static_cast<std::size_t>(l)][i] = sum;
     }
@@ -498,6 +538,7 @@ struct operands {
   const void *a, *b;
   const std::uint32_t* held = nullptr;
   int apart = 0;
+  bool adds = true;
 };
 void issue_product(void** all) {
   const auto* first = static_cast<const operands*>(all[0]);
@@ -506,7 +547,8 @@ void issue_product(void** all) {
                   static_cast<const unsigned char*>(first->a),
                   static_cast<const unsigned char*>(first->b),
                   {},
-                  first->apart};
+                  first->apart,
+                  first->adds};
   for (std::size_t l = 0; l < 32; ++l) {
     const auto* mine = static_cast<const operands*>(all[l]);
     if (mine->a != first->a || mine->b != first->b || mine->apart != first->apart) {
@@ -589,6 +631,19 @@ void wgmma_64x128x16(float (&d)[16][4], const std::uint32_t (&a)[4], const void*
   emu::operands mine{&d[0][0], 128, nullptr, b, a, apart};
   emu::check_operand(b, 16, 64);
   emu::check_operand(static_cast<const unsigned char*>(b) + apart, 16, 64);
+  emu::rendezvous(7, &mine, emu::issue_product, place);
+}
+void wgmma_64x128x16_of(float* d, bool adds, const wgmma_place& a, const wgmma_place& b,
+                        const emu::where& place) {
+  emu::operands mine{d, 128, a.tile, b.tile, nullptr, 0, adds};
+  emu::check_operand(a.tile, 64, 16);
+  emu::check_operand(b.tile, 128, 16);
+  emu::rendezvous(7, &mine, emu::issue_product, place);
+}
+void wgmma_values_of(float* d, int columns, const std::uint32_t* a, const wgmma_place& b,
+                     const emu::where& place) {
+  emu::operands mine{d, columns, nullptr, b.tile, a, b.apart};
+  for (int c = 0; c < columns; c += 64) emu::check_operand(b.tile + c / 64 * b.apart, 16, 64);
   emu::rendezvous(7, &mine, emu::issue_product, place);
 }
 void wgmma_commit(const emu::where& place) {

@@ -84,7 +84,10 @@ void launch_tensor_attention(const device_backend& device, attention_params p,
                                         : tensor_tile_rows(blocks_for(packed_rows, p.sequences));
   const std::int64_t tiles =
       (blocks_for(packed_rows, p.tile_rows) + p.sequences) * std::int64_t{p.kv_heads};
-  p.places = q.multiprocessors() * tensor_blocks(p.dim, p.tile_rows, q.shared_bytes());
+  const bool refresh = takes_refresh_attention(device, p, packed_rows);
+  p.rows_fastest = refresh;
+  p.places =
+      q.multiprocessors() * (refresh ? 1 : tensor_blocks(p.dim, p.tile_rows, q.shared_bytes()));
   // A sequence that is cut has more keys than a share of even_share, so its items are fewer than two for
   // each share that it has: the bound of most_parts.
   p.even_share = std::int64_t{q.multiprocessors()} * 4;
@@ -103,7 +106,11 @@ void launch_tensor_attention(const device_backend& device, attention_params p,
     q.launch("attention_plan", {1, plan_threads, tensor_plan_shared_bytes}, tensor_plan_kernel, p);
   }
   const auto blocks = static_cast<unsigned>(std::min(tiles + p.most_parts, 2 * p.even_share));
-  p.dim == 64 ? launch_dim<64>(device, p, blocks) : launch_dim<128>(device, p, blocks);
+  if (refresh) {
+    launch_refresh_attention(device, p, blocks);
+  } else {
+    p.dim == 64 ? launch_dim<64>(device, p, blocks) : launch_dim<128>(device, p, blocks);
+  }
   const std::int64_t rows = packed_rows / (p.heads / p.kv_heads);
   const grid_shape merge{static_cast<unsigned>(std::min<std::int64_t>(
                              blocks_for(rows * p.heads, plan_threads / warp_size),
