@@ -171,6 +171,45 @@ void confidence(checker& c, weight_format format) {
   if (exact) c.same("confidence", what + " arg-max", token);
 }
 
+// A head of 32,000 tokens and 512 candidates.
+std::function<void()> many_candidates(const backend& device) {
+  constexpr std::int64_t count = 512, width = 512, tokens = 32000;
+  struct operands {
+    tensor x, w;
+    packed_handle head;
+    tensor lists, token, p;
+  };
+  const auto numbers = [&](std::int64_t rows) {
+    tensor t = device.allocate(dtype::f32, {rows, width});
+    std::vector<float> v(static_cast<std::size_t>(rows * width));
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      v[i] = static_cast<float>(i * 2654435761U % 1024) / 512.0F - 1.0F;
+    }
+    device.write(t.view().data, v.data(), t.bytes());
+    return t;
+  };
+  const auto all = std::make_shared<operands>();
+  all->x = numbers(count);
+  all->w = numbers(tokens);
+  all->head = device.pack(all->w.view(), weight_format::bf16);
+  all->lists = device.allocate(dtype::i32, {count + 2}, memory_use::host_visible);
+  all->token = device.allocate(dtype::i32, {count}, memory_use::host_visible);
+  all->p = device.allocate(dtype::f32, {count}, memory_use::host_visible);
+  auto* list = all->lists.as<std::int32_t>();
+  std::iota(list, list + count, 0);
+  list[count] = 0;
+  list[count + 1] = count;
+  return [&device, all] {
+    const auto* at = all->lists.as<std::int32_t>();
+    confidence_out out;
+    out.token = all->token.as<std::int32_t>();
+    out.probability = all->p.as<float>();
+    device.run(op::confidence{
+        all->x.view(), *all->head, {1, count, at + count, at, at}, confidence_params{}, out});
+  };
+}
+const register_device_race raced_head("head", cuda::multiplied::head, many_candidates);
+
 void gather(checker& c) {
   const std::int64_t rows = c.size(19, 700), width = c.size(33, 3000);
   const mirrored from = c.reals({rows, width});
@@ -236,14 +275,15 @@ void moe(checker& c, weight_format format) {
 const bool formats_registered = [] {
   for (const weight_format f : {weight_format::f32, weight_format::bf16, weight_format::int8}) {
     const auto add = [f](const char* what, void (*cases)(checker&, weight_format),
-                         std::optional<cuda::multiplied> by) {
+                         std::optional<cuda::multiplied> by,
+                         std::optional<cuda::multiplied> folded_by = std::nullopt) {
       register_device_check((name_of(f) + what).c_str(), [f, cases](checker& c) { cases(c, f); },
-                            by);
+                            by, folded_by);
     };
     add("moe", moe,
         f == weight_format::bf16 ? std::optional(cuda::multiplied::experts) : std::nullopt);
     add("linear", linear, cuda::products_of(f));
-    add("confidence", confidence, cuda::products_of(f));
+    add("confidence", confidence, cuda::products_of(f), cuda::multiplied::head);
     add("recording", recording, cuda::products_of(f));
   }
   return true;

@@ -4,6 +4,7 @@
 // The fused LM head and token sampling.
 #include <omp.h>
 
+#include "kernels/float16.h"
 #include "kernels/head.h"
 #include "kernels/noise.h"
 #include "tests/kernels/support.h"
@@ -85,6 +86,73 @@ TEST(head, confidence_by_hand) {
   };
   check(reference_backend());
   test::for_each_isa(check);
+}
+
+// Both folds of a chunk against float64. The candidates pick columns of the head, which are their logits:
+// random; ties; a certain token; the best is banned; the best is in the last slice, which is not full.
+TEST(head, folds_are_the_definition_over_several_slices) {
+  constexpr std::int32_t candidates = 5, vocabulary = 3 * 2048 + 777, banned = 5000;
+  std::mt19937 rng(3);
+  std::normal_distribution<float> normal(0, 3);
+  std::vector<float> w(static_cast<std::size_t>(vocabulary) * candidates);
+  const auto logit = [&](std::int32_t token, std::int32_t candidate) -> float& {
+    return w[static_cast<std::size_t>(token * candidates + candidate)];
+  };
+  for (float& x : w) x = from_bf16(to_bf16(normal(rng)));
+  logit(4100, 1) = logit(17, 1) = logit(18, 1) = 30;
+  logit(3, 2) = 35;
+  logit(banned, 3) = 99;
+  logit(vocabulary - 1, 4) = 40;
+  grid x({candidates, candidates});
+  for (std::int32_t c = 0; c < candidates; ++c) {
+    for (std::int32_t k = 0; k < candidates; ++k) x.at(c, k) = c == k ? 1.0F : 0.0F;
+  }
+  test::candidates_fixture c;
+  c.add({1, 2, 4, 8, 16});
+  const auto check = [&](const backend& backend, bool seconds) {
+    const auto head = backend.pack(make_view(w.data(), dtype::f32, {vocabulary, candidates}),
+                                   weight_format::bf16);
+    told t(candidates);
+    std::vector<float> residual(candidates, test::nan);
+    confidence_out out = t.out();
+    out.negative_entropy = nullptr;
+    out.residual = residual.data();
+    if (!seconds) out.margin = out.top2_logit_gap = nullptr;
+    confidence_params params;
+    params.temperature = 0.5F;
+    params.banned = &banned;
+    params.banned_count = 1;
+    backend.run(op::confidence{x, *head, c.set(), params, out});
+    backend.synchronize();
+    for (std::int32_t i = 0; i < candidates; ++i) {
+      SCOPED_TRACE(i);
+      const auto at = static_cast<std::size_t>(i);
+      const auto z = [&](std::int32_t v) { return v == banned ? -1e30 : double{logit(v, i)}; };
+      std::int32_t best = 0;
+      for (std::int32_t v = 1; v < vocabulary; ++v) best = z(v) > z(best) ? v : best;
+      double rest = 0, second = -1e30;
+      for (std::int32_t v = 0; v < vocabulary; ++v) {
+        if (v == best) continue;
+        rest += std::exp(2 * (z(v) - z(best)));
+        second = std::max(second, z(v));
+      }
+      EXPECT_EQ(t.token[at], best);
+      EXPECT_NEAR(t.probability[at], 1 / (1 + rest), 3e-6);
+      EXPECT_NEAR(residual[at] / (rest / (1 + rest)), 1, 3e-6);
+      if (!seconds) continue;
+      EXPECT_NEAR(t.margin[at], (1 - std::exp(2 * (second - z(best)))) / (1 + rest), 3e-6);
+      EXPECT_EQ(t.gap[at], static_cast<float>(z(best) - second));
+    }
+  };
+  test::for_each_device([&](const backend& device) {
+    for (const bool newer : {false, true}) {
+      SCOPED_TRACE(newer ? "newer" : "before");
+      cuda::choices choices = cuda::choices_of_environment(/*graphs=*/false);
+      choices.newer = newer;
+      check(test::with(choices, device), true);
+      if (newer) check(test::with(choices, device), false);
+    }
+  });
 }
 
 // Ties go to the lowest token. Where float32 probabilities round to 1, the residual still says which

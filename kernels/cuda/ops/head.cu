@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/device_backend.h"
+#include "kernels/cuda/head_fold_kernels.h"
 #include "kernels/cuda/head_kernels.h"
 #include "kernels/cuda/sample_kernels.h"
 #include "kernels/head.h"
@@ -59,6 +60,19 @@ device_backend::product candidate_rows(const device_backend& device, const op::c
   return chunk;
 }
 
+// What folds a chunk of logits.
+auto fold_of(const device_backend& device, const head_params& p) -> void (*)(head_params) {
+  if (p.gumbel_temperature > 0) {
+    return p.wide ? head_chunk_kernel<true, true> : head_chunk_kernel<false, true>;
+  }
+  if (p.wide) return head_chunk_kernel<true, false>;
+  if (!device.may_multiply(multiplied::head, multiplier::newer)) {
+    return head_chunk_kernel<false, false>;
+  }
+  const bool seconds = p.out.margin != nullptr || p.out.top2_logit_gap != nullptr;
+  return seconds ? head_fold_kernel<true> : head_fold_kernel<false>;
+}
+
 void confidence(const device_backend& device, const op::confidence& args) {
   if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
   const device_matrix& w = as_device(args.head);
@@ -103,10 +117,7 @@ void confidence(const device_backend& device, const op::confidence& args) {
     chunk.x = all;
   };
   const bool noisy = p.gumbel_temperature > 0;
-  for_each_chunk("head_chunk",
-                 noisy
-                     ? (p.wide ? head_chunk_kernel<true, true> : head_chunk_kernel<false, true>)
-                     : (p.wide ? head_chunk_kernel<true, false> : head_chunk_kernel<false, false>));
+  for_each_chunk("head_chunk", fold_of(device, p));
   device.work().launch("head_merge", {blocks_for(count, warps), head_threads},
                        noisy ? head_merge_kernel<true> : head_merge_kernel<false>, p);
   if (args.out.negative_entropy != nullptr) {
