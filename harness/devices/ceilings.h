@@ -15,6 +15,7 @@ struct device_ceilings {
   std::string name;
   double products = 0;  // FLOP/s, the library's largest bfloat16 products
   double copy = 0;      // bytes/s, read and written
+  double read = 0;      // bytes/s, read alone
   double l2 = 0;        // bytes/s read from the L2 cache
   double l2_bytes = 0;
   double memory_bytes = 0;

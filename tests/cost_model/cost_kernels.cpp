@@ -22,9 +22,18 @@ constexpr double mma_operations = 4096;
 // FlashAttention-2 has the same structure with 32 rows a warp, and the terms below give it 432
 // TFLOP/s on an H100, of which 350 were published (arXiv 2407.08608).
 constexpr double scheduling = 350.0 / 432.0;
-// The same of attention by wgmma: FlashAttention-3 without warps that only copy, which ours has not
-// either, was published with 570 TFLOP/s on an H100 (same paper), of 798 that its library reaches.
-constexpr double scheduling_groups = 570.0 / 798.0;
+// Attention by wgmma, in clocks of two blocks for a tile of 64 keys, on top of its products: a share of
+// the clocks in which instructions are issued, and waits. Two kernels fix the line. FlashAttention-3
+// without warps that only copy has 235 instructions a warp and tile: 570 TFLOP/s were published of 798
+// that its library reaches (same paper). Ours has 470 and took 2,396 us for 8,192 rows, 32 heads and
+// 8,192 keys on an H100 (results/gpu).
+constexpr double issue_share = 0.61, group_waits = 440;
+// The same H100: what a block finds out before it copies, some twelve loads that wait for one another, and
+// a rotation, whose sums over a head leave memory idle for a third of the time.
+constexpr double look_up = 2e-6, rotation_share = 0.68;
+// The same: clocks of writing a result of the experts' wide tiles, four bytes at a time, by the warps that
+// multiply. The second product of 8,192 rows took some 600 us, 250 of them to multiply.
+constexpr double result_clocks = 0.58;
 // What a product of the library takes beside its loads and products: its start, and a second launch
 // where k is split. With these two the model gives published times of cuBLAS 13.1 on a GH200 to 12 %
 // where y has 10,000 columns or more, to 25 % at 2560 (cost_model_test.cpp).
@@ -104,7 +113,7 @@ launch library_product(double rows, double columns, double depth, double out_byt
   l.operations = 2 * rows * columns * depth;
   const double weights = columns * depth * bf16;
   l.bytes = weights + rows * depth * bf16 + rows * columns * out_bytes * (accumulate ? 2 : 1);
-  l.limit = std::max(l.operations / d.products, weights / d.copy);
+  l.limit = std::max(l.operations / d.products, weights / d.read);
   // The fastest tile, with k cut into up to 8 parts whose sums pass through L2.
   static const auto hopper = library_tiles(true), older = library_tiles(false);
   const double memory = l.bytes / d.copy;
@@ -136,6 +145,41 @@ launch streaming(double bytes, double instructions, const device_ceilings& d) {
   const double issue = instructions / (d.multiprocessors * schedulers * d.clock);
   l.busy = std::max(memory, issue);
   l.held_by = issue > memory ? "issue" : "memory";
+  return l;
+}
+
+group_clocks attention_group_clocks(double blocks_each, double tile_rows, double head_dim,
+                                    double instructions, const device_ceilings& d) {
+  constexpr double keys = cuda::tensor_keys;
+  const double warps = tile_rows / 16;
+  const double products =
+      blocks_each * 4 * tile_rows * keys * head_dim * d.multiprocessors * d.clock / d.products;
+  // Each warpgroup reads queries, keys and values from shared memory.
+  const double reads = blocks_each * (2 * (64 + 2 * keys) + 2 * keys) * head_dim * bf16 / 128;
+  const double issue = blocks_each * warps / schedulers * instructions;
+  const double all = std::max({products, reads, issue}) + issue_share * issue + group_waits;
+  return {all, products > std::max(reads, issue) ? "products"
+               : issue > reads                   ? "issue"
+                                                 : "shared memory"};
+}
+
+launch rotation(double rows, double heads, double kv_heads, double head_dim,
+                const device_ceilings& d) {
+  // q and k are read and written back, k and v stored in the cache.
+  const double q = heads * head_dim, k = kv_heads * head_dim;
+  launch l = streaming(rows * ((q + k) * 2 + k + 2 * k) * bf16,
+                       rows * (q + 2 * k) / 32 * rotate_instructions, d);
+  l.busy /= rotation_share;
+  return l;
+}
+
+launch attention_merge(double rows, double heads, double head_dim, double splits,
+                       const device_ceilings& d) {
+  // Where nothing was cut, the kernel only finds that out.
+  const double parts = splits > 1 ? rows * heads : 0;
+  launch l = streaming(parts * (splits * (head_dim + 2) * f32 + head_dim * bf16), 0, d);
+  // A warp has a trip to memory for each of a row's parts, behind the same chain of loads.
+  l.busy = std::max(l.busy, (splits > 1 ? splits * d.latency : 0) + d.shortest) + look_up / 2;
   return l;
 }
 
@@ -176,7 +220,7 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   const double queries = sequences * rows * heads * head_dim;
   const double partial = *splits > 1 ? queries * *splits * f32 * (head_dim + 2.0) / head_dim : 0;
   l.bytes = kv + queries * bf16 + (partial > 0 ? partial : queries * bf16);
-  l.limit = std::max(l.operations / d.products, kv / d.copy);
+  l.limit = std::max(l.operations / d.products, kv / d.read);
 
   // Blocks of a multiprocessor: its shared memory, 65536 registers of which a thread has 255, by
   // wgmma 128.
@@ -198,20 +242,11 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   const double softmax =
       row_tiles * std::max(36 * special_clocks, 3 * 32 + parts * head_dim / 2 + 48) + 52 +
       3.44 * copies;
-  // Clocks of a tile by wgmma, of which the loop has 530 instructions a warp, 75 of them for masked
-  // tiles. Each warpgroup reads queries, keys and values from shared memory. What one block's warps
-  // exponentiate overlaps with the products of the other, not with its own, which wait for it.
   const auto by_groups = [&](double blocks_each) {
-    const double products = blocks_each * 4 * tile_rows * tile_keys * head_dim * d.multiprocessors *
-                            d.clock / d.products;
-    const double reads =
-        blocks_each * (2 * (64 + 2 * tile_keys) + 2 * tile_keys) * head_dim * bf16 / 128;
-    const double issue = blocks_each * warps / schedulers * 455,
-                 alone = products / blocks_each + warps / schedulers * 320;
-    l.held_by = products > std::max(reads, issue) ? "products"
-                : issue > reads                   ? "issue"
-                                                  : "shared memory";
-    return std::max({products, reads, issue, alone}) / scheduling_groups;
+    const group_clocks c =
+        attention_group_clocks(blocks_each, tile_rows, head_dim, refresh_instructions, d);
+    l.held_by = c.held_by;
+    return c.clocks;
   };
   // Seconds of `blocks_each` blocks that share a multiprocessor. By mma.sync half a tile behind the
   // last key is not computed. No key behind it is read.
@@ -236,7 +271,7 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
       l.held_by = copies_take <= trips ? "latency" : again ? "L2" : "memory";
     return std::max({compute, copies_take, trips}) + 3 * d.latency;
   };
-  l.busy = in_waves(blocks, resident, d.multiprocessors, wave);
+  l.busy = in_waves(blocks, resident, d.multiprocessors, wave) + look_up;
   if (l.bytes / d.copy >= l.busy) {
     l.busy = l.bytes / d.copy;
     l.held_by = "memory";
@@ -259,7 +294,7 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
   l.operations = 2 * assignments * columns * in;
   const double weights = hit * columns * in * bf16;
   l.bytes = weights + ((gated ? rows : assignments) * in + assignments * out) * bf16;
-  l.limit = std::max(l.operations / d.products, weights / d.copy);
+  l.limit = std::max(l.operations / d.products, weights / d.read);
   const bool wide =
       d.wgmma && cuda::takes_wide_tiles(std::llround(assignments), std::llround(experts + shared));
   const double tile_rows = wide ? cuda::wide_rows : cuda::routed_rows, resident = wide ? 1 : 2;
@@ -290,6 +325,11 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
   const double memory = l.bytes / d.copy;
   l.busy = std::max({compute, l2, memory});
   if (l.busy > compute) l.held_by = memory > l2 ? "memory" : "L2";
+  // Nothing multiplies while a wide tile is written. With a gate two sums are one result.
+  if (wide) {
+    l.busy += wave_count(blocks, d.multiprocessors) * tile_rows * tile_columns / (gated ? 2 : 1) *
+              result_clocks / d.clock;
+  }
   return l;
 }
 

@@ -23,6 +23,24 @@ launch library_product(double rows, double columns, double depth, double out_byt
 launch streaming(double bytes, double instructions, const device_ceilings& d);
 launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
                         int head_dim, double* splits, const device_ceilings& d);
+// What merges the parts of attention over cut keys; splits 1: nothing was cut.
+launch attention_merge(double rows, double heads, double head_dim, double splits,
+                       const device_ceilings& d);
+// Norm and rotation of q and k, k and v into the cache.
+launch rotation(double rows, double heads, double kv_heads, double head_dim,
+                const device_ceilings& d);
+// Clocks in which `blocks_each` blocks of a multiprocessor multiply a tile of 64 keys by wgmma, where a
+// warp executes so many instructions for it.
+struct group_clocks {
+  double clocks = 0;
+  const char* held_by = "";
+};
+group_clocks attention_group_clocks(double blocks_each, double tile_rows, double head_dim,
+                                    double instructions, const device_ceilings& d);
+// Of attention_tensor_kernel by wgmma, as Nsight Compute counted them for a refresh.
+inline constexpr double refresh_instructions = 470;
+// Of a warp per element of a rotation.
+inline constexpr double rotate_instructions = 10;
 // The experts' product from `in` to `out` features: y [assignments, out] = x W_e^T, or with `gated`
 // silu(x W_e^T) times a second such product, for the experts that `rows` rows of `per_token`
 // assignments reach by chance, and for `shared` experts (0 or 1) that every row takes. x has one row a

@@ -19,7 +19,7 @@ constexpr double bf16 = 2, f32 = 4, i32 = 4;
 
 // Instructions of a warp per element, from the loops of budget.json, which take 4 or 8 elements a
 // lane; where the path that real widths take has no loop, counted in its source.
-constexpr double norm_instructions = 6, silu_instructions = 85.0 / 8, rotate_instructions = 10,
+constexpr double norm_instructions = 6, silu_instructions = 85.0 / 8,
                  embed_instructions = 105.0 / 4, combine_instructions = 2.5,
                  round_instructions = 36, logit_instructions = 20;
 
@@ -81,13 +81,12 @@ struct layer_shape {
   double times;
 };
 
-void add_projection(step_builder& b, const cost_shape& c, const layer_shape& s) {
+void add_projection(step_builder& b, const cost_shape& c, const layer_shape& s,
+                    const device_ceilings& d) {
   const double h = c.hidden, q = double(c.heads) * c.head_dim, k = double(c.kv_heads) * c.head_dim;
   b.stream("rms_norm", s.times, s.rows * h * (f32 + bf16) + h * f32, s.rows * h, norm_instructions);
   b.product("qkv product", s.times, s.rows, q + 2 * k, h, bf16, false, s.real_rows);
-  // q and k are read and written back, k and v stored in the cache.
-  b.stream("rotate_and_store", s.times, s.rows * ((q + k) * 2 + k + 2 * k) * bf16,
-           s.rows * (q + 2 * k), rotate_instructions);
+  b.add("rotate_and_store", s.times, cost::rotation(s.rows, c.heads, c.kv_heads, c.head_dim, d));
 }
 
 void add_attention(step_builder& b, const cost_shape& c, const layer_shape& s,
@@ -97,9 +96,8 @@ void add_attention(step_builder& b, const cost_shape& c, const layer_shape& s,
                                                   c.heads, c.kv_heads, c.head_dim, &splits, d);
   b.add("attention_tensor", s.times, attention);
   // Started where a sequence has more than 512 keys; of several one is taken to.
-  const double row_heads = splits > 1 ? s.real_rows * c.heads : 0;
-  b.stream("attention_merge", s.keys > 512 || s.sequences > 1 ? s.times : 0,
-           row_heads * (splits * (c.head_dim + 2) * f32 + c.head_dim * bf16), 0, 0);
+  b.add("attention_merge", s.keys > 512 || s.sequences > 1 ? s.times : 0,
+        cost::attention_merge(s.real_rows, c.heads, c.head_dim, splits, d));
   b.product("output product", s.times, s.rows, c.hidden, double(c.heads) * c.head_dim, f32, true,
             s.real_rows);
 }
@@ -198,12 +196,17 @@ int dense_layers(const cost_shape& c) {
 
 }  // namespace
 
-device_ceilings measured_ceilings(device_ceilings declared, double products, double copy) {
+device_ceilings measured_ceilings(device_ceilings declared, double products, double copy,
+                                  double read) {
   if (products > 0) {
     declared.mma_share *= declared.products / products;
     declared.products = products;
   }
-  if (copy > 0) declared.copy = copy;
+  if (copy > 0) {
+    declared.read *= copy / declared.copy;
+    declared.copy = copy;
+  }
+  if (read > 0) declared.read = read;
   if (products > 0 || copy > 0) {
     declared.source = "measured products and copy; waits and gaps assumed";
   }
@@ -252,7 +255,7 @@ step_cost cost_of_step(const cost_shape& c, const cost_step& given, const device
     // The layer in which rows are dropped projects all of them.
     const double enter = l <= given.late_from ? rows : late,
                  stay = l < given.late_from ? rows : late;
-    add_projection(b, c, shape(enter, 1));
+    add_projection(b, c, shape(enter, 1), d);
     add_attention(b, c, shape(stay, 1), d);
     add_feed_forward(b, c, shape(stay, 1), l >= dense_layers(c) && c.moe.experts > 0, d);
   }

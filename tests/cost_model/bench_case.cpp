@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "tests/cost_model/bench_case.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "tests/cost_model/cost_kernels.h"
+
+namespace unmask::cost {
+namespace {
+
+struct bench_case {
+  std::string operation;
+  std::map<std::string, double> of;
+  double operator()(const char* name) const { return of.at(name); }
+};
+
+bench_case parse(std::string name) {
+  for (const std::string prefix : {"cuda_", "emulated_"}) {
+    if (name.rfind(prefix, 0) == 0) name.erase(0, prefix.size());
+  }
+  bench_case c;
+  std::istringstream words(name);
+  for (std::string word; std::getline(words, word, '/');) {
+    const auto colon = word.find(':');
+    if (c.operation.empty()) {
+      c.operation = word;
+    } else if (colon != std::string::npos) {
+      c.of[word.substr(0, colon)] = std::strtod(word.c_str() + colon + 1, nullptr);
+    }
+  }
+  return c;
+}
+
+std::vector<launch> attention_launches(const bench_case& c, const device_ceilings& d) {
+  double splits = 1;
+  const launch attention =
+      attention_tensor(c("sequences"), c("rows"), c("keys"), static_cast<int>(c("heads")),
+                       static_cast<int>(c("kv")), static_cast<int>(c("dim")), &splits, d);
+  const launch plan = streaming(c("sequences") * 32, 0, d);
+  return {plan, attention,
+          attention_merge(c("sequences") * c("rows"), c("heads"), c("dim"), splits, d)};
+}
+
+std::vector<launch> expert_launches(const bench_case& c, const device_ceilings& d) {
+  const double rows = c("rows"), width = c("width"), per = c("per_row");
+  const auto product = [&](double out, double in, bool gated) {
+    return grouped_tensor(rows, per, c("experts"), 0, out, in, gated, d);
+  };
+  std::vector<launch> all = {streaming(rows * per * 8, 0, d), product(c("hidden"), width, true),
+                             product(width, c("hidden"), false),
+                             streaming(rows * width * (per * 2 + 8), 0, d)};
+  // One block plans 1024 assignments; of more they are counted and placed.
+  if (rows * per > 1024) all.insert(all.begin(), 2, streaming(rows * per * 8, 0, d));
+  return all;
+}
+
+// The launches of a call; empty: the model knows no such kernel.
+std::vector<launch> launches_of(const bench_case& c, const device_ceilings& d) {
+  if (c.operation == "attention") return attention_launches(c, d);
+  if (c.operation == "experts") return expert_launches(c, d);
+  if (c.operation == "linear") {
+    const bool adds = c("out") <= c("in");  // to the residual stream, in float32
+    return {library_product(c("rows"), c("out"), c("in"), adds ? 4 : 2, adds, d)};
+  }
+  // float32 in, bfloat16 out; two parts of bfloat16 in, one out.
+  if (c.operation == "rms_norm") return {streaming(6 * c("rows") * c("width"), 0, d)};
+  if (c.operation == "silu_mul") return {streaming(6 * c("rows") * c("hidden"), 0, d)};
+  if (c.operation == "rotate_and_store") {
+    return {rotation(c("rows"), c("heads"), c("kv"), c("dim"), d)};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<expected_case> expected_of_case(const std::string& name, const device_ceilings& d) {
+  const bench_case c = parse(name);
+  if (c.of.contains("bits") && c("bits") != 16) return std::nullopt;
+  const std::vector<launch> all = launches_of(c, d);
+  if (all.empty()) return std::nullopt;
+  expected_case e;
+  double longest = 0;
+  for (const launch& l : all) {
+    e.seconds += std::max(l.busy, d.shortest) + d.gap;
+    if (l.busy < longest) continue;
+    longest = l.busy;
+    e.held_by = l.busy < d.shortest ? "start" : l.held_by;
+  }
+  // The host is a launch ahead, or it is not.
+  const double host = static_cast<double>(all.size()) * d.launch;
+  if (host > e.seconds) e = {host, "host"};
+  return e;
+}
+
+}  // namespace unmask::cost
