@@ -6,6 +6,8 @@
 
 #include <array>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 
 #include "kernels/cuda/device.h"
 
@@ -34,6 +36,19 @@ std::optional<Value> ask(void* library, const char* name, Arguments... arguments
   return value;
 }
 
+// Bits of NVML's mask: power cap, slow-down by hardware, by heat (software, hardware), by the power brake.
+// Idle, clocks that were set, and groups of devices in step are no such reasons.
+constexpr std::uint64_t held_down = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
+
+std::optional<std::uint64_t> throttle_reasons_of(void* library, device_handle device) {
+  using mask = unsigned long long;
+  auto reasons = ask<mask>(library, "nvmlDeviceGetCurrentClocksEventReasons", device);
+  if (!reasons) {  // the name before driver 535
+    reasons = ask<mask>(library, "nvmlDeviceGetCurrentClocksThrottleReasons", device);
+  }
+  return reasons;
+}
+
 gpu_telemetry describe(void* library, device_handle device) {
   gpu_telemetry result;
   result.sm_clock_mhz = ask<unsigned>(library, "nvmlDeviceGetClockInfo", device, clock_sm);
@@ -45,12 +60,7 @@ gpu_telemetry describe(void* library, device_handle device) {
   if (const auto limit = ask<unsigned>(library, "nvmlDeviceGetEnforcedPowerLimit", device)) {
     result.power_limit_watts = *limit * 1e-3;  // NVML counts milliwatts
   }
-  using mask = unsigned long long;
-  auto reasons = ask<mask>(library, "nvmlDeviceGetCurrentClocksEventReasons", device);
-  if (!reasons) {  // the name before driver 535
-    reasons = ask<mask>(library, "nvmlDeviceGetCurrentClocksThrottleReasons", device);
-  }
-  if (reasons) result.throttle_reasons = *reasons;
+  result.throttle_reasons = throttle_reasons_of(library, device);
   unsigned mig_now = 0;
   unsigned mig_pending = 0;
   if (call(library, "nvmlDeviceGetMigMode", device, &mig_now, &mig_pending)) {
@@ -112,6 +122,18 @@ std::optional<double> energy_meter::watts() const {
   return *now * 1e-3;  // NVML counts milliwatts
 }
 
+std::optional<double> energy_meter::sm_clock_mhz() const {
+  if (device_ == nullptr) return std::nullopt;
+  return ask<unsigned>(library_, "nvmlDeviceGetClockInfo", device_, clock_sm);
+}
+
+std::optional<bool> energy_meter::throttled() const {
+  if (device_ == nullptr) return std::nullopt;
+  const auto reasons = throttle_reasons_of(library_, device_);
+  if (!reasons) return std::nullopt;
+  return (*reasons & held_down) != 0;
+}
+
 power_sampler::power_sampler(const energy_meter& meter, double period, std::size_t most) {
   if (!meter.watts()) return;
   thread_ = std::jthread([this, meter, period, most](const std::stop_token& stop) {
@@ -132,6 +154,40 @@ std::vector<std::pair<std::int64_t, double>> power_sampler::finish() {
     thread_.join();
   }
   return std::move(values_);
+}
+
+void load_sampler::sum::add(std::optional<double> value) {
+  if (!value) return;
+  total += *value;
+  ++samples;
+}
+
+std::optional<double> load_sampler::sum::mean() const {
+  if (samples == 0) return std::nullopt;
+  return total / static_cast<double>(samples);
+}
+
+load_sampler::load_sampler(const energy_meter& meter, double period) {
+  if (!meter.watts() && !meter.sm_clock_mhz() && !meter.throttled()) return;
+  thread_ = std::jthread([this, meter, period](const std::stop_token& stop) {
+    std::mutex asleep;
+    std::condition_variable_any wake;
+    std::unique_lock hold(asleep);
+    do {
+      watts_.add(meter.watts());
+      clock_.add(meter.sm_clock_mhz());
+      throttled_.add(meter.throttled());
+    } while (!wake.wait_for(hold, stop, std::chrono::duration<double>(period),
+                            [&] { return stop.stop_requested(); }));
+  });
+}
+
+device_load load_sampler::finish() {
+  if (thread_.joinable()) {
+    thread_.request_stop();
+    thread_.join();
+  }
+  return {watts_.mean(), clock_.mean(), throttled_.mean()};
 }
 
 }  // namespace unmask

@@ -43,6 +43,9 @@ class energy_meter {
   // Since the driver was loaded; it moves every few ten milliseconds.
   std::optional<double> joules() const;
   std::optional<double> watts() const;
+  std::optional<double> sm_clock_mhz() const;
+  // Whether the clock is held down by the power cap, by heat, or by the board: not by a setting.
+  std::optional<bool> throttled() const;
 
  private:
   void *library_ = nullptr, *device_ = nullptr;  // never closed
@@ -60,6 +63,31 @@ class power_sampler {
 
  private:
   std::vector<std::pair<std::int64_t, double>> values_;
+  std::jthread thread_;  // writes them
+};
+
+// What a device did in a span of time, in means over samples; empty where its driver does not say.
+struct device_load {
+  std::optional<double> watts, sm_clock_mhz;
+  std::optional<double> throttled_share;  // of the samples
+};
+
+// Samples power, clock and throttling every `period` seconds on a thread of its own, until it is finished.
+// The first sample is taken at once, so that a short span has one.
+class load_sampler {
+ public:
+  explicit load_sampler(const energy_meter& meter, double period = 0.05);
+  load_sampler& operator=(load_sampler&&) = delete;
+  device_load finish();  // stops
+
+ private:
+  struct sum {
+    double total = 0;
+    std::int64_t samples = 0;
+    void add(std::optional<double> value);
+    std::optional<double> mean() const;
+  };
+  sum watts_, clock_, throttled_;
   std::jthread thread_;  // writes them
 };
 

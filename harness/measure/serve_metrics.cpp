@@ -43,6 +43,25 @@ class values {
   std::map<std::string, metric>& into_;
 };
 
+// Puts the rate while the batch was as full as it ever was: from the first forward pass with the most requests
+// to the last, prefill included, whatever the policy. Filling and emptying the batch are left out.
+void steady_values(values& v, const std::vector<iteration_record>& all, origin time) {
+  const auto most = std::ranges::max_element(all, {}, &iteration_record::requests);
+  if (most == all.end()) return;
+  const auto full = [&](const iteration_record& it) { return it.requests == most->requests; };
+  const auto first = std::ranges::find_if(all, full);
+  const auto last = std::ranges::find_if(all.rbegin(), all.rend(), full).base();
+  double seconds = 0, committed = 0, every = 0;
+  for (const iteration_record& it : all) every += it.seconds;
+  for (auto it = first; it != last; ++it) {
+    seconds += it->seconds;
+    committed += static_cast<double>(it->committed);
+  }
+  if (seconds <= 0) return;
+  v.put("steady_tokens_per_second", committed / seconds, time);
+  v.put("steady_time_share", seconds / every, time);
+}
+
 // Puts requests and rows per request of decode forwards; both are weighted by forwards.
 void batch_values(values& v, const std::vector<iteration_record>& all, origin time, origin tokens) {
   std::vector<double> batch, chunk, chosen;
@@ -195,6 +214,7 @@ std::map<std::string, metric> serving_values(const served_run& run,
   }
   if (n > 0) v.put("output_tokens_per_request", output / static_cast<double>(n), tokens);
   batch_values(v, run.iterations, time, tokens);
+  steady_values(v, run.iterations, time);
   const backlog b = backlog_of(run.requests);
   v.put("in_system_middle", b.middle, time);
   v.put("in_system_last", b.last, time);

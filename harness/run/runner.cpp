@@ -305,12 +305,20 @@ class experiment_run {
     const device* on = device_if_chosen(f.point->run.device);
     const energy_meter meter = on ? on->energy() : energy_meter("");
     const std::optional<double> before = meter.joules();
+    load_sampler load(meter);
     {
       const phase_range range(profile_phase::measure,
                               round);  // what a profiler around us looks for
       f.measured.passes.push_back(timed_pass(f, fmt::format(" repetition {}", round + 1)));
     }
     pass_record& pass = f.measured.passes.back();
+    const device_load under = load.finish();
+    const auto put = [&](const char* name, const std::optional<double>& value) {
+      if (value) pass.metrics[name] = {*value, origin::measured};
+    };
+    put("watts_mean", under.watts);
+    put("clock_mhz_mean", under.sm_clock_mhz);
+    put("throttled_share", under.throttled_share);
     if (const std::optional<double> after = meter.joules(); before && after) {
       pass.metrics["energy_joules"] = {*after - *before, origin::measured};
     }

@@ -52,7 +52,11 @@ TEST(energy, is_read_in_joules_and_watts_and_absent_where_it_cannot_be) {
                                    energy_meter("0000:17:00.0", "libno-such-telemetry.so.1")}) {
     EXPECT_FALSE(none.joules().has_value());
     EXPECT_FALSE(none.watts().has_value());
+    EXPECT_FALSE(none.sm_clock_mhz().has_value());
+    EXPECT_FALSE(none.throttled().has_value());
     EXPECT_TRUE(power_sampler(none).finish().empty());
+    const device_load load = load_sampler(none).finish();
+    EXPECT_FALSE(load.watts || load.sm_clock_mhz || load.throttled_share);
   }
 }
 
@@ -63,6 +67,19 @@ TEST(energy, power_is_sampled_in_the_background_until_it_is_finished) {
   ASSERT_GE(values.size(), 2U);
   EXPECT_EQ(values.front().second, 412.0);
   EXPECT_LT(values.front().first, values.back().first);
+}
+
+// The stand-in's power, clock and the bit of its power cap (4); a span shorter than a period has a sample.
+TEST(energy, load_is_the_mean_of_samples_and_a_short_span_has_one) {
+  const energy_meter meter("0000:17:00.0", FAKE_NVML);
+  EXPECT_EQ(meter.sm_clock_mhz(), 1755.0);
+  EXPECT_EQ(meter.throttled(), true);
+  load_sampler sampler(meter, 3600);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const device_load load = sampler.finish();
+  EXPECT_EQ(load.watts, 412.0);
+  EXPECT_EQ(load.sm_clock_mhz, 1755.0);
+  EXPECT_EQ(load.throttled_share, 1.0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "harness/measure/capacity.h"
@@ -187,6 +188,9 @@ TEST(serve, values_by_hand) {
   EXPECT_DOUBLE_EQ(value("predicted_time_error"), 0.5);
   EXPECT_DOUBLE_EQ(value("full_block_token_share"), 32.0 / 64);
   EXPECT_DOUBLE_EQ(value("decode_tokens_per_second"), 48 / 3.0);
+  // Only the second pass has three requests.
+  EXPECT_DOUBLE_EQ(value("steady_tokens_per_second"), 40 / 2.0);
+  EXPECT_DOUBLE_EQ(value("steady_time_share"), 2 / 4.0);
   EXPECT_EQ(values.at("tpot_decode_p50_seconds").from, origin::analytic);
   EXPECT_EQ(values.at("batch_mean").from, origin::synthetic);
 
@@ -199,6 +203,28 @@ TEST(serve, values_by_hand) {
   EXPECT_FALSE(earned(28, "tpot_decode_p90_seconds"));
   EXPECT_TRUE(earned(299, "e2e_p99_seconds"));
   EXPECT_FALSE(earned(298, "e2e_p99_seconds"));
+}
+
+// Prompts enter between passes of a full batch, and with them under the policy "mixed": all of it counts.
+TEST(serve, the_steady_rate_spans_the_full_batch) {
+  served_run run = example();
+  iteration_record part;  // two requests, then four, a prompt alone, five, five with a prompt, one
+  part.seconds = 1;
+  run.iterations.clear();
+  const std::vector<std::array<int, 3>> passes = {{2, 10, 0}, {5, 20, 0}, {1, 0, 1},
+                                                  {5, 30, 0}, {5, 5, 1},  {1, 100, 0}};
+  for (const auto& [requests, committed, prefill] : passes) {
+    part.requests = requests;
+    part.committed = committed;
+    part.prefill = prefill != 0;
+    run.iterations.push_back(part);
+  }
+  const auto values = serving_values(run, {}, origin::measured, origin::counted);
+  EXPECT_DOUBLE_EQ(values.at("steady_tokens_per_second").value, (20 + 0 + 30 + 5) / 4.0);
+  EXPECT_DOUBLE_EQ(values.at("steady_time_share").value, 4 / 6.0);
+  run.iterations.clear();
+  EXPECT_FALSE(serving_values(run, {}, origin::measured, origin::counted)
+                   .contains("steady_tokens_per_second"));
 }
 
 // Requests 2 and 3 of ten leave after their first block.
