@@ -11,6 +11,7 @@
 #include "harness/base/error.h"
 #include "harness/base/output.h"
 #include "harness/cli/command.h"
+#include "harness/cli/kernel_turns.h"
 #include "harness/cli/model_spec.h"
 #include "harness/cli/options.h"
 #include "harness/cli/terminal.h"
@@ -37,7 +38,7 @@ option_table bench_options() {
              {"batch-size,b", repeated(), "decode N,N,... requests at a time (default: 1)"},
              {"requests", 0, "make N prompts of each length (0: as many as the largest batch)"},
              {"no-progress", flag(), "show no progress on standard error"}} +
-         model_options(5);
+         kernel_options() + model_options(5);
 }
 
 // The preset of a method that holds its paper's or its authors' settings; null: it has none.
@@ -75,6 +76,7 @@ int command_bench(const texts& arguments) {
   const command_line line("bench MODEL [options]", bench_options(), {"model"}, arguments,
                           "Measures all methods in turn on the same random prompts. Random prompts "
                           "have no right answer, so no row has a score.");
+  if (line.given("kernels")) return bench_kernels(line);
   const fs::path given = line.place("model", "bench needs a model folder");
   const table_format format = line.format();
   const auto or_else = [&](const char* name, std::int64_t otherwise, std::int64_t most) {

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/cli/kernel_turns.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/base/error.h"
+#include "harness/base/output.h"
+#include "harness/cli/terminal.h"
+#include "harness/devices/build_info.h"
+#include "harness/devices/environment.h"
+#include "harness/devices/first_use.h"
+#include "harness/rows/glossary.h"
+#include "harness/rows/text_table.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/product_library.h"
+
+namespace unmask {
+namespace {
+
+constexpr std::int64_t most_turns = 1000;
+
+// Which ways are wanted, of "own,library".
+void read_ways(const command_line& line, bench::turn_settings& s) {
+  s.own = s.libraries = false;
+  for (const std::string& word : line.parts("kernels")) {
+    if (word != "own" && word != "library") {
+      throw usage_error("--kernels " + word + ": say own, library or own,library");
+    }
+    (word == "own" ? s.own : s.libraries) = true;
+  }
+}
+
+std::string device_of(const command_line& line) {
+  const std::string asked = line.text("device", "auto");
+  if (asked == "auto" || asked.empty()) return "cuda";
+  if (asked != "cuda" && asked != "cuda-emulated") {
+    throw usage_error("--device " + asked +
+                      ": bench --kernels times kernels of cuda or cuda-emulated");
+  }
+  return asked;
+}
+
+// On a card with what its first use found wrong left out; on the emulator, which has no library, as it is.
+bench::turn_settings settings_of(const std::string& device, const command_line& line) {
+  bench::turn_settings s;
+  read_ways(line, s);
+  s.turns = line.within("turns", 1, most_turns);
+  s.cases = line.text("cases");
+  const char* small = std::getenv("UNMASK_BENCH_SMALL");
+  s.small = device == "cuda-emulated" || (small != nullptr && std::string(small) == "1");
+  if (device == "cuda-emulated") {
+    s.device = [](const cuda::choices& c) -> const backend& { return cuda_emulated_backend(c); };
+    s.library = false;
+    s.no_library = "the emulator has no library";
+    return s;
+  }
+  const cuda::report machine = cuda::query();
+  if (machine.devices.empty()) throw environment_error("NOT RUN: " + machine.note);
+  const cuda::device_properties& card = machine.devices.front();
+  run_keys run;
+  run.device = device;
+  s.asked = checked_choices(run);
+  s.device = [](const cuda::choices& c) -> const backend& { return cuda_backend(c); };
+  s.wgmma = tensor_products(this_build().cuda_architectures, card.compute_major,
+                            card.compute_minor) == "wgmma";
+  s.library = cuda::product_library() != "none";
+  s.no_library = "cuBLASLt is not on this machine";
+  return s;
+}
+
+double median_us(const bench::kernel_way& way) {
+  return 1e6 * percentile_of(way.seconds, 0.5);
+}
+
+void add_rows(text_table& table, const bench::kernel_case& c) {
+  for (std::size_t i = 0; i < c.ways.size(); ++i) {
+    const bench::kernel_way& way = c.ways[i];
+    if (!way.why.empty()) {
+      table.add({c.name, way.name, "NOT RUN", way.why, "–"});
+      continue;
+    }
+    const bench::kernel_way* other = held_against(c, i);
+    const auto r = other == nullptr ? std::nullopt : ratio_of(way, *other);
+    table.add({c.name, way.name, number_cell(median_us(way), 1), r ? r->against : "–",
+               r ? number_cell(r->ratio, 3, 1, r->range) : table_cell("–")});
+  }
+}
+
+}  // namespace
+
+option_table kernel_options() {
+  return {
+      {"kernels", repeated(),
+       "no model: time kernels, own, library or own,library, all ways of a case in turn"},
+      {"turns", 5, "of --kernels: make N turns"},
+      {"cases", no_default, "of --kernels: time only cases whose name this expression finds"},
+      {"kernel-rows", no_default, "of --kernels: write a JSON object a way into this file too"}};
+}
+
+std::optional<turn_ratio> ratio_of(const bench::kernel_way& way, const bench::kernel_way& other) {
+  const std::size_t turns = std::min(way.seconds.size(), other.seconds.size());
+  if (turns < 2) return std::nullopt;
+  std::vector<double> logs;
+  for (std::size_t t = 0; t < turns; ++t)
+    logs.push_back(std::log(way.seconds[t] / other.seconds[t]));
+  const double mean = mean_of(logs);
+  for (double& l : logs) l += 1 - mean;  // about 1, where half widths may be relative
+  const double half = relative_half_width(logs);
+  return turn_ratio{other.name, std::exp(mean), {std::exp(mean - half), std::exp(mean + half)}};
+}
+
+const bench::kernel_way* held_against(const bench::kernel_case& c, std::size_t way) {
+  if (!c.ways[way].own) return nullptr;
+  for (const bench::kernel_way& other : c.ways) {
+    if (!other.own && other.why.empty()) return &other;
+  }
+  for (std::size_t i = 0; i < way; ++i) {
+    if (c.ways[i].own && c.ways[i].why.empty()) return &c.ways[i];
+  }
+  return nullptr;
+}
+
+std::string kernel_rows(const bench::kernel_case& c) {
+  std::string text;
+  for (std::size_t i = 0; i < c.ways.size(); ++i) {
+    const bench::kernel_way& way = c.ways[i];
+    nlohmann::json row = {{"case", c.name}, {"way", way.name}, {"own", way.own}};
+    if (!way.why.empty()) {
+      row["why"] = way.why;
+    } else {
+      row["median_us"] = median_us(way);
+      row["seconds"] = way.seconds;
+      const bench::kernel_way* other = held_against(c, i);
+      if (const auto r = other == nullptr ? std::nullopt : ratio_of(way, *other)) {
+        row["against"] = r->against;
+        row["ratio"] = r->ratio;
+        row["low"] = r->range.low;
+        row["high"] = r->range.high;
+      }
+    }
+    text += row.dump() + "\n";
+  }
+  return text;
+}
+
+int bench_kernels(const command_line& line) {
+  if (!line.list("model").empty()) throw usage_error("bench --kernels takes no model");
+  const bench::turn_settings settings = settings_of(device_of(line), line);
+  std::ofstream rows;
+  const std::string file = line.text("kernel-rows");
+  if (!file.empty()) {
+    rows.open(file, std::ios::binary);
+    if (!rows) throw environment_error("cannot write " + file);
+  }
+  text_table table = table_with({"case", "way", ">µs", "over", ">ratio"});
+  time_in_turn(settings, [&](const bench::kernel_case& c) {
+    add_rows(table, c);
+    if (!rows.is_open()) return;
+    rows << kernel_rows(c) << std::flush;
+    if (!rows) throw environment_error("cannot write " + file);
+  });
+  if (settings.small) table.notes.emplace_back("Smallest sizes: these times mean nothing.");
+  print_tables(render(table, line.format()));
+  return 0;
+}
+
+}  // namespace unmask

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// `unmask bench --kernels own,library`: the kernels' ways in turn, with ratios and their intervals.
+#pragma once
+
+#include <iosfwd>
+#include <optional>
+#include <string>
+
+#include "harness/cli/options.h"
+#include "harness/rows/statistics.h"
+#include "kernels/bench/turns.h"
+
+namespace unmask {
+
+option_table kernel_options();
+// Runs it; exit code. Usage and environment errors as of any command.
+int bench_kernels(const command_line& line);
+
+// A way's time over another's, turn by turn: geometric mean, and its 95 % interval by Student's t of logarithms. Nothing: one was not timed,
+// or there is but one turn.
+struct turn_ratio {
+  std::string against;
+  double ratio = 0;
+  interval range;
+};
+std::optional<turn_ratio> ratio_of(const bench::kernel_way& way, const bench::kernel_way& other);
+// What an own way is held against: the first library's that was timed, else the first own one before it.
+const bench::kernel_way* held_against(const bench::kernel_case& c, std::size_t way);
+
+// One JSON object a way: case, way, own, and median_us, seconds, against, ratio, low, high; or why.
+std::string kernel_rows(const bench::kernel_case& c);
+
+}  // namespace unmask

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "kernels/bench/turns.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <regex>
+#include <utility>
+
+#include "harness/base/error.h"
+#include "kernels/attention.h"
+#include "kernels/float16.h"
+#include "kernels/model_core.h"
+#include "kernels/moe.h"
+#include "kernels/random.h"
+
+namespace unmask::bench {
+namespace {
+
+using cuda::multiplied;
+using cuda::multiplier;
+
+// bfloat16 results of sums in another order: a unit of the last place is 2^-8 of a number.
+constexpr double allowed_difference = 0.02;
+
+// These numbers, float32 or bfloat16.
+tensor stored(const backend& on, std::initializer_list<std::int64_t> shape,
+              const std::vector<float>& values, dtype type) {
+  tensor t = on.allocate(type, shape);
+  if (type == dtype::f32) {
+    on.write(t.view().data, values.data(), t.bytes());
+    return t;
+  }
+  std::vector<std::uint16_t> half(values.size());
+  std::ranges::transform(values, half.begin(), [](float v) { return to_bf16(v); });
+  on.write(t.view().data, half.data(), t.bytes());
+  return t;
+}
+
+// Numbers in (-1, 1) times `scale`, of Philox, float32 or bfloat16.
+tensor filled(const backend& on, std::initializer_list<std::int64_t> shape, float scale,
+              dtype type) {
+  static std::uint64_t tensors = 0;
+  const std::uint64_t key = stream_key(7, ++tensors);
+  std::int64_t count = 1;
+  for (const std::int64_t n : shape) count *= n;
+  std::vector<float> values(static_cast<std::size_t>(count));
+#pragma omp parallel for
+  for (std::int64_t i = 0; i < count; i += 4) {
+    const philox4 r = philox4x32(key, 0, static_cast<std::uint64_t>(i));
+    for (std::int64_t j = i; j < std::min(i + 4, count); ++j) {
+      values[static_cast<std::size_t>(j)] =
+          scale * (static_cast<float>(r.x[j - i]) * (2.0F / 4294967296.0F) - 1.0F);
+    }
+  }
+  return stored(on, shape, values, type);
+}
+
+tensor listed(const backend& on, const std::vector<std::int32_t>& values) {
+  tensor t = on.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())});
+  on.write(t.view().data, values.data(), values.size() * sizeof(std::int32_t));
+  return t;
+}
+
+std::vector<float> read(const backend& on, const tensor_view& t) {
+  const auto count = static_cast<std::size_t>(t.elements());
+  std::vector<float> values(count);
+  if (t.type == dtype::f32) {
+    on.read(values.data(), t.data, count * sizeof(float));
+    return values;
+  }
+  std::vector<std::uint16_t> half(count);
+  on.read(half.data(), t.data, count * sizeof(std::uint16_t));
+  std::ranges::transform(half, values.begin(), [](std::uint16_t h) { return from_bf16(h); });
+  return values;
+}
+
+// A case on the device: operands, and call i of a backend that takes one of the ways.
+struct prepared {
+  std::function<void(const backend&, int)> call;
+  std::function<void(const backend&)> clear;  // of what a call adds to
+  std::function<tensor_view(const backend&)> result;
+  std::vector<std::shared_ptr<void>> kept;
+};
+
+template <class T>
+const T& keep(prepared& p, T value) {
+  auto held = std::make_shared<T>(std::move(value));
+  p.kept.push_back(held);
+  return *held;
+}
+
+// Copies of weights that overflow L2 together.
+std::int64_t copies_of(std::int64_t bytes, bool small) {
+  return small ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / bytes);
+}
+
+struct sizes {
+  std::string operation;
+  multiplied what;
+  std::vector<std::pair<const char*, std::int64_t>> of;
+  std::int64_t operator()(const std::string& name) const {
+    for (const auto& [key, value] : of) {
+      if (name == key) return value;
+    }
+    throw std::logic_error("no size " + name);
+  }
+  std::string name() const {
+    std::string text = operation;
+    for (const auto& [key, value] : of)
+      text += "/" + std::string(key) + ":" + std::to_string(value);
+    return text + "/bits:16";
+  }
+};
+
+// y [rows, out] = x [rows, in] W^T, bfloat16; to the residual stream, in float32, where it is narrow.
+prepared product(const sizes& s, const backend& on, bool small) {
+  prepared p;
+  const std::int64_t m = s("rows"), k = s("in"), n = s("out");
+  const bool adds = n <= k;
+  std::vector<packed_handle> packed;
+  const tensor w = filled(reference_backend(), {n, k}, 0.05F, dtype::f32);
+  for (std::int64_t i = 0; i < copies_of(2 * n * k, small); ++i) {
+    packed.push_back(on.pack(w, weight_format::bf16));
+  }
+  const auto& weights = keep(p, std::move(packed));
+  // The CUDA cores' products take float32 activations, the library's bfloat16 ones: both have the same numbers.
+  struct activations {
+    tensor_view x, y;
+  };
+  const std::vector<float> numbers = read(on, filled(on, {m, k}, 1, dtype::bf16));
+  const auto make = [&](dtype type) {
+    const tensor_view x = keep(p, stored(on, {m, k}, numbers, type));
+    return activations{x, keep(p, on.allocate(adds ? dtype::f32 : type, {m, n}))};
+  };
+  const activations half = make(dtype::bf16), full = make(dtype::f32);
+  const auto of = [half, full](const backend& b) {
+    return b.activation_type(weight_format::bf16) == dtype::bf16 ? half : full;
+  };
+  p.result = [of](const backend& b) { return of(b).y; };
+  p.clear = [of](const backend& b) {
+    const tensor_view y = of(b).y;
+    b.clear(y.data, static_cast<std::size_t>(y.elements()) * size_of(y.type));
+  };
+  p.call = [&weights, of, adds](const backend& b, int i) {
+    const activations a = of(b);
+    b.run(op::linear{a.x, *weights[static_cast<std::size_t>(i) % weights.size()], {}, a.y, adds});
+  };
+  return p;
+}
+
+// Rows at the end of sequences of as many keys, in pages; every key is seen.
+prepared attention(const sizes& s, const backend& on, bool small) {
+  prepared p;
+  const std::int64_t sequences = s("sequences"), each = s("rows"), heads = s("heads"), kv = s("kv"),
+                     dim = s("dim"), length = s("keys");
+  const std::int64_t stride = (length + kv_page_size - 1) / kv_page_size;
+  const auto pages = [&] {
+    return filled(on, {stride * sequences, kv_page_size, kv, dim}, 1, dtype::bf16);
+  };
+  std::vector<std::pair<tensor, tensor>> stored;
+  const std::int64_t bytes = 4 * stride * sequences * kv_page_size * kv * dim;
+  for (std::int64_t i = 0; i < copies_of(bytes, small); ++i) stored.emplace_back(pages(), pages());
+  const auto& stores = keep(p, std::move(stored));
+  std::vector<std::int32_t> table(static_cast<std::size_t>(stride * sequences)), begin{0}, owner,
+      place;
+  std::iota(table.begin(), table.end(), 0);
+  for (std::int64_t q = 0; q < sequences; ++q) {
+    for (std::int64_t at = length - each; at < length; ++at) {
+      owner.push_back(static_cast<std::int32_t>(q));
+      place.push_back(static_cast<std::int32_t>(at));
+    }
+    begin.push_back(static_cast<std::int32_t>(place.size()));
+  }
+  const std::vector<std::int32_t> lengths(static_cast<std::size_t>(sequences),
+                                          static_cast<std::int32_t>(length));
+  const auto array = [&](const std::vector<std::int32_t>& v) {
+    return keep(p, listed(on, v)).template as<std::int32_t>();
+  };
+  const row_set rows{static_cast<std::int32_t>(sequences),
+                     static_cast<std::int32_t>(place.size()),
+                     array(begin),
+                     array(owner),
+                     array(place),
+                     nullptr};
+  key_set seen;
+  seen.kv_length = array(lengths);
+  const std::int32_t* page_table = array(table);
+  const tensor_view q = keep(p, filled(on, {sequences * each, heads, dim}, 1, dtype::bf16));
+  const tensor_view out = keep(p, on.allocate(dtype::bf16, {sequences * each, heads, dim}));
+  p.result = [out](const backend&) { return out; };
+  p.call = [&stores, rows, seen, page_table, stride, q, out, dim](const backend& b, int i) {
+    const auto& [keys, values] = stores[static_cast<std::size_t>(i) % stores.size()];
+    const paged_kv cache{keys, values, page_table, static_cast<std::int32_t>(stride)};
+    b.run(op::attention{rows, q, cache, seen, 1.0F / std::sqrt(static_cast<float>(dim)), out, {}});
+  };
+  return p;
+}
+
+// The feed-forward of routed experts, every expert drawn alike, added to the residual stream.
+prepared experts(const sizes& s, const backend& on, bool) {
+  prepared p;
+  const std::int64_t rows = s("rows"), width = s("width"), hidden = s("hidden"),
+                     count = s("experts"), per_row = s("per_row");
+  moe_experts all;
+  all.hidden = static_cast<std::int32_t>(hidden);
+  const tensor up = filled(reference_backend(), {2 * hidden, width}, 0.05F, dtype::f32),
+               down = filled(reference_backend(), {width, hidden}, 0.05F, dtype::f32);
+  for (std::int64_t e = 0; e < count; ++e) {
+    all.gate_up.push_back(on.pack(up, weight_format::bf16));
+    all.down.push_back(on.pack(down, weight_format::bf16));
+  }
+  const moe_experts& weights = keep(p, std::move(all));
+  std::vector<std::int32_t> chosen;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    // Different ones of a row: from a random one on, in steps without a divisor of their number.
+    const philox4 draw = philox4x32(stream_key(11, static_cast<std::uint64_t>(r)), 0, 0);
+    for (std::int64_t i = 0; i < per_row; ++i) {
+      chosen.push_back(static_cast<std::int32_t>((draw.x[0] + i * (count / 2 + 1)) % count));
+    }
+  }
+  const tensor& flat = keep(p, listed(on, chosen));
+  const tensor_view expert = make_view(flat.view().data, dtype::i32, {rows, per_row});
+  const tensor_view share = keep(p, filled(on, {rows, per_row}, 0.5F, dtype::f32));
+  const tensor_view x =
+      keep(p, filled(on, {rows, width}, 1, on.activation_type(weight_format::bf16)));
+  const tensor_view y = keep(p, on.allocate(dtype::f32, {rows, width}));
+  p.result = [y](const backend&) { return y; };
+  p.clear = [y](const backend& b) {
+    b.clear(y.data, static_cast<std::size_t>(y.elements()) * sizeof(float));
+  };
+  p.call = [&weights, x, expert, share, y](const backend& b, int) {
+    b.run(op::moe_feed_forward{x, expert, share, weights, y});
+  };
+  return p;
+}
+
+prepared prepare(const sizes& s, const backend& on, bool small) {
+  if (s.what == multiplied::products) return product(s, on, small);
+  return s.what == multiplied::attention ? attention(s, on, small) : experts(s, on, small);
+}
+
+std::vector<sizes> every_case(bool small) {
+  std::vector<sizes> all;
+  const auto attends = [&](std::int64_t n, std::int64_t rows, std::int64_t heads, std::int64_t kv,
+                           std::int64_t dim, std::int64_t keys) {
+    all.push_back({"attention",
+                   multiplied::attention,
+                   {{"sequences", n},
+                    {"rows", rows},
+                    {"heads", heads},
+                    {"kv", kv},
+                    {"dim", dim},
+                    {"keys", keys}}});
+  };
+  const auto multiplies = [&](std::int64_t rows, std::int64_t in, std::int64_t out) {
+    all.push_back({"linear", multiplied::products, {{"rows", rows}, {"in", in}, {"out", out}}});
+  };
+  const auto routes = [&](std::int64_t rows, std::int64_t width, std::int64_t hidden,
+                          std::int64_t count, std::int64_t per_row) {
+    all.push_back({"experts",
+                   multiplied::experts,
+                   {{"rows", rows},
+                    {"width", width},
+                    {"hidden", hidden},
+                    {"experts", count},
+                    {"per_row", per_row}}});
+  };
+  if (small) {
+    attends(2, 3, 4, 2, 64, 70);
+    multiplies(9, 64, 40);
+    routes(7, 64, 40, 4, 2);
+    return all;
+  }
+  attends(1, 8192, 32, 32, 128, 8192);
+  attends(64, 32, 32, 8, 128, 4096);
+  attends(1, 32, 32, 8, 128, 4096);
+  for (const std::int64_t rows : {1, 192, 1024}) {
+    multiplies(rows, 4096, 24576);  // SDAR-8B: gate, up
+    multiplies(rows, 12288, 4096);  // down
+  }
+  routes(8192, 2048, 512, 256, 8);
+  routes(32, 2048, 512, 256, 8);
+  return all;
+}
+
+// A way with the kernels that take it, or why there is none.
+struct candidate {
+  kernel_way way;
+  std::optional<cuda::choices> choices;
+};
+
+candidate own_way(const turn_settings& s, multiplied what, multiplier how) {
+  candidate c{{name_of(how), true, "", {}}, s.asked};
+  if (how == multiplier::wgmma && !s.wgmma) {
+    c.way.why = "this card or this program has no wgmma";
+  } else if (s.asked.left_out.contains({what, how})) {
+    c.way.why = "wrong at first use";
+  }
+  if (!c.way.why.empty()) {
+    c.choices.reset();
+    return c;
+  }
+  c.choices->wgmma = how == multiplier::wgmma;
+  c.choices->own_products = what == multiplied::products;
+  return c;
+}
+
+std::vector<candidate> candidates_of(const turn_settings& s, multiplied what) {
+  std::vector<candidate> all;
+  const auto absent = [&](const char* name, const std::string& why) {
+    if (s.libraries) all.push_back({{name, false, why, {}}, std::nullopt});
+  };
+  if (what == multiplied::products) {
+    if (s.own) all.push_back(own_way(s, what, multiplier::cuda_cores));
+    if (!s.library) {
+      absent(name_of(multiplier::library), s.no_library);
+    } else if (s.asked.left_out.contains({what, multiplier::library})) {
+      absent(name_of(multiplier::library), "wrong at first use");
+    } else if (s.libraries) {
+      all.push_back({{name_of(multiplier::library), false, "", {}}, s.asked});
+      all.back().choices->own_products = false;
+    }
+    return all;
+  }
+  if (s.own) {
+    all.push_back(own_way(s, what, multiplier::wgmma));
+    all.push_back(own_way(s, what, multiplier::mma_sync));
+  }
+  if (what == multiplied::attention) {
+    absent("cuDNN", "this program has no way by it; ./dev gpu --measure times it through PyTorch");
+  } else {
+    absent("CUTLASS", "this program has no way by it");
+  }
+  return all;
+}
+
+// What the CUDA cores make of the case: without tensor cores and libraries.
+std::vector<float> expected(const turn_settings& s, multiplied what, const prepared& p) {
+  cuda::choices plain = s.asked;
+  plain.own_products = what == multiplied::products;
+  plain.wgmma = false;
+  for (const multiplier how : {multiplier::wgmma, multiplier::mma_sync})
+    plain.left_out.insert({what, how});
+  const backend& on = s.device(plain);
+  if (p.clear) p.clear(on);
+  p.call(on, 0);
+  on.synchronize();
+  return read(on, p.result(on));
+}
+
+void leave_out_the_wrong(const turn_settings& s, const prepared& p, const std::vector<float>& want,
+                         std::vector<candidate>& all) {
+  for (candidate& c : all) {
+    if (!c.choices) continue;
+    try {
+      const backend& on = s.device(*c.choices);
+      if (p.clear) p.clear(on);
+      p.call(on, 0);
+      on.synchronize();
+      const double difference = relative_difference(read(on, p.result(on)), want);
+      if (difference > allowed_difference) {
+        c.way.why = "wrong: differs from the CUDA cores by " + std::to_string(difference) +
+                    " of the largest result";
+      }
+    } catch (const error& problem) {
+      c.way.why = problem.what();
+    }
+    if (!c.way.why.empty()) c.choices.reset();
+  }
+}
+
+}  // namespace
+
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double largest = 0, difference = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    if (std::isnan(a[i]) || std::isnan(b[i])) return 1;
+    largest = std::max(largest, std::abs(static_cast<double>(b[i])));
+    difference = std::max(difference, std::abs(static_cast<double>(a[i]) - b[i]));
+  }
+  return largest > 0 ? difference / largest : difference;
+}
+
+std::vector<std::vector<double>> alternate(std::size_t ways, std::int64_t turns, int calls,
+                                           const std::function<void(std::size_t, int)>& call,
+                                           const std::function<void(std::size_t)>& wait) {
+  std::vector<std::vector<double>> seconds(ways);
+  for (std::int64_t turn = 0; turn < turns; ++turn) {
+    for (std::size_t i = 0; i < ways; ++i) {
+      const std::size_t way = turn % 2 == 0 ? i : ways - 1 - i;
+      const auto begin = std::chrono::steady_clock::now();
+      for (int c = 0; c < calls; ++c) call(way, c);
+      wait(way);
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+      seconds[way].push_back(taken.count() / calls);
+    }
+  }
+  return seconds;
+}
+
+void time_in_turn(const turn_settings& s, const std::function<void(const kernel_case&)>& tell) {
+  std::regex chosen;
+  try {
+    chosen = std::regex(s.cases);
+  } catch (const std::regex_error&) {
+    throw usage_error("--cases " + s.cases + " is no regular expression");
+  }
+  bool any = false;
+  for (const sizes& size : every_case(s.small)) {
+    if (!std::regex_search(size.name(), chosen)) continue;
+    any = true;
+    std::vector<candidate> all = candidates_of(s, size.what);
+    const prepared p = prepare(size, s.device(s.asked), s.small);
+    leave_out_the_wrong(s, p, expected(s, size.what, p), all);
+    std::vector<candidate*> timed;
+    for (candidate& c : all) {
+      if (c.choices) timed.push_back(&c);
+    }
+    const auto on = [&](std::size_t way) -> const backend& {
+      return s.device(*timed[way]->choices);
+    };
+    const auto call = [&](std::size_t way, int i) { p.call(on(way), i); };
+    const auto wait = [&](std::size_t way) { on(way).synchronize(); };
+    const int calls = s.small ? 1 : 20;
+    if (!s.small) (void)alternate(timed.size(), 2, 3, call, wait);  // tuning, scratch
+    const auto seconds = alternate(timed.size(), s.turns, calls, call, wait);
+    for (std::size_t i = 0; i < timed.size(); ++i) timed[i]->way.seconds = seconds[i];
+    kernel_case done{size.name(), {}};
+    for (candidate& c : all) done.ways.push_back(std::move(c.way));
+    tell(done);
+  }
+  if (!any) throw usage_error("no case of bench --kernels has " + s.cases + " in its name");
+}
+
+}  // namespace unmask::bench

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// `unmask bench --kernels`: the ways of a kernel in turn, and what their times are held against.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/base/error.h"
+#include "harness/base/files.h"
+#include "harness/cli/kernel_turns.h"
+#include "tests/harness/cli/program.h"
+
+namespace unmask {
+namespace {
+
+using bench::kernel_case;
+using bench::kernel_way;
+
+// Turn by turn 1.1, 0.9, 1.0 times the other. Logarithms 0.09531, -0.10536, 0: mean -0.00335, deviation
+// 0.100377, and t of two degrees 4.30265.
+TEST(kernel_turns, the_ratio_is_taken_turn_by_turn) {
+  const kernel_way own{"wgmma", true, "", {1.1, 1.8, 3.0}};
+  const kernel_way library{"cuBLASLt", false, "", {1.0, 2.0, 3.0}};
+  const auto r = ratio_of(own, library);
+  ASSERT_TRUE(r.has_value());
+  EXPECT_EQ(r->against, "cuBLASLt");
+  EXPECT_NEAR(r->ratio, 0.99666, 1e-5);
+  EXPECT_NEAR(r->range.low, 0.77670, 2e-5);
+  EXPECT_NEAR(r->range.high, 1.27890, 2e-5);
+  EXPECT_FALSE(ratio_of(own, {"x", false, "", {1.0}}).has_value()) << "one turn has no interval";
+}
+
+// A library that ran; else the own way before it; a library is held against nothing.
+TEST(kernel_turns, an_own_way_is_held_against_the_library_that_ran) {
+  kernel_case c{
+      "attention",
+      {{"wgmma", true, "", {1}}, {"mma.sync", true, "", {2}}, {"cuDNN", false, "absent", {}}}};
+  EXPECT_EQ(held_against(c, 0), nullptr);
+  EXPECT_EQ(held_against(c, 1), c.ways.data());
+  c.ways[2].why.clear();
+  EXPECT_EQ(held_against(c, 0), &c.ways[2]);
+  EXPECT_EQ(held_against(c, 2), nullptr);
+  c.ways[0].why = "wrong at first use";
+  c.ways[2].why = "absent";
+  EXPECT_EQ(held_against(c, 1), nullptr) << "what did not run is no measure";
+  const auto row = nlohmann::json::parse(kernel_rows(c).substr(0, kernel_rows(c).find('\n')));
+  EXPECT_EQ(row["why"], "wrong at first use");
+  EXPECT_FALSE(row.contains("median_us"));
+}
+
+// Three ways, three turns of two calls: forwards, backwards, forwards.
+TEST(kernel_turns, every_other_turn_goes_backwards) {
+  std::vector<std::pair<std::size_t, int>> calls;
+  std::vector<std::size_t> waits;
+  const auto seconds = bench::alternate(
+      3, 3, 2, [&](std::size_t way, int i) { calls.emplace_back(way, i); },
+      [&](std::size_t way) { waits.push_back(way); });
+  EXPECT_EQ(waits, (std::vector<std::size_t>{0, 1, 2, 2, 1, 0, 0, 1, 2}));
+  ASSERT_EQ(calls.size(), 18U);
+  EXPECT_EQ(calls[0], (std::pair<std::size_t, int>{0, 0}));
+  EXPECT_EQ(calls[7], (std::pair<std::size_t, int>{2, 1}));
+  ASSERT_EQ(seconds.size(), 3U);
+  for (const auto& of_way : seconds) EXPECT_EQ(of_way.size(), 3U);
+}
+
+TEST(kernel_turns, a_difference_is_of_the_largest_result_and_a_nan_is_wrong) {
+  EXPECT_DOUBLE_EQ(bench::relative_difference({1, 2, -4.5F}, {1, 2, -4}), 0.125);
+  EXPECT_DOUBLE_EQ(bench::relative_difference({0.25F}, {0}), 0.25);
+  EXPECT_EQ(bench::relative_difference({std::nanf("")}, {0}), 1);
+}
+
+// A way that throws, one that was wrong at first use, and cases that are not there.
+TEST(kernel_turns, a_way_that_cannot_compute_says_so_and_is_not_timed) {
+  bench::turn_settings s;
+  s.device = [](const cuda::choices& c) -> const backend& {
+    if (c.wgmma) throw environment_error("no such kernel");
+    return cuda_emulated_backend(c);
+  };
+  s.asked.wgmma = false;
+  s.wgmma = true;
+  s.library = false;
+  s.no_library = "none here";
+  s.small = true;
+  s.turns = 2;
+  s.cases = "attention|experts";
+  s.asked.left_out = {{cuda::multiplied::experts, cuda::multiplier::mma_sync}};
+  std::vector<kernel_case> done;
+  time_in_turn(s, [&](const kernel_case& c) { done.push_back(c); });
+  ASSERT_EQ(done.size(), 2U);
+  for (const kernel_case& c : done) {
+    EXPECT_EQ(c.ways[0].name, "wgmma");
+    EXPECT_EQ(c.ways[0].why, "no such kernel");
+    EXPECT_TRUE(c.ways[0].seconds.empty());
+  }
+  EXPECT_EQ(done[0].ways[1].seconds.size(), 2U);
+  EXPECT_EQ(done[1].ways[1].why, "wrong at first use");
+  s.cases = "no such case";
+  EXPECT_THROW(time_in_turn(s, [](const kernel_case&) {}), error);
+  s.cases = "(";
+  EXPECT_THROW(time_in_turn(s, [](const kernel_case&) {}), error);
+}
+
+TEST(kernel_turns, the_program_times_kernels_on_the_emulator) {
+  const scratch_folder scratch;
+  const std::string file = (scratch.path() / "turns.jsonl").string();
+  const auto run = [](const std::string& words) {
+    return test::run_program(UNMASK_SOURCE_DIR, "bench " + words);
+  };
+  const test::outcome done =
+      run("--kernels own,library --device cuda-emulated --turns 2 --kernel-rows '" + file + "'");
+  EXPECT_EQ(done.code, 0) << done.text;
+  EXPECT_NE(done.text.find("the emulator has no library"), std::string::npos) << done.text;
+  std::ifstream in(file);
+  int timed = 0, absent = 0;
+  for (std::string line; std::getline(in, line);) {
+    const auto row = nlohmann::json::parse(line);
+    (row.contains("median_us") ? timed : absent) += 1;
+    if (row.contains("median_us")) {
+      EXPECT_EQ(row["seconds"].size(), 2U) << line;
+    }
+  }
+  // mma.sync of attention and experts, CUDA cores of products; wgmma twice, and three libraries.
+  EXPECT_EQ(timed, 3);
+  EXPECT_EQ(absent, 5);
+  EXPECT_EQ(run("--kernels theirs").code, 2);
+  EXPECT_EQ(run("--kernels own --device cpu").code, 2);
+  EXPECT_EQ(run("MODEL --kernels own --device cuda-emulated").code, 2);
+}
+
+}  // namespace
+}  // namespace unmask
