@@ -22,6 +22,7 @@ Exit code: 0 when no stage FAILED or ran out of time (also without a GPU), else 
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -97,7 +98,7 @@ def run(given):
     else:
         build, which = find_build(given.build)
     settings = Settings(build, results, work, "gpu-" + name, given.budget or BUDGETS[name],
-                        not problem, problem, given.rehearse, tuple(given.stage))
+                        not problem, problem, given.rehearse, tuple(given.stage), given.cases)
     if not given.budget:
         settings.budget *= settings.slower
     print(which, flush=True)
@@ -152,6 +153,9 @@ def main(arguments=None):
                              "and with limits 20 times as long")
     parser.add_argument("--stage", action="append", default=[], metavar="NAME",
                         help="run this stage only (repeatable)")
+    parser.add_argument("--cases", default="", metavar="REGEX",
+                        help="of the stages operations, ceilings, kernels and turns, run only the cases whose "
+                             "name this finds: 'attention|experts'")
     parser.add_argument("--results", default="", help="folder of what comes back (runs/gpu)")
     parser.add_argument("--build", default="", help="folder of programs to take")
     parser.add_argument("--goldens", default=os.environ.get("UNMASK_GOLDENS", ""),
@@ -163,6 +167,10 @@ def main(arguments=None):
                         help="of --report")
     parser.add_argument("--prediction", default="", help="of --report: JSON lines of the cost model")
     given = parser.parse_args(arguments)
+    try:
+        re.compile(given.cases)
+    except re.error as why:
+        parser.error(f"--cases {given.cases}: {why}")
     if given.pack:
         build = given.build or os.path.join(ROOT, "build", "release")
         if not given.build:

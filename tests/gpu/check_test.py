@@ -17,12 +17,15 @@ import unittest
 from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import answers  # noqa: E402
 import check as driver  # noqa: E402
 import pack as packing  # noqa: E402
 import report as reporting  # noqa: E402
+import roofs  # noqa: E402
 import runner  # noqa: E402
 import stages  # noqa: E402
 import summary  # noqa: E402
+import surface  # noqa: E402
 
 
 def gone(pid, seconds=60):
@@ -252,15 +255,16 @@ class Stages(Workspace):
                     self.assertIn("0 of 1 differ", stages.decisions(check)(log, 10))
 
     def test_limits_fit_the_budgets_in_order_of_value(self):
-        for name, run, least in (("first", stages.first, 8), ("measure", stages.measure, 9)):
+        # Every stage but the last ones has its whole limit even when those before use theirs up. The last six
+        # of --measure repeat what earlier calls have for kernels that did not change.
+        for name, run, least, cut in (("first", stages.first, 8, 3), ("measure", stages.measure, 15, 6)):
             check = self.check()
             limits = []
             with mock.patch.object(check, "stage",
                                    lambda n, limit, work, needs_gpu=True: limits.append(limit)):
                 run(check)
             self.assertGreaterEqual(len(limits), least)
-            # Every stage but the last three has its whole limit even when those before use theirs up.
-            self.assertLessEqual(sum(limits[:-3]), driver.BUDGETS[name], name)
+            self.assertLessEqual(sum(limits[:-cut]), driver.BUDGETS[name], name)
             self.assertLess(driver.BUDGETS[name], 570)
 
 
@@ -354,10 +358,12 @@ class Tables(Workspace):
                  "bytes": 1e8, "seconds": 1e-9, "right": False}]
 
     def test_fractions_are_least_time_over_time_taken(self):
-        text = "\n".join(summary.ceilings_table(self.CEILINGS))
-        self.assertIn("4000 GB/s", text)
-        self.assertIn("| square | 8192 | 8192 | 1000.0 | 800.0 | 1.00 |", text)
-        self.assertIn("| llada-8b | qkv | 1 | 50.0 | 2.0 | 0.50 |", text)
+        text = "\n".join(summary.roofs_table(self.CEILINGS))
+        self.assertIn("| reads alone | 4000 GB/s | not measured |", text)
+        self.assertIn("| best bfloat16 product | 800 TFLOP/s | not measured |", text)
+        text = "\n".join(summary.products_table(self.CEILINGS))
+        self.assertIn("| square | 8192 | – | – | – | – | 1000.0, 1.00 |", text)
+        self.assertIn("| llada-8b | qkv | 50.0, 0.50 | – | – | – | – |", text)
         self.assertNotIn("| down |", text)
         self.assertIn("1 products are WRONG", text)
         phase = {"phase": "feed_forward", "container": False, "device_seconds": 2e-3,
@@ -379,22 +385,140 @@ class Tables(Workspace):
         self.assertIn("| attention/rows:32 | 50.0 | 0.50 | 40.0 | 1.25 |", text)
         self.assertIn("| rms_norm/rows:1 | 2.0 | – | – | – |", text)
 
-    def test_throughput_is_held_against_the_larger_of_two_limits(self):
+    def test_the_fastest_reading_is_the_roof_of_memory(self):
+        # A product of one row that read 5 TB/s, where a copy reached 4; then reads alone at 6; then load.
+        one = {"kind": "gemm", "model": "m", "part": "head", "m": 1, "flops": 1.0, "bytes": 5e9,
+               "seconds": 1e-3, "right": True}
+        self.assertEqual(roofs.roofs_of([*self.CEILINGS, one]).reads, 5e12)
+        rows = [*self.CEILINGS, one, {"kind": "read", "bytes_per_second": 6e12},
+                {"kind": "read", "state": "loaded", "bytes_per_second": 5.5e12},
+                {"kind": "copy", "state": "loaded", "bytes_per_second": 3.5e12},
+                {"kind": "loaded_gemm", "flops": 6e11, "seconds": 1e-3}]
+        self.assertEqual(roofs.roofs_of(rows), roofs.Roofs(6e12, 8e14, 4e12, 5.5e12, 6e14, 3.5e12))
+        self.assertIn("| best bfloat16 product | 800 TFLOP/s | 600 TFLOP/s |",
+                      "\n".join(summary.roofs_table(rows)))
+        int8 = [{"name": "cuda_linear/rows:1/bits:8", "median_us": 1.0, "bytes": 1e7, "flops": 1}]
+        self.assertIn("| linear/rows:1/bits:8 | 1.0 | – | – | – |",
+                      "\n".join(summary.kernels_table(int8, rows)))
+
+    def test_the_roof_of_a_forward_pass_is_a_sum_over_its_products(self):
+        # 2 x 2 weights are 8 bytes, and 8 FLOP a row; those of the last product are half of it.
+        tiny = roofs.Shape(layers=3, hidden=2, queries=2, keys=0, feed_forward=1, vocabulary=2)
+        self.assertEqual(tiny.products, ([(2, 2)], [(2, 2), (2, 2), (1, 2)]))
+        reads = roofs.Roofs(reads=1.0, products=1e9)  # bytes alone: 3 layers of 8 + 8 + 8 + 4, head 8
+        self.assertAlmostEqual(roofs.forward_seconds(tiny, roofs.Forward(10, 10, 1), reads), 3 * 28 + 8)
+        flops = roofs.Roofs(reads=1e9, products=1.0)
+        # Layer 0 takes 10 rows everywhere, layer 1 in its first product, all else 3.
+        first, rest = 10 * 8 + 10 * (8 + 8 + 4), 3 * (8 + 8 + 4)
+        self.assertAlmostEqual(roofs.forward_seconds(tiny, roofs.Forward(10, 3), flops),
+                               first + (10 * 8 + rest) + (3 * 8 + rest))
+        with_keys = roofs.Shape(1, 2, 2, 4, 1, 2)  # 5 keys of 4 features, two arrays of two bytes
+        no_rows = roofs.Forward(0, 0, keys=5)
+        self.assertAlmostEqual(roofs.forward_seconds(with_keys, no_rows, reads), 5 * 4 * 2 * 2)
+
+    def test_prefill_and_decode_are_held_apart(self):
+        # One forward pass of decoding with 4 requests, two in which 100 positions entered each.
+        m = {"batch_mean": 4, "nfe": 6, "prefill_forwards": 2, "batched_forwards": 3, "rows": 240,
+             "decode_rows": 40, "processed_rows": 40, "head_rows": 8, "prompt_tokens_mean": 90.0,
+             "output_tokens_mean": 20.0, "wall_seconds": 10.0, "prefill_time_share": 0.25}
+        row = {"model": {"name": "sdar-8b"}, "metrics": m}
+        r = roofs.Roofs(reads=1e12, products=1e15)
+        shape = roofs.shape_of("sdar-8b")
+        self.assertEqual(shape, roofs.Shape(36, 4096, 4096, 1024, 12288, 151936))
+        decode, prefill = roofs.Forward(40, 40, 8, 400), roofs.Forward(100, 100)
+        parts = roofs.parts_of_run(row, r)
+        self.assertEqual(parts["decode"], (roofs.forward_seconds(shape, decode, r), 7.5))
+        self.assertEqual(parts["prefill"], (2 * roofs.forward_seconds(shape, prefill, r), 2.5))
+        # 13.9 GB of the layers' weights, 1.24 GB of the head's, 59 MB of keys and values.
+        self.assertAlmostEqual(parts["decode"][0], (13.891e9 + 1.2447e9 + 0.059e9) / 1e12, places=5)
+        # Mixed: three passes of 80 positions, all of which stay.
+        mixed = roofs.parts_of_run({**row, "serve": {"policy": "mixed"}}, r)
+        self.assertEqual(mixed, {"both": (3 * roofs.forward_seconds(
+            shape, roofs.Forward(80, 80, 8 / 3, 400), r), 10.0)})
+        self.assertEqual(roofs.parts_of_run({**row, "model": {"name": "none"}}, r), {})
+        self.assertEqual(roofs.parts_of_run(row, roofs.Roofs()), {})
+        self.assertIsNone(roofs.shape_of("llada2-mini"))
+
+    def test_throughput_has_a_share_of_each_part(self):
         ceilings = [{"kind": "copy", "bytes_per_second": 1e9},
                     {"kind": "gemm", "right": True, "flops": 4e9, "seconds": 1.0}]
-        metrics = {"tokens_per_second": 123.4, "redundancy": 2.5, "batched_forwards": 10,
-                   "flops": 2e9, "wall_seconds": 1.0}
-        row = {"label": "FOCUS", "batch_size": 32, "graphs": "on", "metrics": metrics,
-               "model": {"name": "x", "parameters": 10_000_000}}  # 0.2 s of reads, 0.5 s of products
-        text = "\n".join(summary.throughput_table([row], ceilings))
-        self.assertIn("| FOCUS | 32 | on | 123 | 2.50 | 0.50 |", text)
-        metrics["batched_forwards"] = 40  # 0.8 s of reads
-        self.assertIn("| 0.80 |", "\n".join(summary.throughput_table([row], ceilings)))
-        self.assertIn("| – |", "\n".join(summary.throughput_table([row], [])))
+        metrics = {"tokens_per_second": 123.4, "redundancy": 2.5, "wall_seconds": 2.0,
+                   "prefill_time_share": 0.254, "energy_joules": 1400.0}
+        row = {"label": "whole blocks", "batch_size": 32, "graphs": "on", "metrics": metrics,
+               "serve": {"policy": "iter"}, "model": {"name": "x"}}
+        with mock.patch.object(summary, "parts_of_run",
+                               return_value={"prefill": (0.25, 0.5), "decode": (0.9, 1.5)}):
+            text = "\n".join(summary.throughput_table([row], ceilings))
+        self.assertIn("| plain block diffusion | 32 | on | iter | 123 | – | 2.50 | 25 % | 0.50 | 0.60 | "
+                      "0.57 | 700 | – | – |", text)
+        metrics |= {"watts_mean": 690.0, "clock_mhz_mean": 1500.4, "throttled_share": 0.5,
+                    "steady_tokens_per_second": 200.0}
+        text = "\n".join(summary.throughput_table([row], []))
+        self.assertIn("| 123 | 200 | 2.50 | 25 % | – | – | – | 690 | 1500 | 0.50 |", text)
         self.assertIn("FAILED no", "\n".join(summary.throughput_table(
             [{"label": "x", "batch_size": 1, "verdict": "FAILED", "reason": "no"}], ceilings)))
         self.assertEqual(summary.throughput_table([], ceilings), [])
-        self.assertEqual(summary.embedding_size("sdar-8b"), 4096 * 151936)
+
+    def test_a_forward_pass_is_a_point_and_others_are_told_from_near_ones(self):
+        def row(slots, entering, kept, keys, milliseconds, method="focus"):
+            # Ten passes with all slots, a tenth of the time in prefill.
+            return {"method": method, "label": "FOCUS", "batch_size": slots, "metrics": {
+                "batch_mean": slots, "nfe": 11 * slots, "prefill_forwards": slots,
+                "decode_rows": 10 * slots * entering, "processed_rows": 10 * slots * kept,
+                "prompt_tokens_mean": keys - 16, "output_tokens_mean": 32,
+                "prefill_time_share": 0.1, "wall_seconds": milliseconds * 1e-2 / 0.9}}
+        point, seconds = surface.point_of(row(8, 20, 7, 512, 9.0))
+        self.assertEqual(point, (8, 20, 7, 512))
+        self.assertAlmostEqual(seconds, 9e-3)
+        near = [((8, 20, 7, 512), 8e-3), ((32, 20, 7, 512), 18e-3)]
+        self.assertEqual(surface.seconds_at(near, (8, 20, 7, 512)), 8e-3)
+        # Sixteen slots are as far, in logarithms, from eight as from thirty-two.
+        self.assertAlmostEqual(surface.seconds_at(near, (16, 20, 7, 512)), 12e-3)
+        lines = surface.table([row(8, 20, 7, 512, 8.0), row(32, 20, 7, 512, 18.0)],
+                              [row(16, 20, 7, 512, 10.0), row(16, 20, 7, 512, 10.0, "block_diffusion")])
+        self.assertIn("| 32.0 | 20.0 | 7.0 | 512 | 18.00 |", lines)
+        self.assertIn("10.00 ms, 12.00 by the table: +20 %", lines[-1])
+        self.assertEqual(sum("by the table" in line for line in lines), 1)
+        mixed = row(8, 20, 7, 512, 9.0)
+        mixed["serve"] = {"policy": "mixed"}
+        self.assertIsNone(surface.point_of(mixed))
+        self.assertEqual(surface.table([mixed], []), [])
+
+    def test_the_questions_of_a_call_are_answered_from_its_rows(self):
+        folder = self.folder.name
+        self.assertEqual(answers.lines(folder, [], [], []), [])
+        self.write(os.path.join(folder, "operations-small.jsonl"), [
+            {"operation": "attention", "right": True}, {"operation": "moe", "right": False}])
+        self.write(os.path.join(folder, "turns.jsonl"), [
+            {"case": "linear/rows:1", "way": "CUDA cores", "against": "cuBLASLt", "ratio": 1.5, "low": 1.4,
+             "high": 1.6, "median_us": 3.0}, {"case": "experts", "way": "CUTLASS", "why": "none"}])
+        served = [{"label": "FOCUS", "batch_size": 32, "serve": {"policy": p},
+                   "metrics": {"tokens_per_second": v}} for p, v in (("iter", 100.0), ("mixed", 106.0))]
+        profile = {"label": "FOCUS", "model": {"name": "sdar-8b"},
+                   "probes": {"phases": {"device_busy": 0.9, "device_span": 1.0}}}
+        cut = {**profile, "model": {"name": "sdar-8b, 4 of 36 layers"}}
+        ceilings = [*self.CEILINGS, {"kind": "loaded_gemm", "flops": 6e11, "seconds": 1e-3},
+                    {"kind": "read", "state": "loaded", "bytes_per_second": 3e12}]
+        text = "\n".join(answers.lines(folder, ceilings, served, [cut, profile]))
+        for part in ("| D1 | which kernels are right | 2 cases, WRONG: moe |",
+                     "linear/rows:1: 1.50 (1.40 to 1.60) of cuBLASLt |",
+                     "600 of 800 TFLOP/s, 3000 of 4000 GB/s read", "FOCUS, 32 slots: 1.06 |",
+                     "| FOCUS: 10 % |"):
+            self.assertIn(part, text)
+        table = "\n".join(summary.turns_table(runner.json_lines(os.path.join(folder, "turns.jsonl"))))
+        self.assertIn("| linear/rows:1 | CUDA cores | 3.0 | cuBLASLt | 1.500 | 1.400 to 1.600 |", table)
+        self.assertIn("| experts | CUTLASS | NOT RUN | none | – | – |", table)
+
+    @staticmethod
+    def write(path, rows):
+        with open(path, "w", encoding="utf-8") as out:
+            out.writelines(json.dumps(r) + "\n" for r in rows)
+
+    def test_cases_are_an_expression(self):
+        with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit) as ended:
+            driver.main(["--first", "--cases", "("])
+        self.assertEqual(ended.exception.code, 2)
+        self.assertIn("--cases (", said.getvalue())
 
     def report(self, rehearsed):
         check = self.check(name="gpu-measure", rehearse="emulator" if rehearsed else "")

@@ -3,13 +3,20 @@
 //
 // The device check (kernels/check) as a program of its own: at sizes of real models too, with any seed.
 //
-//   unmask_device_check BACKEND [small|large] [SEED]     BACKEND: cuda, cuda-emulated, cpu
+//   unmask_device_check BACKEND [small|large] [SEED] [--cases REGEX]     BACKEND: cuda, cuda-emulated, cpu
+//
+// REGEX: only operations in whose name it is found; a usage error if there is none.
 //
 // One JSON object a line: operation, case, error in units of the tolerance (at most 1 is right),
 // and the seed, which repeats the run. Exit codes: 0, 1 an operation is wrong, 2 usage, 3 no GPU.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
+#include <regex>
+#include <string>
+#include <vector>
 
 #include "harness/base/error.h"
 #include "kernels/check/checker.h"
@@ -33,15 +40,33 @@ void print_result(const case_result& r, std::uint64_t seed) {
   std::fflush(stdout);
 }
 
-int run(int argc, char** argv) {
-  const std::string backend = argc > 1 ? argv[1] : "";
-  const std::string size = argc > 2 ? argv[2] : "small";
+// Takes "--cases REGEX" out of the words, wherever it is; false: there is no word behind it, or it is none.
+bool take_cases(std::vector<std::string>& words, std::regex& cases) {
+  const auto at = std::ranges::find(words, "--cases");
+  if (at == words.end()) return true;
+  if (at + 1 == words.end()) return false;
+  try {
+    cases = std::regex(*(at + 1));
+  } catch (const std::regex_error&) {
+    return false;
+  }
+  words.erase(at, at + 2);
+  return true;
+}
+
+int run(const std::vector<std::string>& given) {
+  std::vector<std::string> words = given;
+  std::regex cases("");
+  const bool understood = take_cases(words, cases) && words.size() <= 3;
+  const std::string backend = words.empty() ? "" : words[0];
+  const std::string size = words.size() > 1 ? words[1] : "small";
   const std::uint64_t seed =
-      argc > 3 ? std::strtoull(argv[3], nullptr, 10) : std::random_device{}();
+      words.size() > 2 ? std::strtoull(words[2].c_str(), nullptr, 10) : std::random_device{}();
   const bool known = backend == "cuda" || backend == "cuda-emulated" || backend == "cpu";
-  if (!known || (size != "small" && size != "large")) {
+  if (!understood || !known || (size != "small" && size != "large")) {
     std::fprintf(stderr,
-                 "usage: unmask_device_check cuda|cuda-emulated|cpu [small|large] [SEED]\n");
+                 "usage: unmask_device_check cuda|cuda-emulated|cpu [small|large] [SEED] "
+                 "[--cases REGEX]\n");
     return 2;
   }
   if (backend == "cuda") {
@@ -59,7 +84,16 @@ int run(int argc, char** argv) {
                   wrong = wrong || !r.right();
                   print_result(r, seed);
                 });
-  for (const device_check& c : registered_device_checks()) check.run(c.operations, c.cases);
+  bool any = false;
+  for (const device_check& c : registered_device_checks()) {
+    if (!std::regex_search(c.operations, cases)) continue;
+    any = true;
+    check.run(c.operations, c.cases);
+  }
+  if (!any) {
+    std::fprintf(stderr, "unmask_device_check: no operation's name has what --cases looks for\n");
+    return 2;
+  }
   return wrong ? 1 : 0;
 }
 
@@ -68,7 +102,7 @@ int run(int argc, char** argv) {
 
 int unmask_device_check_main(int argc, char** argv) {
   try {
-    return unmask::device_checks::run(argc, argv);
+    return unmask::device_checks::run({argv + 1, argv + std::max(argc, 1)});
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "unmask_device_check: %s\n", failure.what());
     return 3;

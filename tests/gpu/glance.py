@@ -4,7 +4,7 @@
 """The tables at the head of results/gpu/README.md, from the lines of measured.md.
 
     glance.py MEASURED.md attention    own kernel against cuDNN and FlashAttention-2
-    glance.py MEASURED.md products     products of many rows against PyTorch
+    glance.py MEASURED.md products     products of one row, some and many against PyTorch
     glance.py MEASURED.md decoding     tokens per second of whole decoding
 """
 
@@ -14,11 +14,11 @@ import sys
 ATTENTION = [(64, 32, 4096), (256, 32, 512), (1, 32, 4096), (1, 32, 32768), (1, 8192, 8192), (1, 8192, 16384)]
 PRODUCTS = [("gate and up", 24576, 4096), ("down, with the float32 residual", 4096, 12288),
             ("query, key and value", 6144, 4096)]
-NAMES = {"whole blocks": "plain block diffusion"}
+ROWS = (1, 256, 8192)
 
 
 def kernels(text):
-    """{name: (µs, share of the limit)} of the section Kernels."""
+    """{name: (µs, share of the roof)} of the section Kernels."""
     part = text.split("\n## Kernels\n")[1].split("\n## ")[0]
     return {m[1]: (m[2], m[3]) for m in re.finditer(r"^\| (\S+/\S+) \| ([\d.]+) \| (\S+) \|", part, re.M)}
 
@@ -54,23 +54,26 @@ def attention(text):
 
 def products(text):
     own, other = kernels(text), others(text)
-    yield "| products of 8,192 rows, bfloat16 | ours, µs | share of the roof | PyTorch, µs |"
-    yield "|---|---:|---:|---:|"
+    yield "| product, bfloat16 | rows | ours, µs | share of the roof | PyTorch, µs |"
+    yield "|---|---:|---:|---:|---:|"
     for what, n, k in PRODUCTS:
-        name = f"linear/rows:8192/in:{k}/out:{n}/bits:16"
-        ours, theirs = best_bold([own[name][0], other[f"product M=8192 N={n} K={k} (PyTorch cuBLAS)"]])
-        yield f"| {what} | {ours} | {own[name][1]} | {theirs} |"
+        for rows in ROWS:
+            name = f"linear/rows:{rows}/in:{k}/out:{n}/bits:16"
+            ours, theirs = best_bold([own[name][0], other[f"product M={rows} N={n} K={k} (PyTorch cuBLAS)"]])
+            yield f"| {what} | {rows:,} | {ours} | {own[name][1]} | {theirs} |"
 
 
 def decoding(text):
     part = text.split("\n## Throughput\n")[1].split("\n## ")[0]
     rows = [[c.strip() for c in line.strip("|").split("|")] for line in part.split("\n") if line.startswith("| ")][1:]
-    rows = [r for r in rows if r[2] == "on"]
-    base = {r[1]: float(r[3]) for r in rows if r[0] == "whole blocks"}
-    yield "| method | batch slots | tokens/s | times plain block diffusion | share of the roof |"
-    yield "|---|---:|---:|---:|---:|"
-    for method, slots, _, speed, _, share in sorted(rows, key=lambda r: (int(r[1]), float(r[3]))):
-        yield f"| {NAMES.get(method, method)} | {slots} | {rounded(speed)} | {float(speed) / base[slots]:.2f} | {share} |"
+    rows = [r for r in rows if r[2] == "on" and r[3] == "iter"]
+    base = {r[1]: float(r[4]) for r in rows if r[0] == "plain block diffusion"}
+    yield ("| method | batch slots | tokens/s | times plain block diffusion | share of the roof: prefill | decode "
+           "| all | W |")
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    for r in sorted(rows, key=lambda r: (int(r[1]), float(r[4]))):
+        yield (f"| {r[0]} | {r[1]} | {rounded(r[4])} | {float(r[4]) / base[r[1]]:.2f} | {r[8]} | {r[9]} | {r[10]} "
+               f"| {r[11]} |")
 
 
 def main(arguments):

@@ -41,8 +41,8 @@ def unpack(archives, folder):
 
 
 def machine_lines(archives):
-    """A line for each machine and program, with the archives that are of it."""
-    names = {}
+    """A line for each machine, and one below it for each program, with the archives that are of it."""
+    machines = {}
     for name, _, machine in archives:
         cards = [f"{gpu['name']}, {gpu['memory_bytes'] / 2**30:.0f} GiB, "
                  f"{gpu['multiprocessors']} multiprocessors, {gpu['l2_bytes'] / 2**20:.0f} MiB L2, "
@@ -50,13 +50,13 @@ def machine_lines(archives):
                  f"SM clock at most {gpu.get('max_sm_clock_mhz')} MHz. "
                  for gpu in machine.get("gpus", [])]
         build = machine.get("build", {})
-        line = "".join(cards) + (
-            f"Program: commit {build.get('git_commit')}"
-            f"{' (modified)' if build.get('git_dirty') else ''}, {build.get('build_type')}, "
-            f"CUDA {build.get('cuda_toolkit')} for {build.get('cuda_architectures')}. "
-            f"Host: {machine.get('cpu_model')}, {machine.get('cpus_usable')} processors.")
-        names.setdefault(line, []).append(f"`{name}`")
-    return [f"* {', '.join(of)}: {line}" for line, of in names.items()]
+        program = (f"commit {build.get('git_commit')}{' (modified)' if build.get('git_dirty') else ''}, "
+                   f"{build.get('build_type')}, CUDA {build.get('cuda_toolkit')} for "
+                   f"{build.get('cuda_architectures')}")
+        host = f"Host: {machine.get('cpu_model')}, {machine.get('cpus_usable')} processors."
+        machines.setdefault("".join(cards) + host, {}).setdefault(program, []).append(f"`{name}`")
+    return [line for machine, programs in machines.items()
+            for line in [f"* {machine}", *(f"  * {', '.join(of)}: {program}." for program, of in programs.items())]]
 
 
 def render(archives, prediction, folder):
@@ -77,8 +77,8 @@ def render(archives, prediction, folder):
         if body:
             lines += ["", f"## {title}", ""] + body
         if title == "Kernels" and body:
-            lines += ["", "Predicted: the cost model of `tests/cost_model/cost_model.h` with the "
-                      "ceilings above; – where it has no kernel for the case."]
+            lines += ["", "Predicted: what the cost model (`tests/cost_model`) expected when it was "
+                      "asked; – where it has no kernel for the case."]
     lines += ["", "## Stages", ""]
     for name, records, _ in found:
         lines += [f"**{name}**", ""] + summary.stages_table(records) + [""]

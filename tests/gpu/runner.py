@@ -51,6 +51,7 @@ class Settings:
     # What stands in for the GPU: "emulator" (and the CPU), "software" (tests/softgpu), "" nothing.
     rehearse: str = ""
     only: tuple = ()       # names of the stages to run; empty: all
+    cases: str = ""        # of operations, kernels and products: those that this expression finds
 
     @property
     def slower(self):

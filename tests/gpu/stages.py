@@ -12,8 +12,8 @@ import sys
 import tarfile
 import time
 
+from roofs import roofs_of
 from runner import HERE, ROOT, Failed, NotRun, Partial, json_lines
-from summary import limits_of
 
 # Kernels that ncu looks at in full: case of the benchmark and the kernel to take.
 NCU_CASES = [("attention-decode", "attention/sequences:64/rows:32/.*keys:4096", "attention_tensor"),
@@ -29,13 +29,15 @@ PROFILES = [("sdar-8b", ["focus", "block_diffusion", "optimus"]),
             ("llada2-mini", ["block_diffusion", "focus"]),
             ("dream-7b", ["fast_dllm"])]
 COUNTED = ("sdar-8b", "focus")
+# Whole, for what is idle in a step of full depth: graphs on, no counters, one repetition.
+FULL_DEPTH = ("sdar-8b", "focus")
 # layers, prompt, answer, requests: of a profile, and of its rehearsal on an embedded model.
 PROFILE_SIZE, REHEARSAL_SIZE = (4, 512, 64, 32), (3, 40, 32, 2)
 # The same on a GPU in software, where a token takes a tenth of a second to a second: settings of
 # decisions and of throughput. Every method, one item, one block of eight tokens: about two minutes a way.
 DECISIONS_IN_SOFTWARE = ["limit=1", "gen_length=8", "params.block_length=8"]
-THROUGHPUT_IN_SOFTWARE = ["serve.requests=2", "serve.max_prompt_tokens=16", "serve.max_output_tokens=8",
-                          "warmup=0"]
+EXPERIMENTS_IN_SOFTWARE = ["serve.requests=2", "serve.max_prompt_tokens=16", "serve.max_output_tokens=8",
+                           "warmup=0", "repetitions=1"]
 PROFILE_IN_SOFTWARE = (3, 16, 8, 1)
 # A near-tie may fall the other way where the GPU contracts or rounds otherwise.
 ANSWERS_THAT_MAY_DIFFER = 0.02
@@ -115,7 +117,8 @@ def operations(check, size):
         out = check.path(f"operations-{size}.jsonl")
         timed_out = None
         try:
-            code = check.run([check.program("unmask_device_check"), check.backend, size], log,
+            cases = ["--cases", check.settings.cases] if check.settings.cases else []
+            code = check.run([check.program("unmask_device_check"), check.backend, size, *cases], log,
                              limit, output=out, allowed=(0, 1, 3))
         except Exception as why:  # pylint: disable=broad-except
             timed_out = why  # the rows that were written count
@@ -263,14 +266,19 @@ def sanitizer(check, tool):
 
 def ceilings(check):
     def work(log, limit):
-        if check.settings.rehearse:
+        if check.settings.rehearse == "emulator":
             raise NotRun("needs a GPU: a ceiling is a time")
-        out = check.path("ceilings.jsonl")
-        check.run([check.program("unmask_ceilings"), str(int(limit * 0.8))], log, limit, output=out)
-        end = [r for r in json_lines(out) if r["kind"] == "end"]
+        # A GPU in software has no times: the page must not take its figures for ceilings.
+        out = check.path("ceilings-in-software.jsonl" if check.in_software else "ceilings.jsonl")
+        shorter = check.shorter(log, "products of 8 x 64 x 64, no copy") if check.in_software else ""
+        check.run([check.program("unmask_ceilings"), str(int(limit * 0.8)), check.settings.cases], log,
+                  limit, output=out, env={"UNMASK_BENCH_SMALL": "1" if check.in_software else ""})
+        rows = json_lines(out)
+        end = [r for r in rows if r["kind"] == "end"]
         if end and end[0]["left_out"]:
             raise Partial(f"{end[0]['left_out']} products left out for time")
-        return f"{len(json_lines(out)) - 1} products and copies"
+        loaded = sum(r["kind"] == "loaded_gemm" for r in rows)
+        return f"{len(rows) - 1} products and copies, {loaded} of them under load{shorter}"
     return work
 
 
@@ -285,12 +293,15 @@ def kernels(check):
         prefix = "emulated_" if check.settings.rehearse == "emulator" else "cuda_"
         bench, env = check.program("unmask_bench"), bench_environment(check, out)
         shorter = check.shorter(log, "smallest sizes, one call each") if check.in_software else ""
-        listed = check.text_of([bench, "--benchmark_list_tests", f"--benchmark_filter={prefix}"], 60,
+        chosen = f"^{prefix}.*({check.settings.cases})" if check.settings.cases else prefix
+        listed = check.text_of([bench, "--benchmark_list_tests", f"--benchmark_filter={chosen}"], 60,
                                env)[1]
         cases = [line for line in listed.split("\n") if line.startswith(prefix)]
+        if not cases and check.settings.cases:
+            raise NotRun(f"needs a case that --cases {check.settings.cases} finds")
         if not cases:
             raise NotRun("needs benchmarks of the cuda backend; this build has none")
-        check.run([bench, f"--benchmark_filter={prefix}"], log, limit, env=env)
+        check.run([bench, f"--benchmark_filter={chosen}"], log, limit, env=env)
         measured = {r["name"] for r in json_lines(out) if not r.get("error")}
         if len(measured) < len(cases):
             raise Partial(f"{len(measured)} of {len(cases)} cases")
@@ -327,28 +338,30 @@ def prediction(check):
             with open(machine, encoding="utf-8") as text:
                 found = [g["name"].lower() for g in json.load(text)["gpus"]]
             gpu = next((n for n in ("h200", "h100", "a100") if found and n in found[0]), "h100")
-        bandwidth, peak = limits_of(json_lines(check.path("ceilings.jsonl")))
+        roofs = roofs_of(json_lines(check.path("ceilings.jsonl")))
         with open(check.path("cases.txt"), "w", encoding="utf-8") as out:
             out.writelines(n + "\n" for n in names)
         check.run(["sh", "-c", f'exec "$0" "$@" < "{check.path("cases.txt")}"',
-                   check.program("unmask_predict"), gpu, f"{peak:.6g}", f"{bandwidth:.6g}"], log,
-                  limit, output=check.path("prediction.jsonl"))
+                   check.program("unmask_predict"), gpu,
+                   *(f"{r:.6g}" for r in (roofs.products, roofs.copy, roofs.reads))], log, limit,
+                  output=check.path("prediction.jsonl"))
         rows = json_lines(check.path("prediction.jsonl"))
         if not rows:
             raise Failed("the model expects nothing of these cases")
         return f"{len(rows)} of {len(names)} cases, ceilings of {gpu}" + (
-            " as measured" if bandwidth and peak else " as declared")
+            " as measured" if roofs.products and roofs.copy else " as declared")
     return work
 
 
-def throughput(check):
+def experiment(check, name):
+    """An experiment beside this file: whole on a GPU, of embedded models in a rehearsal."""
     def work(log, limit):
         scale, few, shorter = "tiny" if check.settings.rehearse else "shapes", [], ""
         if check.in_software:
-            few = [word for s in THROUGHPUT_IN_SOFTWARE for word in ("--set", s)]
-            shorter = check.shorter(log, "embedded model, 2 requests of 16 and 8 tokens, no warm-up")
-        folder = check.path("throughput")
-        check.run([check.program("unmask"), "run", os.path.join("tests", "gpu", "throughput.toml"),
+            few = [word for s in EXPERIMENTS_IN_SOFTWARE for word in ("--set", s)]
+            shorter = check.shorter(log, "embedded model, 2 requests of 16 and 8 tokens, no warm-up, once")
+        folder = check.path(name)
+        check.run([check.program("unmask"), "run", os.path.join("tests", "gpu", name + ".toml"),
                    "--scale", scale, *few, "--no-progress", "-o", folder], log, limit)
         rows = json_lines(os.path.join(folder, "rows.jsonl"))
         missing = [f"{r['label']} at {r['batch_size']} ({r['verdict']} {r['reason']})" for r in rows
@@ -359,8 +372,26 @@ def throughput(check):
     return work
 
 
-def profile_command(check, shape, method, folder):
-    """`unmask profile` of a method on a shape; in a rehearsal the same on an embedded model."""
+def turns(check):
+    """Own kernels and the libraries', all ways of a case in one process and in turn."""
+    def work(log, limit):
+        out = check.path("turns.jsonl")
+        device = "cuda-emulated" if check.settings.rehearse == "emulator" else "cuda"
+        shorter = check.shorter(log, "smallest sizes") if check.in_software else ""
+        check.run([check.program("unmask"), "bench", "--kernels", "own,library", "--device", device,
+                   "--turns", "2" if check.settings.rehearse else "5", "--kernel-rows", out,
+                   *(["--cases", check.settings.cases] if check.settings.cases else [])], log, limit,
+                  env={"UNMASK_BENCH_SMALL": "1" if check.in_software else ""})
+        rows = json_lines(out)
+        ratios = [r for r in rows if r.get("ratio")]
+        absent = sorted({r["why"] for r in rows if "median_us" not in r})
+        return f"{len(ratios)} ratios of {len(rows)} ways{shorter}" + "".join(f"; NOT RUN: {w}" for w in absent)
+    return work
+
+
+def profile_command(check, shape, method, folder, whole=False):
+    """`unmask profile` of a method on a shape, `whole` or of few layers; in a rehearsal the same on an
+    embedded model."""
     name, *settings = method.split()
     layers, prompt, answer, requests = (PROFILE_IN_SOFTWARE if check.in_software else REHEARSAL_SIZE
                                         if check.settings.rehearse else PROFILE_SIZE)
@@ -369,14 +400,30 @@ def profile_command(check, shape, method, folder):
     blocks = shape in ("sdar-8b", "llada2-mini")
     model = (os.path.join("experiments", "models", "tiny-sdar" if blocks else "tiny-llada")
              if check.settings.rehearse else os.path.join("experiments", "shapes", shape))
-    return [check.program("unmask"), "profile", model, "--weights", "random:1", "--layers",
-            str(layers), "--prompt-tokens", str(prompt), "--gen-length", str(answer), "--limit",
+    return [check.program("unmask"), "profile", model, "--weights", "random:1",
+            *([] if whole else ["--layers", str(layers)]), "--prompt-tokens", str(prompt), "--gen-length", str(answer), "--limit",
             str(requests), "--batch-size", str(requests), "--set", "run.format=bf16", "-m", name,
             *[word for s in settings for word in ("--set", "params." + s)], "--device",
             check.device, "--tool", "phases" if check.settings.rehearse else "cupti",
-            *([] if (shape, name) == COUNTED else ["--no-counters"]),
-            *(["--no-roofs"] if check.in_software else []), "--repetitions", "2",
+            *([] if (shape, name) == COUNTED and not whole else ["--no-counters"]),
+            *(["--set", "run.graphs=on"] if whole else []),
+            *(["--no-roofs"] if whole or check.in_software else []), "--repetitions",
+            "1" if whole else "2",
             "--trace", folder + ".trace.json", "-o", folder]
+
+
+def full_depth(check):
+    def work(log, limit):
+        shorter = (check.shorter(log, "embedded model, phases and not kernels: cupti needs a GPU")
+                   if check.in_software else "")
+        folder = check.path(os.path.join("profile", "full-depth"))
+        check.run(profile_command(check, *FULL_DEPTH, folder, whole=True), log, limit)
+        missing = [f"{r['verdict']} {r['reason']}" for r in json_lines(os.path.join(folder, "rows.jsonl"))
+                   if "phases" not in r.get("probes", {})]
+        if missing:
+            raise Partial("missing: " + ", ".join(missing))
+        return " ".join(FULL_DEPTH) + shorter
+    return work
 
 
 def profiles(check):
@@ -464,12 +511,17 @@ def first(check, golden_folder=""):
 def measure(check):
     check.stage("environment", 20, environment(check), needs_gpu=False)
     check.stage("first decode", 30, first_decode(check))
-    check.stage("ceilings", 45, ceilings(check))
+    check.stage("ceilings", 50, ceilings(check))
+    check.stage("turns", 45, turns(check))
+    check.stage("throughput", 160, experiment(check, "throughput"))
+    check.stage("full depth", 45, full_depth(check))
+    check.stage("ncu", 60, ncu(check))
+    check.stage("surface", 60, experiment(check, "surface"))
+    check.stage("controls", 60, experiment(check, "controls"))
+    # What an earlier call measured, of kernels that have not changed since.
     check.stage("kernels", 115, kernels(check))
     check.stage("prediction", 5, prediction(check))
-    check.stage("throughput", 130, throughput(check))
     check.stage("profile", 130, profiles(check))
-    check.stage("ncu", 60, ncu(check))
     check.stage("by mma.sync", 30, by_mma_sync(check))
     check.stage("comparators", 40, comparators(check))
     check.stage("racecheck", 40, sanitizer(check, "racecheck"))

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Tables of what the GPU check measured, as Markdown: values as fractions of measured limits."""
+"""Tables of what the GPU check measured, as Markdown: times beside their share of the roof (roofs.py)."""
 
 import glob
-import json
 import os
 
-from runner import ROOT, json_lines
+import answers
+import surface
+from roofs import parts_of_run, roofs_of
+from runner import json_lines
 
-
-def limits_of(ceilings):
-    """Best copy rate and best bf16 product of this check: bytes and FLOPs per second, or 0."""
-    copies = [r["bytes_per_second"] for r in ceilings if r["kind"] == "copy"]
-    gemms = [r["flops"] / r["seconds"] for r in ceilings if r["kind"] == "gemm" and r["right"]]
-    return (copies[0] if copies else 0), max(gemms, default=0)
-
-
-def least_seconds(flops, bytes_moved, limits):
-    """The time in which this machine could do the work; 0: no ceiling was measured."""
-    bandwidth, peak = limits
-    return max(flops / peak if peak else 0, bytes_moved / bandwidth if bandwidth else 0)
+# Labels of rows in the words of GLOSSARY.md.
+NAMES = {"whole blocks": "plain block diffusion"}
+# Rows of a product that the table has columns for.
+PRODUCT_ROWS = (1, 32, 256, 1024, 8192)
+# Of int8 products no roof was measured: they multiply twice as fast as bfloat16 ones may.
+NO_ROOF = "bits:8"
 
 
 def share(least, seconds):
     return f"{least / seconds:.2f}" if least and seconds else "–"
+
+
+def rate(value, unit):
+    return f"{value:.0f} {unit}" if value else "not measured"
 
 
 def stages_table(records):
@@ -32,26 +32,40 @@ def stages_table(records):
                     for r in records]
 
 
-def ceilings_table(rows):
-    bandwidth, peak = limits_of(rows)
-    if not bandwidth:
+def roofs_table(rows):
+    """The roofs of this machine, cool and after seconds of load."""
+    r = roofs_of(rows)
+    if not r.reads:
         return []
-    lines = [f"Copy: {bandwidth / 1e9:.0f} GB/s (read plus written, best)."]
-    gemms = [r for r in rows if r["kind"] == "gemm" and r["right"]]
-    if not gemms:
-        return lines
-    lines.append(f"Best bf16 product: {peak / 1e12:.0f} TFLOP/s. A product's limit is the larger "
-                 "of FLOPs over that and bytes over the copy's rate.")
-    lines += ["", "| model | part | M | µs | TFLOP/s | of the limit |", "|---|---|---:|---:|---:|---:|"]
-    for g in gemms:
-        if g["m"] not in (1, 32, 256, 1024, 8192):
-            continue
-        least = least_seconds(g["flops"], g["bytes"], (bandwidth, peak))
-        lines.append(f"| {g['model']} | {g['part']} | {g['m']} | {g['seconds'] * 1e6:.1f} | "
-                     f"{g['flops'] / g['seconds'] / 1e12:.1f} | {share(least, g['seconds'])} |")
-    wrong = [r for r in rows if r["kind"] == "gemm" and not r["right"]]
+    return ["| roof | in a burst | under load |", "|---|---:|---:|",
+            *(f"| {what} | {rate(burst / by, unit)} | {rate(loaded / by, unit)} |"
+              for what, burst, loaded, by, unit in (
+                  ("reads alone", r.reads, r.loaded_reads, 1e9, "GB/s"),
+                  ("copy, read plus written", r.copy, r.loaded_copy, 1e9, "GB/s"),
+                  ("best bfloat16 product", r.products, r.loaded_products, 1e12, "TFLOP/s"))),
+            "", "The roof of a kernel is the larger of two times: bytes over reads alone, and FLOPs over the "
+            "best bfloat16 product of a burst. Shares are that time over the measured one."]
+
+
+def products_table(rows):
+    """A line for each product, a column for each number of rows."""
+    r = roofs_of(rows)
+    found = {}
+    for g in rows:
+        if g["kind"] == "gemm" and g["right"] and g["m"] in PRODUCT_ROWS:
+            cell = f"{g['seconds'] * 1e6:.1f}, {share(r.seconds(g['flops'], g['bytes']), g['seconds'])}"
+            found.setdefault((g["model"], g["part"]), {})[g["m"]] = cell
+    if not found:
+        return []
+    lines = ["Each cell: µs, and the share of the roof.", "",
+             "| model | product | " + " | ".join(
+                 f"{n:,} row" + ("s" if n > 1 else "") for n in PRODUCT_ROWS) + " |",
+             "|---|---|" + "---:|" * len(PRODUCT_ROWS)]
+    lines += [f"| {model} | {part} | " + " | ".join(cells.get(n, "–") for n in PRODUCT_ROWS) + " |"
+              for (model, part), cells in found.items()]
+    wrong = sum(1 for g in rows if g["kind"] == "gemm" and not g["right"])
     if wrong:
-        lines.append(f"\n{len(wrong)} products are WRONG and left out of the table.")
+        lines.append(f"\n{wrong} products are WRONG and left out of the table.")
     return lines
 
 
@@ -69,8 +83,8 @@ def plain(name):
 
 
 def kernels_table(rows, ceilings, predictions=()):
-    """Case by case: time, share of the limit, and what the cost model expected."""
-    limits, expected = limits_of(ceilings), predicted_seconds(predictions)
+    """Case by case: time, share of the roof, and what the cost model expected."""
+    roofs, expected = roofs_of(ceilings), predicted_seconds(predictions)
     lines = []
     for r in rows:
         name = plain(r["name"])
@@ -78,19 +92,19 @@ def kernels_table(rows, ceilings, predictions=()):
             lines.append(f"| {name} | NOT RUN: {r['error']} | – | – | – |")
             continue
         seconds = r["median_us"] * 1e-6
-        least = least_seconds(r.get("flops", 0), r.get("bytes", 0), limits)
+        least = 0 if NO_ROOF in name else roofs.seconds(r.get("flops", 0), r.get("bytes", 0))
         want = expected.get(name, 0)
         lines.append(f"| {name} | {r['median_us']:.1f} | {share(least, seconds)} | "
                      + (f"{want * 1e6:.1f} | {seconds / want:.2f} |" if want else "– | – |"))
     if lines:
-        lines = ["| case | µs | of the limit | predicted µs | measured / predicted |",
+        lines = ["| case | µs | share of the roof | predicted µs | measured / predicted |",
                  "|---|---:|---:|---:|---:|"] + lines
     return lines
 
 
 def step_table(rows, ceilings):
-    """Phases of whole steps as fractions of the limits measured in the same check."""
-    limits = limits_of(ceilings)
+    """Phases of whole steps and their shares of the roofs measured in the same check."""
+    roofs = roofs_of(ceilings)
     lines = []
     for row in rows:
         report = row.get("probes", {}).get("phases")
@@ -99,53 +113,68 @@ def step_table(rows, ceilings):
             continue
         lines += ["", f"**{row['model']['name']} · {row['label']} · batch {row['batch_size']}** "
                   f"(synthetic weights; work {report['provenance']['work']})", "",
-                  "| phase | device ms | of the limit |", "|---|---:|---:|"]
+                  "| phase | device ms | share of the roof |", "|---|---:|---:|"]
         for p in report["phases"]:
             seconds = p.get("device_seconds") or 0
             if p["container"] or seconds == 0:
                 continue
-            least = least_seconds(p["flops"] or 0, p["bytes"] or 0, limits)
-            lines.append(f"| {p['phase']} | {seconds * 1e3:.3f} | {share(least, seconds)} |")
+            lines.append(f"| {p['phase']} | {seconds * 1e3:.3f} | "
+                         f"{share(roofs.seconds(p['flops'] or 0, p['bytes'] or 0), seconds)} |")
         for problem in ("kernels_problem", "counters_problem"):
             if report.get(problem):
                 lines.append(f"\n{report[problem]}")
     return lines
 
 
-def embedding_size(shape):
-    """Elements of a shape's embedding table; 0 for a model without a shape folder."""
-    try:
-        with open(os.path.join(ROOT, "experiments", "shapes", shape, "config.json"),
-                  encoding="utf-8") as file:
-            config = json.load(file)
-    except OSError:
-        return 0
-    return config["hidden_size"] * config["vocab_size"]
+def cell(value, form):
+    return "–" if value is None else format(value, form)
+
+
+def throughput_cells(row, roofs):
+    """The cells of a row behind method, batch slots, graphs and policy."""
+    m = row["metrics"]
+    parts = parts_of_run(row, roofs)
+    shares = [share(*parts[p]) if p in parts else "–" for p in ("prefill", "decode")]
+    whole = share(sum(least for least, _ in parts.values()), m["wall_seconds"]) if parts else "–"
+    watts = m.get("watts_mean", m["energy_joules"] / m["wall_seconds"] if "energy_joules" in m else None)
+    return [f"{m['tokens_per_second']:.0f}", cell(m.get("steady_tokens_per_second"), ".0f"),
+            f"{m['redundancy']:.2f}", cell(m.get("prefill_time_share"), ".0%").replace("%", " %"),
+            *shares, whole, cell(watts, ".0f"), cell(m.get("clock_mhz_mean"), ".0f"),
+            cell(m.get("throttled_share"), ".2f")]
+
+
+HEAD = ["method", "batch slots", "graphs", "policy", "tokens/s", "steady tokens/s", "computed/unmasked",
+        "prefill, % of time", "roof: prefill", "roof: decode", "roof: all", "W", "SM MHz", "throttled"]
 
 
 def throughput_table(rows, ceilings):
-    """Tokens per second and the fraction of the limit: a run takes at least its counted FLOPs over
-    the best product's rate, and its forwards' reads of all bf16 weights but the embedding table, of
-    which a forward reads single rows, over the copy's."""
-    limits = limits_of(ceilings)
+    """Whole runs: tokens per second, and the share of the roof of their forward passes, prefill and
+    decode apart."""
+    roofs = roofs_of(ceilings)
     lines = []
     for row in rows:
-        metrics = row.get("metrics", {})
-        graphs = row.get("run", {}).get("graphs") or row.get("graphs") or "auto"
-        if "tokens_per_second" not in metrics:
-            lines.append(f"| {row['label']} | {row['batch_size']} | {graphs} | {row['verdict']} "
-                         f"{row['reason']} | – | – |")
-            continue
-        weights = (2.0 * (row["model"]["parameters"] - embedding_size(row["model"]["name"]))
-                   * metrics["batched_forwards"])
-        least = least_seconds(metrics["flops"], weights, limits) if all(limits) else 0
-        lines.append(f"| {row['label']} | {row['batch_size']} | {graphs} | "
-                     f"{metrics['tokens_per_second']:.0f} | {metrics['redundancy']:.2f} | "
-                     f"{share(least, metrics['wall_seconds'])} |")
+        head = [NAMES.get(row["label"], row["label"]), str(row["batch_size"]),
+                row.get("run", {}).get("graphs") or row.get("graphs") or "auto",
+                row.get("serve", {}).get("policy") or "–"]
+        cells = (throughput_cells(row, roofs) if "tokens_per_second" in row.get("metrics", {})
+                 else [f"{row['verdict']} {row['reason']}"] + ["–"] * (len(HEAD) - 5))
+        lines.append("| " + " | ".join(head + cells) + " |")
     if lines:
-        lines = ["Random weights, commits imposed: speeds of the shape, not of a model.",
-                 "", "| method | places | graphs | tok/s | rows per token | of the limit |",
-                 "|---|---:|---|---:|---:|---:|"] + lines
+        lines = ["Random weights, commits imposed: speeds of the shape, not of a model. \"roof\": the share "
+                 "of the roof, the sum over the forward passes of prefill, of decode, and of both.",
+                 "", "| " + " | ".join(HEAD) + " |", "|---|---:|---|---|" + "---:|" * (len(HEAD) - 4)] + lines
+    return lines
+
+
+def turns_table(rows):
+    """Own kernels beside the libraries', calls alternating in one process."""
+    lines = [f"| {r['case']} | {r['way']} | {r['median_us']:.1f} | "
+             + (f"{r['against']} | {r['ratio']:.3f} | {r['low']:.3f} to {r['high']:.3f} |" if r.get("ratio")
+                else f"{r.get('why', '–')} | – | – |") for r in rows if "median_us" in r]
+    lines += [f"| {r['case']} | {r['way']} | NOT RUN | {r['why']} | – | – |" for r in rows if "median_us" not in r]
+    if lines:
+        lines = ["The ratio is of times; 95 % interval over the turns.", "",
+                 "| case | way | µs | over | ratio | interval |", "|---|---|---:|---|---:|---:|"] + lines
     return lines
 
 
@@ -159,12 +188,18 @@ def measured_sections(folder, predictions=()):
     ceilings = json_lines(os.path.join(folder, "ceilings.jsonl"))
     comparators = [f"* {r['what']} ({r['by']}): {r['seconds'] * 1e6:.1f} µs"
                    for r in json_lines(os.path.join(folder, "comparators.jsonl")) if "seconds" in r]
-    return [("Ceilings", ceilings_table(ceilings)),
-            ("Kernels", kernels_table(
-                json_lines(os.path.join(folder, "kernels.jsonl")), ceilings,
-                predictions or json_lines(os.path.join(folder, "prediction.jsonl")))),
-            ("Throughput", throughput_table(rows_below(folder, "throughput"), ceilings)),
-            ("Steps", step_table(rows_below(folder, "profile", "*"), ceilings)),
+    predictions = predictions or json_lines(os.path.join(folder, "prediction.jsonl"))
+    throughput, profiles = rows_below(folder, "throughput"), rows_below(folder, "profile", "*")
+    controls = rows_below(folder, "controls")
+    return [("What was asked", answers.lines(folder, ceilings, throughput, profiles)),
+            ("Roofs", roofs_table(ceilings)), ("Throughput", throughput_table(throughput, ceilings)),
+            ("FOCUS and its controls in turn", throughput_table(controls, ceilings)),
+            ("Time of a forward pass", surface.table(rows_below(folder, "surface"), throughput)),
+            ("Kernels", kernels_table(json_lines(os.path.join(folder, "kernels.jsonl")), ceilings,
+                                      predictions)),
+            ("Products", products_table(ceilings)),
+            ("Own kernels and libraries in turn", turns_table(json_lines(os.path.join(folder, "turns.jsonl")))),
+            ("Steps", step_table(profiles, ceilings)),
             ("Other software on this machine", comparators)]
 
 
