@@ -108,7 +108,7 @@ def draw(rows, options=None):
     common.footnote(figure, traced, "blue: computed; orange: computed, then evicted inside the "
                     "forward pass; squares: unmasked. Of each workload the "
                     "request with most forward passes")
-    return [Drawing("", "Decoding order: which positions were computed and unmasked when", figure,
+    return [Drawing("", "Which positions are computed, and when are they unmasked?", figure,
                     traced)]
 
 

@@ -128,7 +128,7 @@ def draw(rows, options=None):
     common.footnote(figure, used, "each mark: median of seven forward passes; vertical: knots of the fit"
                     + ("; rows with the same samples share a panel" if shared else "")
                     if profiles else "")
-    return [Drawing("", "Latency of a forward pass with its fit, and unmasked tokens per step by chunk",
+    return [Drawing("", "How long does a forward pass take, and how many tokens does a step unmask? By computed positions and chunk",
                     figure, used)]
 
 

@@ -93,7 +93,7 @@ def finish(figure, rows, names=None):
 
 
 def confidence(rows, groups, _):
-    """Confidence now against one step before, and recall of unmasked tokens (Focus-dLLM Fig. 1)."""
+    """Does confidence one step earlier predict what is unmasked? Confidence and recall (Focus-dLLM Fig. 1)."""
     figure, axes = common.grid(len(groups) + 1, 3, height=2.2)
     for s, (name, results) in enumerate(groups):
         cell = axes[s]
@@ -158,7 +158,7 @@ def label_of_maps(rows):
 
 
 def attention(rows, _, parts):
-    """Attention maps, sinks, and their overlap (Focus-dLLM Figs. 2, 8; Sparse-dLLM Figs. 2, 7)."""
+    """Which keys get the attention? Maps, sinks and their overlap (Focus-dLLM Figs. 2, 8; Sparse-dLLM Figs. 2, 7)."""
     if parts == ["sparsity"]:
         return sparsity(rows)
     label = label_of_maps(rows)
@@ -229,7 +229,7 @@ def layers_named(layers):
 
 
 def kv_change(rows, groups, _):
-    """L2 change of K and V outside the block between neighbouring steps (Sparse-dLLM Fig. 4)."""
+    """How much do K and V outside the block change per step? L2 change (Sparse-dLLM Fig. 4)."""
     figure, axes = panels(2, rows=2)
     names = [name for name, _ in groups]
     for row, side in enumerate(("k", "v")):
@@ -285,7 +285,7 @@ def draw_confidences(cell, groups):
 
 
 def stagnation(rows, groups, parts):
-    """Stagnation, missed stable tokens, decline after the peak (Ada-DLM Figs. 1, 2, 4)."""
+    """Which positions wait although their token no longer changes? Stagnation and decline (Ada-DLM Figs. 1, 2, 4)."""
     draws = {"shares": draw_shares, "active": draw_active, "confidences": draw_confidences}
     figure, cells = common.grid(len(parts), common.columns_in(min(3, len(parts))),
                                 common.PAGE if len(parts) > 1 else 4.6, 1.9)
@@ -299,7 +299,7 @@ def stagnation(rows, groups, parts):
 
 
 def contradiction(rows, groups, _):
-    """Unmasked tokens that one token per forward pass unmasks otherwise, by confidence (Ada-DLM)."""
+    """Which tokens would one token per forward pass unmask otherwise? Share by confidence (Ada-DLM)."""
     figure, axes = panels(2)
     names = [name for name, _ in groups]
     for s, (name, results) in enumerate(groups):
@@ -317,7 +317,7 @@ def contradiction(rows, groups, _):
 
 
 def peak_oracle(rows, groups, _):
-    """Every position unmasked in the order of its confidence peak: steps and score (Ada-DLM)."""
+    """What if each position were unmasked at its peak of confidence? Steps and score (Ada-DLM)."""
     figure, axes = panels(2)
     names = [name for name, _ in groups]
     for s, (name, results) in enumerate(groups):
@@ -340,7 +340,7 @@ def peak_oracle(rows, groups, _):
 
 
 def decoding(rows, groups, _):
-    """Unmasked tokens per step and computed positions per token (FOCUS Figs. 2, 9-11)."""
+    """How many tokens does a step unmask, and how many positions does it compute? (FOCUS Figs. 2, 9-11)."""
     figure, axes = panels(len(groups))
     for s, (name, results) in enumerate(groups):
         counts = summed(results, lambda p: p["histogram"])
@@ -416,7 +416,7 @@ IMPORTANCE = {"layers": importance_by_layer,
 
 
 def importance(rows, groups, parts):
-    """Importance by layer, and it and its increase against decodability (FOCUS Figs. 3, 4, 12-14)."""
+    """Does importance predict what is unmasked? By layer, and its increase (FOCUS Figs. 3, 4, 12-14)."""
     parts = [part for part in parts if part != "layer1" or all(
         "layer1_percentiles" in r for _, results in groups for r in results)]
     single = len(parts) == 1

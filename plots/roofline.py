@@ -102,7 +102,7 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
     shown = common.of_points(rows, (point for m in methods if m["series"] in placed for point in m["rows"]))
     common.footnote(figure, shown, "roofs measured in the same process"
                     + ("; hollow: FLOPs and bytes analytic, time measured" if hollow else ""))
-    return [Drawing("", "Phases of a step under the machine's measured roofs", figure, shown)]
+    return [Drawing("", "How close is each phase of a step to the roof? FLOP/s against FLOPs per byte", figure, shown)]
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
     common.footnote(figure, rows, "time: " + ", ".join(
         {"clock": "CPU clock, phases without those inside them",
          "cupti": "kernels on the device (CUPTI)"}.get(s, s) for s in sorted(sources)))
-    return [Drawing("", "Milliseconds per forward by phase", figure, rows)]
+    return [Drawing("", "Where does the time of a forward pass go? Milliseconds by phase", figure, rows)]
 
 
 if __name__ == "__main__":

@@ -1,13 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The five slots of a decoding method. A recipe fills each with one policy; the step loop
-// (step_loop.cpp) calls them in the order of the papers' pseudo-code and does all the counting.
+// The five components of a decoding method, as interfaces.
 //
-// What a policy does beyond its slot's own function it declares as data when it is made: its
-// traits. The loop derives from them how a step is issued, recorded and counted (step_program.h),
-// and whether a run without a model makes sense. A function that a trait announces is called only
-// where the trait says so: what is not declared never happens, so nothing can be forgotten.
+// A method fills each component with one policy. The step loop (step_loop.cpp) calls the policies
+// in this order and does all counting:
+//
+//   pace_policy    plan()     how far does each sequence go in this step?
+//   row_policy     select()   which positions are computed?
+//   key_policy     select()   which cached keys does each position attend to?
+//   cache_policy   prepare()  which keys and values are stored, and where?
+//   unmask_policy  decide()   which masked positions get their token?
+//
+// Most functions have a default: all positions in play, all keys, every key and value stored. A
+// small method reuses four existing policies and writes only its unmask policy
+// (tests/minimal_method).
+//
+// A policy declares optional abilities as data, in its traits. The loop calls an optional function
+// only if its trait is set. It derives from the traits how a step is issued, counted and recorded
+// as a CUDA graph (step_program.h). Example: a row policy that evicts rows inside layer 1 sets
+// row_traits::narrows_at = {1} and implements narrow().
+//
+// Names used below:
+//   s           batch slot of a sequence, 0 .. capacity - 1
+//   position    index into prompt and response; ranges are half open
+//   row         one position that is computed in this forward pass
+//   candidate   a position whose token may change in this step
+//   S, R, V     number of sequences, rows, views
+//
+// key_policy::select() launches nothing and waits for nothing. A policy that reads on the host what
+// an operation wrote calls backend::synchronize() first.
 #pragma once
 
 #include <functional>
@@ -24,16 +46,16 @@
 
 namespace unmask {
 
-// Positions that the prompt and the canvas of a request take, in whole blocks of `block`. Usage error
-// that names the method where nothing is to be generated or nobody could count so many positions.
+// Returns the positions that prompt and response of a request take, in whole blocks of `block`.
+// Usage error that names the method if nothing is to be generated, or if the sum overflows.
 std::int32_t request_positions(const std::string& method, const sequence_request& request,
                                std::int32_t block = 1);
 
-// What a place does in a step composed by a scheduler.
+// What a scheduler asks of a sequence in this step.
 enum class schedule_action : std::uint8_t {
-  out,       // waits
-  step,      // its next forward
-  recompute  // the batch is held: its last rows are computed again and decide nothing
+  out,       // does not take part
+  step,      // runs its next forward pass
+  recompute  // repeats its last rows; the batch is held, so nothing is unmasked
 };
 
 // What one sequence does in this step. Positions are absolute, ranges half open.
@@ -49,9 +71,9 @@ struct sequence_step {
   std::int32_t step = 0;                         // steps made in this block before this one
   std::int32_t commit =
       0;  // forward_kind::commit: commit forwards the block has had before this one
-  // A held batch computes the last rows of this sequence again (schedule_action::recompute). It
-  // decides nothing, and policies leave all state unchanged; K/V may be written only where it stays
-  // the same or where the next forward writes it before it is read.
+  // A held batch repeats the last rows of this sequence (schedule_action::recompute). Nothing is
+  // unmasked, and policies leave all state unchanged. KV may be written only if it stays the same,
+  // or if the next forward pass writes it before it is read.
   bool recompute = false;
 };
 
@@ -71,9 +93,9 @@ struct step_choice {
   step_arrays arrays;
 };
 
-// Rows of a sequence that see the same keys are a view. Without row_traits::views each sequence is one
-// view and nothing of this is listed. With it several rows of a sequence may stand at one position:
-// each has a slot of its own, may have a token of its own, and says what it judges.
+// A view is the rows of a sequence that attend to the same keys. Without row_traits::views each
+// sequence is one view, and these lists are empty. With it, several rows of a sequence may have the
+// same position. Each row has its own cache slot, may have its own token, and names what it judges.
 struct row_views {
   static constexpr std::int32_t ranges = 3;
   std::int32_t count = 0;
@@ -134,61 +156,62 @@ struct step_outcome {
   bool quiet() const { return taken == 0 && replaced == 0 && reopened == 0; }
 };
 
-// What a scheduler may know about how a pace moves over the canvas.
+// What a scheduler may know about how a pace moves over the response.
 struct pace_shape {
-  // Positions decided and handed out together, aligned to absolute positions; 1: token by token;
-  // 0: the whole answer at once.
+  // Positions that are unmasked and handed to the client together, aligned to absolute positions.
+  // 1: token by token. 0: the whole response.
   std::int32_t block = 0;
-  // Positions beyond the last one used so far that one more block may touch; 0: any, so that the
-  // whole canvas needs pages from the start.
+  // Positions after the last used one that the next block may touch. 0: any, so all pages are taken
+  // at the start.
   std::int32_t ahead = 0;
-  bool commits = false;  // a decided block takes one more forward before the next one opens
-  // Forwards of a turn on a batch that does not change (LMDeploy); 0: as many as a scheduler likes.
+  // The block needs one more forward pass, which writes its KV, before the next block opens.
+  bool commits = false;
+  // The most forward passes of a turn on a batch that does not change (LMDeploy); 0: no limit.
   std::int32_t turn = 0;
-  // A prompt may enter in pieces of a multiple of so many rows; 0: it enters whole.
+  // A prompt may enter in pieces of a multiple of this many rows; 0: it enters whole.
   std::int32_t prefill_piece = 0;
-  // Forward passes after which it ends by itself, or in which its schedule spreads its tokens: so many in
-  // a row may unmask nothing. 0: none is known, and so many as there are positions may.
+  // Forward passes after which the request ends, or over which the schedule spreads its tokens. As many in a
+  // row may unmask nothing. 0: not known, and as many as there are positions may.
   std::int32_t steps = 0;
-  // Rows of a forward at most (row_traits::views): so many of each position, and more.
+  // The most rows of one forward pass: row_copies per position, plus more_rows (row_traits::views).
   std::int32_t row_copies = 1, more_rows = 0;
 };
 
-// How much of each sequence may enter this step: block, chunk, whole canvas, one token.
+// Plans how far each sequence goes in this step: a block, a chunk, the whole response, one token.
 class pace_policy {
  public:
   explicit pace_policy(const pace_shape& shape = {}) : shape_(shape) {}
   virtual ~pace_policy() = default;
   const pace_shape& shape() const { return shape_; }
-  // Lets a prompt enter in pieces of at most `rows` rows, but of one piece at least; 0: whole.
-  // False: this pace takes prompts whole.
+  // Lets a prompt enter in pieces of at most `rows` rows, but at least one piece; 0: whole.
+  // Returns false if this pace takes only whole prompts.
   bool limit_prefill(std::int32_t rows);
   bool prefilling(const batch& b, std::int32_t s) const { return prefill_rows(b, s) > 0; }
 
-  // Positions (prompt and canvas) this request will occupy.
+  // Returns the positions (prompt and response) that this request will occupy.
   virtual std::int32_t canvas_length(const model_config& model,
                                      const sequence_request& request) const = 0;
-  virtual void start(batch& b, std::int32_t s) = 0;  // a request took place s
-  // Rows of the next forward of place s while that is (a part of) its prefill; 0: it is not.
-  // Default: the prompt is its first forward.
+  virtual void start(batch& b, std::int32_t s) = 0;  // a request took batch slot s
+  // Returns the rows of the next forward pass of slot s if that is (a part of) its prefill, else 0.
+  // Default: the prompt is its first forward pass.
   virtual std::int32_t prefill_rows(const batch& b, std::int32_t s) const {
     return b.at(s).counters.forwards == 0 ? b.at(s).prompt_length : 0;
   }
-  // Before the plans of a forward: who takes part [capacity]; null: all of them.
+  // Is called before the plans of a forward pass. parts [capacity]: who takes part; null: all.
   virtual void begin(const batch& b, const schedule_action* parts) { (void)b, (void)parts; }
   virtual sequence_step plan(const batch& b, std::int32_t s) = 0;
-  // After the decisions of a step; sets sequence::finished and output_end when the answer is done.
+  // Is called after a step; sets sequence::finished and output_end when the response is complete.
   virtual void observe(batch& b, std::int32_t s, const sequence_step& step,
                        const step_outcome& outcome) = 0;
-  // Whether no later step changes a token of [first, last), so that the positions may be handed to
-  // the client. Default: none of them is a mask.
+  // Returns whether no later step changes a token of [first, last), so that the client may have
+  // them. Default: none of them is a mask.
   virtual bool closed(const batch& b, std::int32_t s, std::int32_t first, std::int32_t last) const {
     return b.count(s, first, last, state_masked) == 0;
   }
-  // Tokens per request that this pace chose for the last forward, whatever the rows then came to;
-  // 0: it chooses none.
+  // Returns the tokens per request that this pace chose for the last forward pass; 0: it chooses
+  // none. The number of rows may differ.
   std::int32_t chosen_chunk() const { return chosen_chunk_; }
-  // What the pace learnt from the steps it made, a JSON object for the row; empty: nothing.
+  // Returns what the pace learnt from its steps, a JSON object for the row; empty: nothing.
   virtual std::string learnt() const { return {}; }
 
  protected:
