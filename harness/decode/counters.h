@@ -21,10 +21,10 @@ namespace unmask {
   X(std::int64_t, prefill_forwards, "prefill_forwards", "forwards", "nfe",                       \
     "of those, forwards in which its prompt entered the cache")                                  \
   X(std::int64_t, commit_forwards, "commit_forwards", "forwards", "nfe",                         \
-    "of those, forwards that only wrote the K/V of decided tokens")                              \
+    "of those, forward passes that only wrote the KV of unmasked tokens")                        \
   X(std::int64_t, denoise_steps, "denoise_steps", "forwards", "nfe",                             \
-    "of those, forwards that could decide a token")                                              \
-  X(std::int64_t, rows, "rows", "rows", "", "rows that entered layer 0")                         \
+    "of those, denoising steps: forward passes that could unmask a token")                       \
+  X(std::int64_t, rows, "rows", "rows", "", "computed positions: rows that entered layer 0")     \
   X(std::int64_t, decode_rows, "decode_rows", "rows", "rows",                                    \
     "of those, rows of forwards outside prefill")                                                \
   X(std::int64_t, layer_rows, "layer_rows", "rows", "",                                          \
@@ -36,13 +36,13 @@ namespace unmask {
     "of those of all layers, rows that passed the feed-forward as well")                         \
   X(std::int64_t, head_rows, "head_rows", "rows", "", "rows multiplied with the LM head")        \
   X(std::int64_t, committed, "committed", "tokens", "head_rows",                                 \
-    "tokens decided, less those that were masked again")                                         \
+    "unmasked tokens, less those that were masked again")                                        \
   X(std::int64_t, replaced, "replaced", "tokens", "head_rows",                                   \
-    "decided tokens that another one took the place of")                                         \
+    "unmasked tokens that were replaced by another token")                                       \
   X(std::int64_t, flips, "flips", "tokens", "replaced",                                          \
     "of those, back to a token that the position had before")                                    \
   X(std::int64_t, reopened, "reopened", "tokens", "head_rows",                                   \
-    "decided tokens that were masked again")                                                     \
+    "unmasked tokens that were masked again")                                                    \
   X(double, keys_seen, "keys_seen", "keys", "",                                                  \
     "keys attended, summed over rows and layers, mean over the heads")                           \
   X(double, flops, "flops", "FLOP", "",                                                          \
@@ -57,12 +57,12 @@ namespace unmask {
   X(double, keys_hidden, "keys_hidden", "keys", "",                                              \
     "keys: keys that the mask of the model shows but the method left out, counted as keys_seen") \
   X(std::int64_t, kv_reused, "kv_reused", "keys", "",                                            \
-    "cache: visible positions whose K/V a forward outside prefill did not compute anew")         \
+    "cache: visible positions whose KV a pass outside prefill did not compute again")            \
   X(std::int64_t, decided_early, "decided_early", "tokens", "committed",                         \
-    "unmask: tokens that a forward decided beyond the schedule's number, at least one")          \
+    "unmask: tokens that a pass unmasked beyond the schedule's number, at least one")            \
   X(std::int64_t, mask_decided, "mask_decided", "tokens", "head_rows",                           \
-    "unmask: decisions for the mask token itself; by its state such a position is done, by its " \
-    "id it stays a mask")
+    "unmask: positions unmasked as the mask token itself; by its state such a position is "      \
+    "done, by its id it stays a mask")
 
 struct sequence_counters {
 #define UNMASK_FIELD(type, field, metric, unit, whole, meaning) type field = 0;

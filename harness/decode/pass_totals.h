@@ -29,8 +29,8 @@ enum class told_as : std::uint8_t {
   X(std::size_t, peak_kv_bytes, "bytes", total, "peak_kv_bytes",                                   \
     "most pages in use at a time, over all stored layers, and stored layer outputs")               \
   X(std::optional<std::size_t>, state_bytes, "bytes", total, "state_bytes",                        \
-    "allocated beside it, for all places, for what the decisions remember of a request from one "  \
-    "step to the next; Ada-DLM's history. Absent where a method does not say")                     \
+    "allocated besides, for all batch slots: what the unmask policy keeps of a request between "   \
+    "steps, such as Ada-DLM's history. Absent if a method does not report it")                     \
   X(double, recording_seconds, "s", total, "recording_seconds",                                    \
     "CUDA graphs recorded in a closed batch, left out of all its other times; absent where none "  \
     "were")                                                                                        \

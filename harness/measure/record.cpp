@@ -427,18 +427,18 @@ void check_kernels(result_row& row) {
 
 const std::vector<ratio_spec>& ratio_list() {
   static const std::vector<ratio_spec> list = {
-      {"tpf", "output_tokens", "nfe", "tokens", "tokens per forward"},
+      {"tpf", "output_tokens", "nfe", "tokens", "tokens per forward pass"},
       {"committed_per_step", "committed", "denoise_steps", "tokens",
-       "tokens decided per forward that could decide one"},
+       "unmasked tokens per denoising step"},
       {"redundancy", "decode_rows", "committed", "rows",
-       "rows that entered layer 0 outside prefill, per token decided: rows evicted later in the "
-       "forward count, and it is below 1 where a prefill forward decides tokens"},
+       "computed positions outside prefill per unmasked token: positions that are evicted later "
+       "in the pass count, and it is below 1 if a prefill pass unmasks tokens"},
       {"token_utilisation", "committed", "decode_rows", "ratio",
-       "its inverse (Optimus); above 1 where a prefill forward decides tokens"},
+       "the inverse of `redundancy` (Optimus); above 1 if a prefill pass unmasks tokens"},
       {"processed_rows_per_committed", "processed_rows", "committed", "rows",
        "the redundancy of FOCUS, Table 5, which counts layers 2 and up"},
       {"processed_rows_per_output", "processed_rows", "output_tokens", "rows",
-       "the same per token delivered, as the tracker of FOCUS prints it"},
+       "the same per output token, as the tracker of FOCUS prints it"},
   };
   return list;
 }
