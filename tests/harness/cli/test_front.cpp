@@ -231,7 +231,7 @@ TEST(table, says_where_there_is_nothing_to_show) {
   fs::create_directories(array / "focus/table_1");
   fs::copy_file(fs::path(UNMASK_SOURCE_DIR) / "results/epyc-2core/quickstart.jsonl",
                 array / "focus/table_1/rows.jsonl");
-  ends("table '" + empty.string() + "'", 3, {"empty holds no result rows"});
+  ends("table '" + empty.string() + "'", 3, {"empty holds no results"});
   ends("table '" + array.string() + "'", 3, {"focus/table_1", "unmask merge"});
   ends("table '" + array.string() + "/focus/table_1' --view phases", 2, {"no row has phases"});
   ends("table '" + array.string() + "/focus/table_1' --view paired", 2, {"--base"});
