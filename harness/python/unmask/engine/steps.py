@@ -8,6 +8,7 @@ import numpy as np
 
 KINDS = ("keep", "unmask", "edit", "remask", "hold")  # by the decisions' numbers
 KEEP, UNMASK, EDIT, REMASK = range(4)
+NONE = ()  # of a Decision: no candidate
 
 
 class Decision:
@@ -20,7 +21,7 @@ class Decision:
 
     __slots__ = ("unmask", "edit", "remask", "tokens")
 
-    def __init__(self, unmask=(), edit=(), remask=(), tokens=None):
+    def __init__(self, unmask=NONE, edit=NONE, remask=NONE, tokens=None):
         self.unmask, self.edit, self.remask, self.tokens = unmask, edit, remask, tokens
 
 
@@ -153,7 +154,10 @@ def decisions(step, answer, vocabulary=None):
         answer = Decision(unmask=answer)
     what = np.zeros(count, np.uint8)
     for code, name in ((UNMASK, "unmask"), (EDIT, "edit"), (REMASK, "remask")):
-        flags = chosen(getattr(answer, name), count, name)
+        named = getattr(answer, name)
+        if named is NONE:
+            continue
+        flags = chosen(named, count, name)
         if not flags.any():
             continue
         if name == "edit" and not step.may_edit or name == "remask" and not step.may_remask:

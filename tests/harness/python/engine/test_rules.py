@@ -313,6 +313,27 @@ class Runs(unittest.TestCase):
             self.assertEqual([r["verdict"] for r in rows][2:], ["FAILED"])
             self.assertRegex(rows[2]["reason"], "step 0 of request 0: the rule raised ZeroDivisionError")
 
+    def test_a_rule_is_served_swept_and_probed(self):
+        engine.method(base="block_diffusion", name="sure_served")(sure)
+        served = {"kind": "serve", "run": {"repetitions": 1, "warmup": 0, "gen_length": 16, "batch_size": 4},
+                  "serve": {"requests": 6, "clock": "virtual", "cost": "1:1"},
+                  "model": [{"path": "models/tiny-sdar"}], "workload": [{"tasks": ["word_problem"], "limit": 3}],
+                  "method": [{"name": "block_diffusion"}, {"name": "sure_served"}], "sweep": {"params.threshold": [0.5, 0.9]}}
+        probed = {**served, "kind": "decode", "probe": {"names": ["confidence"]}}
+        del probed["serve"], probed["sweep"]
+        with tempfile.TemporaryDirectory() as folder:
+            engine.run(served, f"{folder}/served", progress=False)
+            rows = rows_in(f"{folder}/served")
+            hashes = {(r["method"], r["params"]["threshold"]): r["answers_hash"] for r in rows}
+            self.assertEqual(len(hashes), 4)
+            for threshold in (0.5, 0.9):
+                self.assertTrue(hashes["sure_served", threshold])
+                self.assertEqual(hashes["sure_served", threshold], hashes["block_diffusion", threshold])
+            engine.run(probed, f"{folder}/probed", progress=False)
+            first, second = rows_in(f"{folder}/probed")
+            self.assertEqual(first["probes"], second["probes"])
+            self.assertTrue(first["probes"])
+
     def test_a_file_of_rules_from_the_command_line(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "rule.py").write_text(
