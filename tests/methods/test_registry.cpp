@@ -9,6 +9,7 @@
 #include <regex>
 #include <set>
 
+#include "harness/decode/interpreted.h"
 #include "harness/engine/trajectory.h"
 #include "methods/settings.h"
 #include "tests/methods/cases.h"
@@ -78,6 +79,20 @@ TEST(registry, refuses_a_method_that_cannot_be_made_or_checked) {
   EXPECT_EQ(refused(info), "method 'half_a_method' has no check");
   info.make = nullptr;
   EXPECT_EQ(refused(info), "method 'half_a_method' has no make");
+}
+
+// A rule that is not compiled may be registered again, but never in the place of a compiled method.
+TEST(registry, an_interpreted_rule_takes_no_compiled_name) {
+  method_info info = method_registry::instance().find("vanilla");
+  info.official.clear();
+  EXPECT_FALSE(is_interpreted(info));
+  parameter_spec code;
+  code.name = "code";
+  code.default_value = std::string("00");
+  info.parameters.push_back(code);
+  EXPECT_TRUE(is_interpreted(info));
+  test::expect_error(exit_code::usage, "'vanilla' is a compiled method",
+                     [&] { method_registry::instance().add(info); });
 }
 
 TEST(registry, answers_an_unknown_name_with_the_nearest) {
