@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unmask.engine import steps
+from unmask.engine import display, steps
 from unmask.engine.compiled import _engine
 from unmask.engine.errors import EngineError, UserError
 
@@ -50,6 +50,17 @@ class Answer:
         self.counters, self.seconds, self.first_seconds = made["counters"], made["seconds"], made["first_seconds"]
         self.trajectory = Trajectory(made["events"]) if "events" in made else None
         self.candidates = Trajectory(made["candidates"]) if "candidates" in made else None
+        self.words = {}  # the text of each token that it might have had; of a trace
+
+    def canvas(self):
+        """Its positions over the forward passes, which a notebook shows (unmask.engine.display)."""
+        if self.candidates is None:
+            raise UserError("the answer has no trace; decode(..., trace=True)")
+        return display.Canvas(display.columns_of(self.trajectory), display.columns_of(self.candidates), self.length,
+                              lambda token: self.words.get(token, str(token)))
+
+    def _repr_html_(self):
+        return None if self.candidates is None else self.canvas()._repr_html_()
 
     def confidences(self):
         """The confidence of each position at each step, [steps, length]; NaN where it was no candidate."""
@@ -146,6 +157,9 @@ class Model:
                 problem.answers = [Answer(answer) for answer in made["answers"]]
             raise problem
         result = Result(made)
+        for answer in result if trace else ():
+            shown = set(answer.trajectory.token.tolist()) | set(answer.candidates.token.tolist())
+            answer.words = {token: self.text([token], special=True) for token in shown if token >= 0}
         if result.verdict == "INVALID":
             raise EngineError(result.reason)
         return result
