@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,17 @@ class Examples(unittest.TestCase):
         before = self.rows()
         self.said("own_rule.py", "--limit", "4")
         self.assertEqual(self.rows(), before)  # nothing is measured again
+
+    def test_the_idea_of_the_readme_prints_what_is_there(self):
+        """The code of README.md, typed into a file, and its table: everything in it is counted."""
+        page = (ROOT / "README.md").read_text(encoding="utf-8")
+        code, table = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL).groups()
+        idea = self.folder / "idea.py"
+        idea.write_text(code, encoding="utf-8")
+        done = subprocess.run([sys.executable, "-B", idea], capture_output=True, text=True, check=False, timeout=600,
+                              cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.endswith(table), done.stdout[-1500:])
 
     def test_a_look_inside(self):
         text = self.said("look_inside.py")
