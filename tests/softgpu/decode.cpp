@@ -193,6 +193,7 @@ void decoder::decode() {
                                                          {"trap", &decoder::trap},
                                                          {"nop", &decoder::nothing},
                                                          {"setmaxnreg", &decoder::move_registers},
+                                                         {"mbarrier", &decoder::memory_barrier},
                                                          {"membar", &decoder::fence},
                                                          {"fence", &decoder::fence},
                                                          {"mma", &decoder::matrix_product},

@@ -140,6 +140,8 @@ class decoder {
   void vote_lanes();
   void barrier();
   void move_registers();
+  void memory_barrier();
+  void copy_bulk();
   void branch();
   void leave();
   void trap();

@@ -175,7 +175,12 @@ void decoder::nothing() {
 void decoder::fence() {
   if (s.is("proxy")) {
     if (!s.is("async") && !s.is("async::generic")) refuse();
-    i.run = [](warp& w, const instruction&) { proxy_fence(w, w.active); };
+    i.run = [](warp& w, const instruction&) {
+      proxy_fence(w, w.active);
+      fence_mbarriers(w, w.active);
+    };
+  } else if (s.is("mbarrier_init")) {
+    i.run = [](warp& w, const instruction&) { fence_mbarriers(w, w.active); };
   } else {
     i.run = [](warp&, const instruction&) {};
   }

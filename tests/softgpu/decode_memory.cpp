@@ -315,7 +315,8 @@ void decoder::load_matrix() {
 }
 
 void decoder::copy_async() {
-  if (s.is("bulk") || s.is("mbarrier")) refuse();
+  if (s.is("mbarrier")) refuse();
+  if (s.is("bulk")) return copy_bulk();
   if (s.is("commit_group")) {
     i.run = [](warp& w, const instruction&) { commit_copies(w, w.active); };
     finish(0);

@@ -180,6 +180,7 @@ void reset(warp& w, const kernel& k) {
   w.product_count = 0;
   w.fenced = false;
   w.registers = k.registers;
+  w.waited_at = -1;
   w.clock = 1;
   w.fence_clock = 0;
   std::fill(w.busy.begin(), w.busy.end(), 0);
@@ -206,6 +207,8 @@ void reset(block& b, const kernel& k) {
   }
   b.common_epoch = ++b.epoch;
   b.barriers.fill({});
+  b.mbarriers.clear();
+  b.copies.clear();
   b.free_registers = 0;
   for (auto& moves : b.register_moves) moves.clear();
   std::memset(b.flags.data(), 0, b.flags.size());
@@ -249,11 +252,17 @@ void run_block(block& b, kernel& k, std::mt19937& random) {
   reset(b, k);
   b.coin = static_cast<std::uint32_t>(random());
   for (std::uint64_t turns = 0; turns < most_turns; ++turns) {
-    if (take_turns(b, k, random)) continue;
+    if (take_turns(b, k, random)) {
+      if (random() % 8 == 0) land_some_copy(b);
+      continue;
+    }
     const bool all_done =
         std::ranges::all_of(b.warps, [](const warp& w) { return w.is == warp::state::done; });
-    if (all_done) return;
-    if (!open_barrier(b)) fail_launch(k, launch_timeout, where_warps_wait(b));
+    if (all_done) {
+      note_copies_in_flight(b.warps.front(), k.code.back());
+      return;
+    }
+    if (!open_barrier(b) && !land_some_copy(b)) fail_launch(k, launch_timeout, where_warps_wait(b));
   }
   fail_launch(k, launch_timeout, "the kernel does not end");
 }

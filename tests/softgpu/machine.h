@@ -143,7 +143,8 @@ struct shared_record {  // of four bytes, for races
 
 // What a warp knows of others: everything that warp n did before its clock was now[n]. Barriers hand it on;
 // two accesses of which neither warp knows the other's race with each other (Lamport 1978, Mattern 1988).
-using clocks = std::array<std::uint32_t, 32>;
+using clocks = std::array<std::uint32_t, 33>;  // of 32 warps, and of bulk copies
+constexpr std::uint16_t bulk_thread = 32 * 32;
 void learn(clocks& mine, const clocks& others);
 
 struct block;
@@ -162,7 +163,8 @@ struct warp {
   enum class state : std::uint8_t { ready, waiting, blocked, done } is = state::ready;
   int barrier = 0;
   const char* blocked_by = "";
-  int registers = 0;  // of a thread now; 0: unknown
+  int waited_at = -1;  // the mbarrier.try_wait that said no last
+  int registers = 0;   // of a thread now; 0: unknown
   std::vector<frame> ways;
   std::vector<copy_request> open[32];
   std::deque<std::vector<copy_request>> groups[32];
@@ -199,6 +201,22 @@ struct named_barrier {
   clocks brought{};           // by those who have come
 };
 
+// An mbarrier of shared memory: `pending` arrivals and `bytes` of copies are still to come in this phase.
+struct mbarrier {
+  std::uint32_t count = 0, pending = 0;
+  std::int64_t bytes = 0;
+  std::uint64_t phase = 0;  // phases that are complete
+  int maker = 0;            // thread that made it, at which clock of its warp
+  std::uint32_t made = 0;
+  bool fenced = false;         // the bulk engine may know it
+  clocks brought{}, passed{};  // in this phase, by the one before
+};
+struct bulk_copy {
+  std::uint32_t to;
+  std::uintptr_t from;  // host's
+  std::uint32_t bytes, barrier;
+};
+
 struct block {
   static constexpr std::uint8_t written = 1, copy_on_its_way = 2;  // of a shared byte's flags
   const kernel* k = nullptr;
@@ -215,7 +233,10 @@ struct block {
   std::vector<std::uint32_t> read_clocks;  // [word, warp]: clock of the warp's last read
   std::uint32_t epoch = 1;
   std::uint32_t common_epoch = 1;  // of the last barrier of all warps
-  std::uint32_t coin = 1;          // whether a barrier opens early
+  std::map<std::uint32_t, mbarrier> mbarriers;
+  std::vector<bulk_copy> copies;  // that have not landed
+  std::uint32_t copy_clock = 0;
+  std::uint32_t coin = 1;  // whether a barrier opens early
   std::array<named_barrier, 16> barriers{};
   std::int64_t free_registers = 0;                // given by setmaxnreg.dec
   std::vector<std::uint32_t> register_moves[32];  // counts, in the order of each warpgroup
@@ -256,6 +277,14 @@ void arrive_at_barrier(warp& w, const instruction& i);
 bool open_barrier(block& b);
 void give_registers(warp& w, const instruction& i);
 void take_registers(warp& w, const instruction& i);
+// ---- barriers in shared memory (mbarrier.cpp) ----
+// One of the copies that are under way lands; false: there is none.
+bool land_some_copy(block& b);
+void fence_mbarriers(warp& w, std::uint32_t lanes);
+void note_copies_in_flight(const warp& w, const instruction& i);
+// A bulk copy is about to write what others may have written or may still read.
+void bulk_overwrites(warp& w, const instruction& i, int lane, std::uint32_t at,
+                     std::uint32_t bytes);
 // Where the warps of a block wait, if none of them can go on.
 std::string where_warps_wait(const block& b);
 

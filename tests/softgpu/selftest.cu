@@ -202,6 +202,70 @@ __global__ void handed_over_kernel(int rounds, int* sums) {
   if (warp > 0) sums[threadIdx.x - 32] = sum;
 }
 
+// The same by mbarriers and bulk copies: one thread copies rounds of 32 numbers into two buffers, warps 1 and 2
+// read them.
+enum class bulk { right, count, bytes, parity, not_empty, no_fence, one_try };
+template <bulk fault>
+__global__ void bulk_kernel(const int* from, int rounds, int* sums) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  __shared__ __align__(16) int buffer[2][32];
+  __shared__ std::uint64_t barriers[4];  // full, full, empty, empty
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const auto full = [&](int n) { return address(&barriers[n % 2]); };
+  const auto empty = [&](int n) { return address(&barriers[2 + n % 2]); };
+  const auto wait = [](std::uint32_t at, int parity) {
+    std::uint32_t done = 0;
+    do {
+      asm volatile(
+          "{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, "
+          "p;}"
+          : "=r"(done)
+          : "r"(at), "r"(parity)
+          : "memory");
+    } while (fault != bulk::one_try && done == 0);
+  };
+  if (threadIdx.x == 0) {
+    for (int n = 0; n < 2; ++n) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(full(n)), "r"(1) : "memory");
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty(n)),
+                   "r"(fault == bulk::count ? 3 : 2)
+                   : "memory");
+    }
+    if (fault != bulk::no_fence) {
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+  }
+  __syncthreads();
+  int sum = 0;
+  for (int n = 0; n < rounds; ++n) {
+    const int parity = n / 2 % 2;
+    if (threadIdx.x == 0) {
+      if (fault != bulk::not_empty) wait(empty(n), parity ^ 1);
+      if (fault == bulk::bytes) {
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(full(n)) : "memory");
+      } else {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full(n)),
+                     "r"(128)
+                     : "memory");
+      }
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+          "[%3];" ::"r"(address(buffer[n % 2])),
+          "l"(from + n * 32), "r"(128), "r"(full(n))
+          : "memory");
+    } else if (warp > 0) {
+      wait(full(n), fault == bulk::parity ? parity ^ 1 : parity);
+      sum += buffer[n % 2][(lane + warp) % 32];
+      __syncwarp();
+      if (lane == 0) {
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(empty(n)) : "memory");
+      }
+    }
+  }
+  if (warp > 0) sums[threadIdx.x - 32] = sum;
+#endif
+}
+
 template <class T>
 static T* device(const std::vector<T>& v) {
   void* p = nullptr;
@@ -284,6 +348,21 @@ static void check_hand_over() {
   for (int t = 0; t < 64; ++t) {
     const int from = (t % 32 + 1 + t / 32) % 32;
     expect(got[t] == rounds * (rounds - 1) / 2 * 32 + rounds * from, "bar.arrive", t);
+  }
+}
+
+template <bulk fault>
+static void check_bulk() {
+  constexpr int rounds = 9;
+  std::vector<int> numbers(rounds * 32);
+  for (int& x : numbers) x = std::rand() % 1000;
+  int* sums = device(std::vector<int>(64, -1));
+  bulk_kernel<fault><<<1, 96>>>(device(numbers), rounds, sums);
+  const auto got = back(sums, 64);
+  for (int t = 0; t < 64; ++t) {
+    int sum = 0;
+    for (int n = 0; n < rounds; ++n) sum += numbers[n * 32 + (t % 32 + 1 + t / 32) % 32];
+    expect(got[t] == sum, "mbarrier, bulk copy", t);
   }
 }
 
@@ -385,7 +464,13 @@ static const planted_case planted_cases[] = {
     {"two_counts", check_hand_over<planted::two_counts>},
     {"early_read", check_hand_over<planted::early_read>},
     {"one_too_many", check_hand_over<planted::one_too_many>},
-    {"no_wait_for_empty", check_hand_over<planted::no_wait_for_empty>}};
+    {"no_wait_for_empty", check_hand_over<planted::no_wait_for_empty>},
+    {"mbarrier_count", check_bulk<bulk::count>},
+    {"mbarrier_bytes", check_bulk<bulk::bytes>},
+    {"mbarrier_parity", check_bulk<bulk::parity>},
+    {"mbarrier_not_empty", check_bulk<bulk::not_empty>},
+    {"mbarrier_no_fence", check_bulk<bulk::no_fence>},
+    {"mbarrier_one_try", check_bulk<bulk::one_try>}};
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "read_behind_the_heap") == 0) return read_behind_the_heap();
@@ -401,6 +486,7 @@ int main(int argc, char** argv) {
   if (of.binaryVersion == 90) {
     check_wgmma<false>();
     check_wgmma<true>();
+    check_bulk<bulk::right>();
   }
   check_single_instructions();
   check_hand_over<planted::nothing>();

@@ -29,7 +29,9 @@ void compare_with_writer(const warp& w, const instruction& i, int lane, std::uin
   if (other != w.index && r.write_clock <= w.now[static_cast<std::size_t>(other)]) return;
   const std::string what = std::string(does) + " " + byte_name(word * 4) + " that ";
   if (other != w.index) {
-    note_race(w, i, lane, true, what + "warp " + std::to_string(other) + " wrote");
+    const bool bulk = r.writer == bulk_thread;
+    note_race(w, i, lane, true,
+              what + (bulk ? "a bulk copy wrote" : "warp " + std::to_string(other) + " wrote"));
   } else if (r.writer % 32 != lane && r.write_turn == w.turn) {
     note_race(w, i, lane, false,
               what + "lane " + std::to_string(r.writer % 32) + " of the same warp wrote");
@@ -160,6 +162,24 @@ void shared_read(warp& w, const instruction& i, int lane, std::uint32_t at, std:
   if (!options().races || bytes < 4) return;
   for (std::uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word) {
     record_read(w, i, lane, word);
+  }
+}
+
+void bulk_overwrites(warp& w, const instruction& i, int lane, std::uint32_t at,
+                     std::uint32_t bytes) {
+  block& b = *w.in;
+  for (std::uint32_t n = at; n < at + bytes; ++n) {
+    if ((b.flags[n] & block::copy_on_its_way) != 0) {
+      note(w, i, lane, "write under a copy", byte_name(n) + " is the target of another copy");
+      break;
+    }
+  }
+  for (std::uint32_t n = at; n < at + bytes; ++n) b.flags[n] |= block::copy_on_its_way;
+  if (!options().races) return;
+  for (std::uint32_t word = at / 4; word < (at + bytes) / 4; ++word) {
+    const shared_record& r = b.records[word];
+    compare_with_writer(w, i, lane, word, r, "copies over");
+    if (r.read_epoch >= b.common_epoch) compare_with_readers(w, i, lane, word, r);
   }
 }
 
