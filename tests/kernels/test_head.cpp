@@ -123,7 +123,17 @@ TEST(head, folds_are_the_definition_over_several_slices) {
     params.banned = &banned;
     params.banned_count = 1;
     backend.run(op::confidence{x, *head, c.set(), params, out});
+    told lonely(1);
+    test::candidates_fixture one;
+    one.add({4});
+    one.row = {2};
+    confidence_out alone;
+    alone.token = lonely.token.data();
+    alone.probability = lonely.probability.data();
+    backend.run(op::confidence{x, *head, one.set(), params, alone});
     backend.synchronize();
+    EXPECT_EQ(lonely.token[0], t.token[2]);
+    EXPECT_TRUE(test::same_bits(&lonely.probability[0], &t.probability[2], 1)) << "alone or not";
     for (std::int32_t i = 0; i < candidates; ++i) {
       SCOPED_TRACE(i);
       const auto at = static_cast<std::size_t>(i);
