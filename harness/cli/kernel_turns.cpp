@@ -66,6 +66,12 @@ bench::turn_settings settings_of(const std::string& device, const command_line& 
   const cuda::device_properties& card = machine.devices.front();
   run_keys run;
   run.device = device;
+  for (const std::string& setting : line.list("set")) {
+    if (setting != "run.device_check=off") {
+      throw usage_error("--set " + setting + ": bench --kernels takes run.device_check=off alone");
+    }
+    run.device_check = "off";
+  }
   s.asked = checked_choices(run);
   s.device = [](const cuda::choices& c) -> const backend& { return cuda_backend(c); };
   s.wgmma = tensor_products(this_build().cuda_architectures, card.compute_major,

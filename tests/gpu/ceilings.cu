@@ -370,7 +370,8 @@ class ceilings {
     for (const product_shape& shape : shapes) {
       for (const int m : row_counts) {
         if (std::strcmp(shape.part, "lm_head") == 0 && m > most_head_rows) continue;
-        if (std::strcmp(shape.model, "square") == 0 && m != 8192) continue;
+        if (std::strcmp(shape.model, "square") == 0 && m != (small_ ? 8 : 8192)) continue;
+        if (small_ && m > 8) continue;  // all are of one size there
         if (takes(shape)) measure(shape, m, false);
       }
     }

@@ -380,6 +380,7 @@ def turns(check):
         shorter = check.shorter(log, "smallest sizes") if check.in_software else ""
         check.run([check.program("unmask"), "bench", "--kernels", "own,library", "--device", device,
                    "--turns", "2" if check.settings.rehearse else "5", "--kernel-rows", out,
+                   *(["--set", "run.device_check=off"] if check.in_software else []),
                    *(["--cases", check.settings.cases] if check.settings.cases else [])], log, limit,
                   env={"UNMASK_BENCH_SMALL": "1" if check.in_software else ""})
         rows = json_lines(out)
