@@ -450,11 +450,15 @@ class Tables(Workspace):
                                return_value={"prefill": (0.25, 0.5), "decode": (0.9, 1.5)}):
             text = "\n".join(summary.throughput_table([row], ceilings))
         self.assertIn("| plain block diffusion | 32 | on | iter | 123 | – | 2.50 | 25 % | 0.50 | 0.60 | "
-                      "0.57 | 700 | – | – |", text)
+                      "0.57 | – | 700 | – | – |", text)
         metrics |= {"watts_mean": 690.0, "clock_mhz_mean": 1500.4, "throttled_share": 0.5,
-                    "steady_tokens_per_second": 200.0}
+                    "steady_tokens_per_second": 200.0, "flops": 8e14}
+        # 132 multiprocessors x 4096 x 1.5004 GHz are 811.2 TFLOP/s: in two seconds twice that.
+        row["environment"] = {"gpus": [{"compute_capability": "9.0", "multiprocessors": 132}]}
         text = "\n".join(summary.throughput_table([row], []))
-        self.assertIn("| 123 | 200 | 2.50 | 25 % | – | – | – | 690 | 1500 | 0.50 |", text)
+        self.assertIn("| 123 | 200 | 2.50 | 25 % | – | – | – | 0.49 | 690 | 1500 | 0.50 |", text)
+        row["environment"]["gpus"][0]["compute_capability"] = "12.0"
+        self.assertIsNone(summary.tensor_share(row))
         self.assertIn("FAILED no", "\n".join(summary.throughput_table(
             [{"label": "x", "batch_size": 1, "verdict": "FAILED", "reason": "no"}], ceilings)))
         self.assertEqual(summary.throughput_table([], ceilings), [])

@@ -73,7 +73,7 @@ def decoding(text):
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for r in sorted(rows, key=lambda r: (int(r[1]), float(r[4]))):
         yield (f"| {r[0]} | {r[1]} | {rounded(r[4])} | {float(r[4]) / base[r[1]]:.2f} | {r[8]} | {r[9]} | {r[10]} "
-               f"| {r[11]} |")
+               f"| {r[12]} |")
 
 
 def main(arguments):

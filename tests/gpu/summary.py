@@ -14,6 +14,8 @@ from runner import json_lines
 NAMES = {"whole blocks": "plain block diffusion"}
 # Rows of a product that the table has columns for.
 PRODUCT_ROWS = (1, 32, 256, 1024, 8192)
+# bfloat16 FLOPs of a clock and multiprocessor, without sparsity, by compute capability (data sheets).
+TENSOR_FLOPS = {"8.0": 2048, "9.0": 4096}
 # Of int8 products no roof was measured: they multiply twice as fast as bfloat16 ones may.
 NO_ROOF = "bits:8"
 
@@ -130,6 +132,17 @@ def cell(value, form):
     return "–" if value is None else format(value, form)
 
 
+def tensor_share(row):
+    """FLOPs of a run over what its tensor cores can do at the clock that was sampled; None: the clock or the
+    card is not known."""
+    m = row["metrics"]
+    card = (row.get("environment", {}).get("gpus") or [{}])[0]
+    each = TENSOR_FLOPS.get(card.get("compute_capability"))
+    if not each or not m.get("clock_mhz_mean"):
+        return None
+    return m["flops"] / (each * card["multiprocessors"] * m["clock_mhz_mean"] * 1e6 * m["wall_seconds"])
+
+
 def throughput_cells(row, roofs):
     """The cells of a row behind method, batch slots, graphs and policy."""
     m = row["metrics"]
@@ -139,12 +152,13 @@ def throughput_cells(row, roofs):
     watts = m.get("watts_mean", m["energy_joules"] / m["wall_seconds"] if "energy_joules" in m else None)
     return [f"{m['tokens_per_second']:.0f}", cell(m.get("steady_tokens_per_second"), ".0f"),
             f"{m['redundancy']:.2f}", cell(m.get("prefill_time_share"), ".0%").replace("%", " %"),
-            *shares, whole, cell(watts, ".0f"), cell(m.get("clock_mhz_mean"), ".0f"),
-            cell(m.get("throttled_share"), ".2f")]
+            *shares, whole, cell(tensor_share(row), ".2f"), cell(watts, ".0f"),
+            cell(m.get("clock_mhz_mean"), ".0f"), cell(m.get("throttled_share"), ".2f")]
 
 
 HEAD = ["method", "batch slots", "graphs", "policy", "tokens/s", "steady tokens/s", "computed/unmasked",
-        "prefill, % of time", "roof: prefill", "roof: decode", "roof: all", "W", "SM MHz", "throttled"]
+        "prefill, % of time", "roof: prefill", "roof: decode", "roof: all", "tensor peak", "W", "SM MHz",
+        "throttled"]
 
 
 def throughput_table(rows, ceilings):
@@ -161,7 +175,8 @@ def throughput_table(rows, ceilings):
         lines.append("| " + " | ".join(head + cells) + " |")
     if lines:
         lines = ["Random weights, commits imposed: speeds of the shape, not of a model. \"roof\": the share "
-                 "of the roof, the sum over the forward passes of prefill, of decode, and of both.",
+                 "of the roof, the sum over the forward passes of prefill, of decode, and of both. \"tensor peak\": "
+                 "FLOPs over what the tensor cores can do at the clock of the run.",
                  "", "| " + " | ".join(HEAD) + " |", "|---|---:|---|---|" + "---:|" * (len(HEAD) - 4)] + lines
     return lines
 
