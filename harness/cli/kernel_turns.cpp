@@ -14,6 +14,7 @@
 #include "harness/base/output.h"
 #include "harness/cli/terminal.h"
 #include "harness/devices/build_info.h"
+#include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "harness/devices/first_use.h"
 #include "harness/rows/glossary.h"
@@ -37,25 +38,29 @@ void read_ways(const command_line& line, bench::turn_settings& s) {
   }
 }
 
-std::string device_of(const command_line& line) {
-  const std::string asked = line.text("device", "auto");
-  if (asked == "auto" || asked.empty()) return "cuda";
-  if (asked != "cuda" && asked != "cuda-emulated") {
-    throw usage_error("--device " + asked +
-                      ": bench --kernels times kernels of cuda or cuda-emulated");
+// The card, or the emulator, which tells what its kernels do to memory.
+const device& device_of(const command_line& line) {
+  const std::string asked = line.text("device");
+  if (asked.empty() || device_if_chosen(asked) == nullptr) {
+    return *std::ranges::find_if(device_list(), &device::is_card);
   }
-  return asked;
+  const device& chosen = find_device(asked);
+  if (!chosen.is_card && !chosen.counts_traffic) {
+    throw usage_error("--device " + asked +
+                      ": bench --kernels times CUDA kernels, which it has not");
+  }
+  return chosen;
 }
 
 // On a card with what its first use found wrong left out; on the emulator, which has no library, as it is.
-bench::turn_settings settings_of(const std::string& device, const command_line& line) {
+bench::turn_settings settings_of(const device& on, const command_line& line) {
   bench::turn_settings s;
   read_ways(line, s);
   s.turns = line.within("turns", 1, most_turns);
   s.cases = line.text("cases");
   const char* small = std::getenv("UNMASK_BENCH_SMALL");
-  s.small = device == "cuda-emulated" || (small != nullptr && std::string(small) == "1");
-  if (device == "cuda-emulated") {
+  s.small = !on.is_card || (small != nullptr && std::string(small) == "1");
+  if (!on.is_card) {
     s.device = [](const cuda::choices& c) -> const backend& { return cuda_emulated_backend(c); };
     s.library = false;
     s.no_library = "the emulator has no library";
@@ -65,7 +70,7 @@ bench::turn_settings settings_of(const std::string& device, const command_line& 
   if (machine.devices.empty()) throw environment_error("NOT RUN: " + machine.note);
   const cuda::device_properties& card = machine.devices.front();
   run_keys run;
-  run.device = device;
+  run.device = on.name;
   for (const std::string& setting : line.list("set")) {
     if (setting != "run.device_check=off") {
       throw usage_error("--set " + setting + ": bench --kernels takes run.device_check=off alone");
