@@ -222,6 +222,9 @@ nb::dict python_model::decode(const decode_order& order) {
   out["metrics"] = metrics;
   out["answers_hash"] = row.answers_hash;
   out["verdict"] = name_of(row.verdict);
+  // Of an emulated device only the times mean nothing.
+  out["broken"] = !failed && row.verdict == row_verdict::invalid &&
+                  (!row.device || row.device->times_mean_something);
   out["reason"] = row.reason;
   return out;
 }

@@ -156,12 +156,12 @@ class Model:
             if hasattr(problem, "answers"):
                 problem.answers = [Answer(answer) for answer in made["answers"]]
             raise problem
+        if made["broken"]:
+            raise EngineError(made["reason"])
         result = Result(made)
         for answer in result if trace else ():
             shown = set(answer.trajectory.token.tolist()) | set(answer.candidates.token.tolist())
             answer.words = {token: self.text([token], special=True) for token in shown if token >= 0}
-        if result.verdict == "INVALID":
-            raise EngineError(result.reason)
         return result
 
     def encode(self, texts, chat=True, thinking=True):

@@ -91,6 +91,22 @@ def plain(value):
     return value is None or isinstance(value, (bool, int, float, str, bytes))
 
 
+def outside(function):
+    """What a function may read from outside, by name: of its module, and of the functions that it is written in."""
+    names, codes = set(), [function.__code__]
+    while codes:
+        code = codes.pop()
+        names.update(code.co_names)
+        codes += [constant for constant in code.co_consts if inspect.iscode(constant)]
+    found = {name: function.__globals__[name] for name in names if name in function.__globals__}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # it is not set yet
+            pass
+    return found
+
+
 def code_of(functions):
     """SHA-256 of the sources of these functions, without comments and formatting, of the functions of the same module
     that they name, and of the plain values that they read from outside."""
@@ -106,8 +122,7 @@ def code_of(functions):
         except SyntaxError:  # a lambda's line is often no statement
             pass
         parts.append(text)
-        outside = inspect.getclosurevars(function)
-        for name, value in sorted({**outside.globals, **outside.nonlocals}.items()):
+        for name, value in sorted(outside(function).items()):
             value = getattr(value, "__wrapped__", value)
             if inspect.isfunction(value) and value.__module__ == function.__module__:
                 queue.append(value)

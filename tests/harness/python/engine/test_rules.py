@@ -108,6 +108,25 @@ class Rules(unittest.TestCase):
             if at:
                 self.assertIs(step.memory, seen[0].memory)
 
+    def test_the_kernels_of_a_gpu_show_the_same(self):
+        """Emulated: what a step shows is in the host's memory there too."""
+        seen = {}
+
+        @engine.method(base="block_diffusion", wants=("margin", "logits", "hidden"))
+        def looks(step):
+            seen.setdefault(device, []).append(step)
+            return sure(step)
+
+        answers = {}
+        for device in ("cpu", "cuda-emulated"):
+            model = engine.Model("tiny-sdar", device=device, threads=1)
+            answers[device] = model.decode([[5, 6, 7]], looks, gen_length=8, block_length=8)[0].tokens.tolist()
+        self.assertEqual(answers["cpu"], answers["cuda-emulated"])
+        for one, other in zip(*seen.values(), strict=True):
+            np.testing.assert_array_equal(one.token, other.token)
+            for name in ("confidence", "margin", "logits", "hidden"):
+                np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=2e-3, atol=2e-3)
+
     def test_a_request_has_a_memory_of_its_own(self):
         fresh = []
 
@@ -158,6 +177,22 @@ class Rules(unittest.TestCase):
         self.assertNotEqual(one.code, two.code)
         self.assertNotEqual(before.params["code"], after.params["code"])
         self.assertNotEqual(before[0].trajectory.position.tolist(), after[0].trajectory.position.tolist())
+
+    def test_the_code_holds_what_the_rule_reads(self):
+        def made(number, text):
+            later = 0 if number else None
+
+            def helper(step):
+                return [number]
+
+            def rule(step):
+                return helper(step) if text else [later]
+            if number == 2:
+                del later
+            return engine.method(base="block_diffusion", name="reads")(rule).code
+
+        self.assertEqual(made(0, "a"), made(0, "a"))
+        self.assertEqual(len({made(0, "a"), made(1, "a"), made(0, "b"), made(2, "a")}), 4)
 
     def test_a_rule_that_edits_and_remasks(self):
         @engine.method(base="llada21")
