@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -68,10 +69,14 @@ void paged_attention(const backend& cpu, const op::attention& args) {
 void embed(const op::embed& args) {
   const std::int64_t width = args.out.columns();
   for (std::int64_t r = 0; r < args.out.rows(); ++r) {
-    if (args.token[r] < 0 || args.token[r] >= args.table.rows()) {
+    if (args.token[r] >= args.table.rows()) {
       throw std::logic_error("embed: token outside the table");
     }
     float* to = args.out.row<float>(r);
+    if (args.token[r] < 0) {  // op::place_pictures
+      std::fill_n(to, width, std::numeric_limits<float>::quiet_NaN());
+      continue;
+    }
     const std::int64_t at = args.token[r] * args.table.row_stride;
     switch (args.table.type) {
       case dtype::f32:

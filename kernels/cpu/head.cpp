@@ -22,6 +22,7 @@
 #include "kernels/cpu/scratch.h"
 #include "kernels/head.h"
 #include "kernels/noise.h"
+#include "kernels/refused.h"
 
 namespace unmask::cpu {
 
@@ -146,6 +147,7 @@ void confidence(const op::confidence& args) {
   const std::int64_t vocabulary = args.head.out_features, width = args.head.in_features;
   const head_wish wish = wish_of(args);
   const float noise = args.params.gumbel_temperature;
+  const token_list banned = with_refused(args.head, {args.params.banned, args.params.banned_count});
 
   const std::int64_t tile = std::min<std::int64_t>(args.candidates.count, tile_rows);
   float* gathered = row_memory.get<float>(tile * width);
@@ -191,8 +193,8 @@ void confidence(const op::confidence& args) {
         for (std::int64_t i = 0; i < rows; ++i) {
           float* l = logit + i * stride;
           std::fill(l + (n1 - n0), l + padded, minus_infinity);
-          for (std::int32_t b = 0; b < args.params.banned_count; ++b) {
-            const std::int64_t token = args.params.banned[b];
+          for (std::int32_t b = 0; b < banned.count; ++b) {
+            const std::int64_t token = banned.token[b];
             if (token >= n0 && token < n1) l[token - n0] = minus_infinity;
           }
           kernels.scan(l, padded, start, wish, state[i]);
@@ -216,6 +218,7 @@ void confidence(const op::confidence& args) {
 }
 
 void logits(const backend& cpu, const op::logits& args) {
+  check_whole_logits(args.head);
   thread_local scratch row_memory;
   const std::int64_t rows = args.out.rows(), width = args.head.in_features;
   float* gathered = row_memory.get<float>(rows * width);

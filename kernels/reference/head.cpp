@@ -10,6 +10,7 @@
 #include "kernels/head.h"
 #include "kernels/noise.h"
 #include "kernels/reference/backend.h"
+#include "kernels/refused.h"
 
 namespace unmask::reference {
 
@@ -70,7 +71,7 @@ void describe(const std::vector<double>& p, std::size_t token, std::int32_t c,
   }
 }
 
-// logit = x[row] W^T rounded to float32, -infinity when banned;
+// logit = x[row] W^T rounded to float32, -infinity when banned or refused;
 // token = argmax_v logit_v, or with noise argmax_v logit_v - t ln(-ln u_v), u_v = draw v of the
 // candidate's stream; p = softmax(logit / temperature). The softmax is taken in float64 whatever
 // accumulate_double says.
@@ -78,6 +79,7 @@ void confidence(const op::confidence& args) {
   if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
   const matrix& w = as_reference(args.head);
   const auto vocabulary = static_cast<std::size_t>(w.out_features);
+  const token_list banned = with_refused(args.head, {args.params.banned, args.params.banned_count});
   std::vector<double> product(vocabulary);
   std::int32_t s = 0;  // sequence of candidate c
   for (std::int32_t c = 0; c < args.candidates.count; ++c) {
@@ -85,8 +87,8 @@ void confidence(const op::confidence& args) {
     multiply_row(args.x.row<float>(args.candidates.row[c]), w, product.data());
     std::vector<double> logit(vocabulary);
     for (std::size_t v = 0; v < vocabulary; ++v) logit[v] = double{static_cast<float>(product[v])};
-    for (std::int32_t i = 0; i < args.params.banned_count; ++i) {
-      logit[static_cast<std::size_t>(args.params.banned[i])] = minus_infinity;
+    for (std::int32_t i = 0; i < banned.count; ++i) {
+      logit[static_cast<std::size_t>(banned.token[i])] = minus_infinity;
     }
     const std::size_t best = arg_max(logit);
     std::size_t token = best;
@@ -110,6 +112,7 @@ void confidence(const op::confidence& args) {
 
 // out[i] = x[row[i]] W^T.
 void logits(const op::logits& args) {
+  check_whole_logits(args.head);
   const matrix& w = as_reference(args.head);
   std::vector<double> product(static_cast<std::size_t>(w.out_features));
   for (std::int64_t i = 0; i < args.out.rows(); ++i) {

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 //
 // Packing, embedding, normalisation, linear layers, rotary positions, cache writes, SwiGLU.
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/float16.h"
@@ -80,10 +81,14 @@ void multiply_row(const float* x, const matrix& w, double* y) {
 
 namespace {
 
-// out[r] = table[token[r]].
+// out[r] = table[token[r]]; NaN where the token is below 0: another operation fills the row.
 void embed(const op::embed& args) {
   for (std::int64_t r = 0; r < args.out.rows(); ++r) {
-    if (args.token[r] < 0 || args.token[r] >= args.table.rows()) {
+    if (args.token[r] < 0) {
+      std::fill_n(args.out.row<float>(r), args.out.columns(), std::nanf(""));
+      continue;
+    }
+    if (args.token[r] >= args.table.rows()) {
       throw std::logic_error("embed: token outside the table");
     }
     for (std::int64_t d = 0; d < args.out.columns(); ++d) {

@@ -7,6 +7,7 @@
 #include "kernels/cuda/head_kernels.h"
 #include "kernels/cuda/sample_kernels.h"
 #include "kernels/head.h"
+#include "kernels/refused.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -29,8 +30,9 @@ head_params params_of(const device_backend& device, const op::confidence& args, 
   p.state = p.partial + count * slices;
   p.candidates = device.in(args.candidates);
   p.noise = device.in(args.params.noise);
-  p.banned = device.in(args.params.banned);
-  p.banned_count = args.params.banned_count;
+  const token_list banned = with_refused(args.head, {args.params.banned, args.params.banned_count});
+  p.banned = device.in(banned.token);
+  p.banned_count = banned.count;
   p.inverse_temperature = 1.0 / double{args.params.temperature};
   p.gumbel_temperature = double{args.params.gumbel_temperature};
   // Only float32 weights give logits that are worth more than float32 sums.
@@ -129,6 +131,7 @@ void confidence(const device_backend& device, const op::confidence& args) {
 }
 
 void logits(const device_backend& device, const op::logits& args) {
+  check_whole_logits(args.head);
   const device_matrix& w = as_device(args.head);
   device.multiply({device.in(args.x).data, args.x.type, args.x.row_stride, device.in(args.row),
                    args.out.rows(), &w, 0, w.out_features, nullptr, device.out(args.out).data,
