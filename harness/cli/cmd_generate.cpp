@@ -16,6 +16,7 @@
 #include "harness/devices/device.h"
 #include "harness/engine/loop_runner.h"
 #include "harness/measure/execute_parts.h"
+#include "harness/measure/pictures/shown.h"
 #include "harness/measure/prompt_maker.h"
 #include "harness/model/tokenizer.h"
 #include "harness/plan/needs.h"
@@ -76,6 +77,14 @@ option_table generate_options() {
              device_option(),
              {"gen-length,n", 64, "generate this many tokens"},
              {"seed", 0, "draw sampling noise from this seed"},
+             {"image", no_default,
+              "show the model this PNG or JPEG picture before the prompt; with --raw, in the place "
+              "of "
+              "<image>"},
+             {"picture-preset", no_default,
+              "how the picture is cut: tiles, pad or squeeze; default: as the model's "
+              "configuration "
+              "says"},
              {"raw", flag(), "take the prompt as it is, without the model's chat template"},
              {"watch", flag(), "show the response step by step"},
              {"pause", 60, "with --watch: wait this many milliseconds between steps"},
@@ -95,6 +104,22 @@ nlohmann::ordered_json response_json(const experiment_point& point, const std::s
           {"tokens", tokens},          {"output_tokens", tokens.size()},
           {"forwards", c.forwards},    {"rows", c.rows},
           {"seconds", seconds}};
+}
+
+// What --image names; no rows without it.
+shown_pictures pictures_shown(const command_line& line, const loaded_model& model) {
+  if (!line.given("image")) {
+    if (line.given("picture-preset")) throw usage_error("--picture-preset needs --image");
+    return {};
+  }
+  if (line.text("pictures", "") == "off") {
+    throw usage_error("--image shows a picture, and --pictures off leaves the tower unread");
+  }
+  tell(
+      "note: LLaDA-V's own loop stops at <|eot_id|>; this one decodes the whole response and cuts "
+      "it "
+      "there\n");
+  return show_picture(model, line.text("image"), line.text("picture-preset", ""));
 }
 
 }  // namespace
@@ -118,9 +143,12 @@ int command_generate(const texts& arguments) {
   const std::shared_ptr<loaded_model> model = load_model_of(point);
   const model_config& config = model->config;
   recipe made = method_registry::instance().make(point.method, config, parameters(point.params));
+  const shown_pictures pictures = pictures_shown(line, *model);
   const prompt_maker prompts(*model);
   const sequence_request request = request_of(
-      line.given("raw") ? prompts.raw(prompt) : prompts.chat({{"user", prompt}}),
+      pictures.rows       ? prompts.about_picture(prompt, line.given("raw"), pictures.count())
+      : line.given("raw") ? prompts.raw(prompt)
+                          : prompts.chat({{"user", prompt}}),
       static_cast<std::int32_t>(point.run.gen_length), static_cast<std::uint64_t>(point.run.seed));
   const tokenizer& tokens = *model->tokens;
   const std::int32_t length = made.pace->canvas_length(config, request);
@@ -129,14 +157,14 @@ int command_generate(const texts& arguments) {
                                   length, config.name, config.max_positions));
   }
   model->make_room(engine_rows(config, *made.pace, {request}, 1, 0, 0, true));
-  step_loop loop(*model->packed, std::move(made), {1, length, 0});
+  step_loop loop(*model->packed, std::move(made), {1, length, 0, false, pictures.count()});
   std::optional<watch_canvas> watcher;
   if (line.given("watch")) {
     watcher.emplace(tokens, watch_settings{output_is_terminal(), color, pause, config.stop_ids});
     loop.observe(&*watcher);
   }
   const auto start = std::chrono::steady_clock::now();
-  loop.admit(request);
+  loop.admit(request, 0, pictures.rows ? pictures.rows.view() : tensor_view{});
   while (loop.step()) {
   }
   const double seconds =
@@ -158,6 +186,10 @@ int command_generate(const texts& arguments) {
   print("{}\n", text);
   tell("[{}: {} output tokens, {} forwards, {} rows, {:.1f} ms{}]\n", point.method, counted,
        c.forwards, c.rows, seconds * 1e3, watcher ? " with drawing" : "");
+  if (pictures.rows) {
+    tell("[picture: {} rows of the prompt, tower {} run, {:.3g} GFLOP, {:.1f} ms]\n",
+         pictures.count(), pictures.tower_runs, pictures.flops * 1e-9, pictures.seconds * 1e3);
+  }
   return 0;
 }
 

@@ -39,7 +39,7 @@ void batch::admit(std::int32_t s, const sequence_request& request, std::int32_t 
                       " the batch was made for");
   }
   for (std::int32_t id : request.prompt) {
-    if (id < 0 || id >= model_->vocabulary) {
+    if (id >= model_->vocabulary) {  // below 0: a row of a picture, which the loop has checked
       throw usage_error("prompt token " + std::to_string(id) + " is outside the vocabulary of " +
                         model_->name);
     }

@@ -7,6 +7,7 @@
 
 #include "harness/decode/step_loop.h"
 #include "kernels/head.h"
+#include "kernels/refused.h"
 #include "kernels/shared_vector.h"
 
 namespace unmask {
@@ -64,6 +65,7 @@ class logits_of_rows final : public step_observer {
             dtype::f32, {static_cast<std::int64_t>(rows.size()), model.config().vocabulary},
             memory_use::host_visible)) {}
   void on_step(const step_view& step) override {
+    const all_logits of_the_model;
     model_.backend().run(op::logits{step.head_input, model_.head(), rows_.data(), logits_});
   }
   const tensor& logits() const { return logits_; }
@@ -78,7 +80,8 @@ class logits_of_rows final : public step_observer {
 
 tensor forward_rows(const transformer& model,
                     const std::vector<std::vector<std::int32_t>>& sequences, mask_kind mask,
-                    std::int32_t block, const std::vector<std::int32_t>& rows) {
+                    std::int32_t block, const std::vector<std::int32_t>& rows,
+                    const tensor_view& pictures) {
   recipe r;
   r.method = "plain_forward";
   r.pace = std::make_unique<one_forward>();
@@ -90,20 +93,21 @@ tensor forward_rows(const transformer& model,
   for (const auto& tokens : sequences) longest = std::max(longest, tokens.size());
   step_loop loop(
       model, std::move(r),
-      {static_cast<std::int32_t>(sequences.size()), static_cast<std::int32_t>(longest), 0});
+      {static_cast<std::int32_t>(sequences.size()), static_cast<std::int32_t>(longest), 0, false,
+       pictures.data != nullptr ? static_cast<std::int32_t>(pictures.rows()) : 0});
   logits_of_rows observer(model, rows);
   loop.observe(&observer);
-  for (const auto& tokens : sequences) loop.admit({tokens, 0, 0});
+  for (const auto& tokens : sequences) loop.admit({tokens, 0, 0}, 0, pictures);
   loop.step();
   model.backend().synchronize();
   return observer.logits();
 }
 
 tensor plain_forward(const transformer& model, const std::vector<std::int32_t>& tokens,
-                     mask_kind mask, std::int32_t block) {
+                     mask_kind mask, std::int32_t block, const tensor_view& pictures) {
   std::vector<std::int32_t> rows(tokens.size());
   std::iota(rows.begin(), rows.end(), 0);
-  return forward_rows(model, {tokens}, mask, block, rows);
+  return forward_rows(model, {tokens}, mask, block, rows, pictures);
 }
 
 }  // namespace unmask

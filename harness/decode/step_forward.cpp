@@ -12,6 +12,7 @@
 #include "kernels/attention.h"
 #include "kernels/model_core.h"
 #include "kernels/rows.h"
+#include "kernels/vision.h"
 
 namespace unmask {
 
@@ -140,7 +141,7 @@ void step_loop::impl::issue_at_once() {
         const phase_range range(profile_phase::embed, rows.rows);
         gather_tokens();
         in = input();
-        model.embed(in.token, in.acts->x.view().first(in.set.rows));
+        embed(in);
         report_embed(model, rows.rows);
         break;
       }
@@ -182,6 +183,13 @@ void step_loop::impl::issue_at_once() {
   }
 }
 
+// Tokens, and rows of pictures where some are tokens below 0.
+void step_loop::impl::embed(const layer_input& in) {
+  const tensor_view x = in.acts->x.view().first(in.set.rows);
+  model.embed(in.token, x);
+  if (pictures) backend.run(op::place_pictures{in.token, pictures, x});
+}
+
 // What only launches operations, on `in`.
 void step_loop::impl::issue(const layer_action& action, const layer_input& in) {
   const std::int32_t l = action.layer;
@@ -189,7 +197,7 @@ void step_loop::impl::issue(const layer_action& action, const layer_input& in) {
   switch (action.what) {
     case step_action::embed: {
       const phase_range range(profile_phase::embed, in.set.rows);
-      model.embed(in.token, x);
+      embed(in);
       break;
     }
     case step_action::project:

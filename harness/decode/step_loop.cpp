@@ -3,11 +3,13 @@
 #include "harness/decode/step_loop.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "harness/decode/phase_costs.h"
 #include "harness/decode/step_loop_impl.h"
 #include "kernels/decisions.h"
 #include "kernels/rows.h"
+#include "kernels/shared_vector.h"
 
 namespace unmask {
 namespace {
@@ -37,6 +39,9 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
   }
   const std::int64_t n = m.max_rows();
   const std::int64_t s = l.sequences;
+  if (l.picture_rows > 0) {
+    pictures = backend.allocate(dtype::f32, {s * l.picture_rows, m.config().hidden});
+  }
   acts[0] = m.make_activations();
   if (!method.rows->traits().narrows_at.empty()) acts[1] = m.make_activations();
   const auto ints = [&](std::int64_t count, memory_use use = memory_use::host_visible) {
@@ -94,8 +99,41 @@ std::int32_t step_loop::length_of(const sequence_request& request) const {
   return impl_->method.pace->canvas_length(impl_->model.config(), request);
 }
 
-std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slots) {
+// Before anything is taken for the request.
+void step_loop::impl::check_pictures(const sequence_request& request,
+                                     const tensor_view& shown) const {
+  const std::int64_t count = shown.data != nullptr ? shown.rows() : 0;
+  if (count > limits.picture_rows) {
+    throw usage_error("the pictures of a request take " + std::to_string(count) +
+                      " rows, more than the " + std::to_string(limits.picture_rows) +
+                      " the loop was made for");
+  }
+  for (const std::int32_t id : request.prompt) {
+    if (id < -count) {
+      throw usage_error("prompt token " + std::to_string(id) + " is outside the vocabulary of " +
+                        model.config().name);
+    }
+  }
+}
+
+// The rows of place s stand behind those of the places before it, and its canvas names them so.
+void step_loop::impl::show(std::int32_t s, const tensor_view& shown) {
+  if (shown.data == nullptr) return;
+  const std::int32_t before = s * limits.picture_rows;
+  std::int32_t* canvas = state.canvas().row<std::int32_t>(s);
+  for (std::int32_t p = 0; p < state.at(s).prompt_length; ++p) {
+    if (canvas[p] < 0) canvas[p] -= before;
+  }
+  shared_vector<std::int32_t> all(static_cast<std::size_t>(shown.rows()));
+  std::iota(all.begin(), all.end(), 0);
+  backend.run(op::gather_rows{shown, all.data(), pictures.view().slice(before, shown.rows())});
+  backend.synchronize();  // the list ends here
+}
+
+std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slots,
+                              const tensor_view& pictures) {
   impl& m = *impl_;
+  m.check_pictures(request, pictures);
   for (std::int32_t s = 0; s < m.limits.sequences; ++s) {
     if (m.state.occupied(s)) continue;
     const std::int32_t length = length_of(request);
@@ -107,6 +145,7 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
       return -1;
     }
     m.state.admit(s, request, length);
+    m.show(s, pictures);
     m.tokens_had[static_cast<std::size_t>(s)].clear();
     m.idle[static_cast<std::size_t>(s)] = {};
     if (m.carried) m.carried->forget(s);

@@ -69,6 +69,7 @@ struct loop_limits {
   // elsewhere than activations (harness/engine/trajectory.h). FLOPs and keys are then not counted.
   // Usage error for a recipe whose rows or keys depend on activations.
   bool dry = false;
+  std::int32_t picture_rows = 0;  // of the pictures of one request at most
 };
 
 class step_loop {
@@ -81,7 +82,10 @@ class step_loop {
   std::int32_t length_of(const sequence_request& request) const;
   // Put a request into a free place; returns it, or -1 when no place or no page is free. Pages are
   // taken for its first `slots` positions (0: all); the caller then asks for more with reserve().
-  std::int32_t admit(const sequence_request& request, std::int32_t slots = 0);
+  // A token k below 0 of the prompt is row -1 - k of `pictures` [n, D] f32 in the backend's memory; they
+  // are copied. Usage error for one that no row is there for.
+  std::int32_t admit(const sequence_request& request, std::int32_t slots = 0,
+                     const tensor_view& pictures = {});
   // Pages for slots [0, slots) of a place, clipped to its length. False when no page is free.
   bool reserve(std::int32_t place, std::int32_t slots);
   // True when the request would have pages enough in an empty loop.

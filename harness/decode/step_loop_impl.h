@@ -66,6 +66,7 @@ struct step_loop::impl {
   std::array<transformer::activations, 2> acts;
   int active_buffer = 0;  // the one that holds the rows
   tensor final, kept;
+  tensor pictures;  // [places * picture_rows, D] f32 rows that tokens below 0 stand for, or no data
   tensor plan_memory;  // of plan.arrays
   row_lists rows, entered;
   // Methods that update part of the rows only: those rows, and room to gather them.
@@ -111,6 +112,8 @@ struct step_loop::impl {
   kv_storage storage(std::int32_t prompt, std::int32_t length) const {
     return method.cache->storage(std::min(prompt, length), length);
   }
+  void check_pictures(const sequence_request& request, const tensor_view& shown) const;
+  void show(std::int32_t s, const tensor_view& shown);
   step_numbers numbers() const;
   bool make_plan();
   sequence_step recompute_step(std::int32_t s) const;
@@ -130,6 +133,7 @@ struct step_loop::impl {
   using segment = std::span<const layer_action>;
   void run_captured(const segment& actions, bool shrank);
   void issue(const layer_action& action, const layer_input& in);
+  void embed(const layer_input& in);
   void decide_on_host(const layer_action& action);
   bool narrow(std::int32_t layer);
   void gather_kept(const std::int32_t* index, std::int32_t count);

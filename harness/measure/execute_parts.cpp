@@ -17,9 +17,11 @@
 #include "harness/measure/prompt_maker.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
+#include "harness/model/vision/config.h"
 #include "harness/plan/published_decoding.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/workload/scorer.h"
+#include "kernels/refused.h"
 
 namespace unmask {
 namespace {
@@ -33,6 +35,19 @@ model_config shape_only(model_config c) {
   c.qkv_bias = c.qk_norm = c.tied_embeddings = false;
   c.moe = {};
   return c;
+}
+
+// A model, and the tokens that its head never says.
+struct refusing_model {
+  explicit refusing_model(transformer made) : model(std::move(made)) {}
+  transformer model;
+  std::optional<refusal> refused;
+};
+
+std::vector<std::int32_t> refused_by(const loaded_model& m) {
+  const bool random = m.record.weights != "checkpoint";
+  if (random) return {};
+  return read_vision_config(m.directory, m.config.vocabulary).refused;
 }
 
 // The likelihood of an answer under the rater; an answer without a token stays unscored. Repetition is
@@ -63,8 +78,11 @@ double likelihood_of(loaded_model& rater, const std::vector<std::int32_t>& promp
 void loaded_model::make_room(std::int32_t rows) {
   if (packed && packed->max_rows() >= rows) return;
   packed.reset();  // never two copies of the weights at once
-  packed = std::make_shared<const transformer>(config, weights, backend_of(run),
-                                               weight_format_of(record.used), rows, kv_dtype);
+  const auto made = std::make_shared<refusing_model>(
+      transformer(config, weights, backend_of(run), weight_format_of(record.used), rows, kv_dtype));
+  packed = std::shared_ptr<const transformer>(made, &made->model);
+  const std::vector<std::int32_t> refused = refused_by(*this);
+  if (!refused.empty()) made->refused.emplace(packed->head(), refused);
 }
 
 std::string model_key(const model_entry& entry, const run_settings& run) {

@@ -7,6 +7,27 @@
 #include "harness/base/error.h"
 
 namespace unmask {
+namespace {
+
+constexpr std::string_view placeholder = "<image>";
+constexpr const char* system_turn =
+    "You are a helpful language and vision assistant. You are able to understand the visual "
+    "content "
+    "that the user provides, and assist the user with a variety of tasks using natural language.";
+
+// Where the only placeholder is.
+std::size_t place_of_picture(const std::string& text) {
+  const std::size_t first = text.find(placeholder);
+  if (first == std::string::npos) {
+    throw usage_error("the prompt must hold <image> once, where the picture stands; it holds none");
+  }
+  if (text.find(placeholder, first + 1) != std::string::npos) {
+    throw usage_error("the prompt holds <image> more than once, and there is one picture");
+  }
+  return first;
+}
+
+}  // namespace
 
 sequence_request request_of(made_prompt prompt, std::int32_t gen_length, std::uint64_t seed) {
   sequence_request request;
@@ -48,6 +69,23 @@ made_prompt prompt_maker::raw(const std::string& text) const {
 made_prompt prompt_maker::item(const task_item& asked) const {
   if (asked.bos) return written("<|beginoftext|>" + asked.prompt);
   return asked.messages.empty() ? raw(asked.prompt) : chat(asked.messages);
+}
+
+made_prompt prompt_maker::about_picture(const std::string& question, bool raw,
+                                        std::int32_t picture_rows) const {
+  made_prompt prompt;
+  prompt.text = raw ? question
+                    : model_.chat->render({{"system", system_turn},
+                                           {"user", std::string(placeholder) + "\n" + question}});
+  const std::size_t at = place_of_picture(prompt.text);
+  prompt.tokens = model_.tokens->encode(prompt.text.substr(0, at));
+  for (std::int32_t row = 0; row < picture_rows; ++row) prompt.tokens.push_back(-1 - row);
+  const std::vector<std::int32_t> behind =
+      model_.tokens->encode(prompt.text.substr(at + placeholder.size()));
+  if (!behind.empty()) {
+    prompt.tokens.insert(prompt.tokens.end(), behind.begin() + 1, behind.end());
+  }
+  return prompt;
 }
 
 std::vector<std::int32_t> prompt_maker::behind(const std::string& text) const {

@@ -42,6 +42,12 @@ class prompt_maker {
   // The prompt of a benchmark's item: turns of a chat, a text that names the BOS token itself, or a
   // raw text.
   made_prompt item(const task_item& asked) const;
+  // LLaDA-V's prompt around one picture: its system turn and "<image>\n" with the question, through the
+  // template; or a raw text that holds <image> once. The text is cut there and each part is encoded
+  // alone; of the second part the first token is dropped, as its own code does (mm_utils.py,
+  // tokenizer_image_token). Rows of the picture are tokens -1, -2, ... Usage error for more or fewer
+  // <image> than one.
+  made_prompt about_picture(const std::string& question, bool raw, std::int32_t picture_rows) const;
   // A text that stands behind a prompt: no template, and no tokens around it.
   std::vector<std::int32_t> behind(const std::string& text) const;
   // A raw context and one of its continuations, split as the tokenizer says (tokenizer.h).

@@ -15,6 +15,7 @@
 #include "harness/base/json.h"
 #include "harness/base/nearest.h"
 #include "harness/model/checkpoint.h"
+#include "harness/model/vision/config.h"
 
 namespace unmask {
 namespace {
@@ -43,6 +44,7 @@ struct architecture {
 constexpr architecture architectures[] = {
     {"LLaDAModelLM", "llada", model_family::llada, false, false, 126336, 126081},
     {"MMadaModelLM", "mmada", model_family::llada, false, false, 126336, 126081},
+    {"LlavaLLaDAModelLM", "llava_llada", model_family::llada, false, false, 126336, 126081},
     {"DreamModel", "Dream", model_family::dream, false, false, 151666, 151643},
     {"DimpleModel", "dimple", model_family::dream, false, false, 151666, 151643},
     {"SDARForCausalLM", "sdar", model_family::sdar, false, false, 151669, 151643},
@@ -428,6 +430,11 @@ void read_ids(const json_reader& config, const json_reader& generation, const ar
                     "end at the second file's ids alone, as in transformers",
                     id));
   }
+  // Its turns end at <|eot_id|>; its own loop refuses the end token of the file (read_llada_v).
+  constexpr std::int32_t end_of_turn = 126348;
+  if (kind.name == llada_v_architecture && end_of_turn < m.vocabulary) {
+    m.stop_ids.push_back(end_of_turn);
+  }
   if (m.attention == mask_kind::causal) return;
 
   const char* key = "mask_token_id";
@@ -562,6 +569,8 @@ model_config parse_model_config(std::string_view config_text, std::string_view g
   read_rope(config, m);
   read_attention(config, kind, m);
   read_ids(config, generation, kind, tokenizer_mask, m);
+  // Read again where pictures are asked about (read_vision_config).
+  if (kind.name == llada_v_architecture) read_llada_v(config, m.vocabulary);
   m.unread = unread_keys(root, asked);
   return m;
 }

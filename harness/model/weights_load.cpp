@@ -11,6 +11,7 @@
 #include "harness/base/error.h"
 #include "harness/base/parallel.h"
 #include "harness/model/checkpoint.h"
+#include "harness/model/vision/weights.h"
 #include "harness/model/weights.h"
 #include "kernels/float16.h"
 
@@ -103,13 +104,17 @@ bool all_finite(const tensor_view& v) {
 class loader {
  public:
   loader(const model_config& config, const std::filesystem::path& directory)
-      : config_(config), source_(std::make_shared<checkpoint>(directory)), names_(choose()) {}
+      : config_(config),
+        vision_(read_vision_config(directory, config.vocabulary)),
+        source_(std::make_shared<checkpoint>(directory)),
+        names_(choose()) {}
 
   model_weights load(bool check_values, const unread_use& use) {
     model_weights w = collect_weights(
         config_, [&](const weight_name& name, std::initializer_list<std::int64_t> shape) {
           return find(name, shape);
         });
+    if (!use.text_only) take_vision();
     w.unread = unread();
     refuse_unread(w.unread, use, source_->directory());
     if (check_values) scan();
@@ -118,7 +123,22 @@ class loader {
     return w;
   }
 
+  loaded_vision load_vision() {
+    loaded_vision v{take_vision(), source_};
+    scan();
+    return v;
+  }
+
  private:
+  vision_weights take_vision() {
+    if (vision_.kind == vision_kind::none) return {};
+    return collect_vision_weights(
+        vision_, config_.hidden,
+        [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+          return take(name, shape);
+        });
+  }
+
   const naming& choose() const {
     for (const naming* names : {&llada_names, &hf_names, &ling_names}) {
       if (source_->find(names->at("embedding") + ".weight")) return *names;
@@ -140,6 +160,7 @@ class loader {
     const std::string head = names_.at("lm_head") + ".weight";
     for (const std::string& name : source_->names()) {
       if (taken_.contains(name) || (name == head && repeats_embedding(name))) continue;
+      if (unused_by_tower(vision_, name)) continue;
       append_unread_tensor(name, names, parts);
     }
     parts.append({{}, source_->doubled(), {}});
@@ -218,6 +239,7 @@ class loader {
   }
 
   const model_config& config_;
+  const vision_config vision_;
   std::shared_ptr<const checkpoint> source_;
   const naming& names_;
   std::unordered_set<std::string> taken_;
@@ -230,6 +252,11 @@ class loader {
 model_weights load_weights(const model_config& config, const std::filesystem::path& directory,
                            bool check_values, const unread_use& use) {
   return loader(config, directory).load(check_values, use);
+}
+
+loaded_vision load_vision_weights(const model_config& model,
+                                  const std::filesystem::path& directory) {
+  return loader(model, directory).load_vision();
 }
 
 }  // namespace unmask

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <sstream>
 
 #include "harness/base/digest.h"
@@ -19,6 +20,8 @@
 #include "harness/rows/json_of.h"
 #include "kernels/decisions.h"
 #include "kernels/head.h"
+#include "kernels/refused.h"
+#include "tests/goldens/replay/pictures.h"
 #include "tests/goldens/replay/replay.h"
 #include "tests/registered.h"
 
@@ -119,7 +122,8 @@ class replay final : public step_observer {
       difference_ = fmt::format("forward {}: other positions than the golden run", i);
       return;
     }
-    const std::vector<std::int32_t> ids(step.tokens, step.tokens + rows);
+    std::vector<std::int32_t> ids(step.tokens, step.tokens + rows);
+    for (std::int32_t& id : ids) id = id < 0 ? recorded_picture_row : id;
     if (want.contains("ids")) {
       const std::vector<std::int32_t> golden = recorded_numbers(want.at("ids"));
       const auto at = std::mismatch(ids.begin(), ids.end(), golden.begin(), golden.end());
@@ -151,6 +155,7 @@ class replay final : public step_observer {
                                                     memory_use::host_visible);
     shared_vector<std::int32_t> index(static_cast<std::size_t>(n));
     std::iota(index.begin(), index.end(), 0);
+    const all_logits of_the_model;  // recorded before tokens are refused
     model_.backend().run(op::logits{step.head_input, model_.head(), index.data(), logits});
     model_.backend().synchronize();
     double sum = 0;
@@ -385,10 +390,16 @@ bool runs_to_its_end(step_loop& loop, bool may_be_refused) {
 }
 
 std::string run_case(const json& golden, const method_info& how, const std::string& runs,
-                     const transformer& model) {
+                     const transformer& model, const tensor& shown) {
   const json& params = golden.at("params");
-  sequence_request request{
-      recorded_numbers(golden.at("prompt_ids")), recorded_number(params.at("gen_length")), 0, {}};
+  sequence_request request{with_picture_rows(recorded_numbers(golden.at("prompt_ids"))),
+                           recorded_number(params.at("gen_length")),
+                           0,
+                           {}};
+  std::optional<refusal> refused;
+  if (params.contains("suppressed_ids")) {
+    refused.emplace(model.head(), recorded_numbers(params.at("suppressed_ids")));
+  }
   for (const char* draws : {"random_uniforms", "suffix_uniforms"}) {
     if (golden.contains(draws)) golden.at(draws).get_to(request.recorded_uniforms);
   }
@@ -398,9 +409,11 @@ std::string run_case(const json& golden, const method_info& how, const std::stri
     request.recorded_uniforms = draws_that_keep(golden, static_cast<std::size_t>(length));
   }
   replay watcher(golden, model, r);
-  step_loop loop(model, std::move(r), {1, length, 0});
+  const tensor_view pictures = shown ? shown.view() : tensor_view{};
+  step_loop loop(model, std::move(r),
+                 {1, length, 0, false, shown ? static_cast<std::int32_t>(pictures.rows()) : 0});
   loop.observe(&watcher);
-  loop.admit(request);
+  loop.admit(request, 0, pictures);
   const bool ended = runs_to_its_end(loop, golden.value("refused", false));
   if (!watcher.difference().empty()) return watcher.difference();
   if (!ended) return watcher.refused_at_its_end();
@@ -491,7 +504,11 @@ class recordings {
         print("SKIP {}  no method translates the recordings of '{}'\n", id, name);
       return;
     }
-    const std::string difference = run_case(golden, *how, name, model_of(golden.at("model")));
+    const transformer& model = model_of(golden.at("model"));
+    const std::filesystem::path directory =
+        options_.directory / "models" / golden.at("model").get<std::string>();
+    const std::string difference =
+        run_case(golden, *how, name, model, pictures_of(golden, options_, directory));
     (difference.empty() ? sum.passed : sum.failed)++;
     if (!options_.quiet || !difference.empty()) {
       print("{} {}{}\n", difference.empty() ? "PASS" : "FAIL", id,

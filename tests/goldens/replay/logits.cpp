@@ -9,6 +9,7 @@
 #include "harness/base/files.h"
 #include "harness/base/output.h"
 #include "harness/decode/plain_forward.h"
+#include "tests/goldens/replay/pictures.h"
 #include "tests/goldens/replay/replay.h"
 
 namespace unmask {
@@ -114,10 +115,13 @@ golden_summary replay_logits(const golden_options& options) {
         }
         ++taken;
         const json& attention = c.at("attention");
+        const tensor shown = pictures_of(c, options, directory);
         const tensor logits = plain_forward(
-            model, recorded_numbers(c.at("input_ids")), mask_of(attention.at("kind")),
+            model, with_picture_rows(recorded_numbers(c.at("input_ids"))),
+            mask_of(attention.at("kind")),
             attention.at("kind") == "block_causal" ? recorded_number(attention.at("block_size"))
-                                                   : 1);
+                                                   : 1,
+            shown ? shown.view() : tensor_view{});
         const worst w = compare_case(c, logits);
         const bool good = w.difference <= tolerance;
         (good ? sum.passed : sum.failed)++;

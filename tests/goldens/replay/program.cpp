@@ -19,6 +19,7 @@
 #include "harness/devices/device.h"
 #include "harness/measure/execute_parts.h"
 #include "tests/goldens/replay/likelihood.h"
+#include "tests/goldens/replay/pictures.h"
 #include "tests/goldens/replay/replay.h"
 
 namespace unmask {
@@ -121,6 +122,7 @@ golden_summary replay_all(const golden_options& o, const texts& data) {
     add({file.passed, file.failed});
   }
   if (likelihoods.files.empty() || std::filesystem::exists(o.directory / "decode")) {
+    if (o.methods.empty()) add(replay_vision(o));
     if (o.methods.empty()) add(replay_logits(o));
     add(replay_decode(o));
   }

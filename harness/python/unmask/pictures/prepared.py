@@ -2,7 +2,7 @@
 """The file of a picture that was made ready: its views as bytes, and what they were made of and how.
 
 A safetensors file with one tensor `views` [n, height, width, 3] U8. Its metadata are texts; harness/measure/
-prepared_pictures.cpp reads them."""
+pictures/prepared.cpp reads them."""
 
 import hashlib
 import json

@@ -4,6 +4,8 @@ prepared file, and pictures that are refused (ctest python.pictures/pictures).""
 
 import hashlib
 import json
+import os
+import shutil
 import struct
 import types
 import unittest
@@ -13,7 +15,7 @@ import numpy as np
 import support
 from PIL import Image
 from support import SOURCE, program
-from unmask.pictures import families, geometry, prepared
+from unmask.pictures import families, geometry, prepare, prepared
 from unmask.pictures.resample import read_picture
 from unmask.rows.errors import UserError
 
@@ -181,6 +183,82 @@ class Command(support.Case):
         self.assertIn("llada-v has pad, squeeze, tiles", done.stderr)
         done = self.pictures(one, "--side", "64")
         self.assertIn("for MMaDA alone", done.stderr)
+
+
+class Generate(support.Case):
+    """`unmask generate --image` with the golden model and a tokenizer of single bytes."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.folder / "model"
+        shutil.copytree(MODELS / "tiny-llada-v-s1", self.model)
+        whole = json.loads((SOURCE / "experiments/models/tiny-llada/tokenizer.json").read_text())
+        vocabulary = whole["model"]["vocab"]
+        whole["model"]["vocab"] = {token: i for token, i in vocabulary.items() if i < 250}
+        whole["model"]["merges"] = []
+        names = {"<|mdm_mask|>": 250, "<|endoftext|>": 251, "<|startoftext|>": 253, "<|start_header_id|>": 252,
+                 "<|end_header_id|>": 254, "<|eot_id|>": 255}
+        whole["added_tokens"] = sorted(({**token, "id": names[token["content"]]} for token in whole["added_tokens"]),
+                                       key=lambda token: token["id"])
+        (self.model / "tokenizer.json").write_text(json.dumps(whole))
+        self.picture = GOLDENS / "images/rgb_odd.png"
+
+    def generate(self, *arguments, **environment):
+        kept = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache"), **environment}
+        return program("generate", "--model", self.model, "--device", "cpu", "-n", "8", "--set",
+                       "params.block_length=8", *arguments, env=kept)
+
+    def test_a_picture_stands_in_the_prompt(self):
+        said = "abc<image>?def"  # the token behind the picture is dropped, as LLaDA-V's code does
+        done = self.generate("--raw", "--image", self.picture, said)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("picture: 70 rows of the prompt, tower 1 run", done.stderr)
+        forwards = 8
+        self.assertIn(f"{forwards} forwards, {forwards * (3 + 70 + 3 + 8)} rows", done.stderr)
+        again = self.generate("--raw", "--image", self.picture, said)
+        self.assertEqual(done.stdout, again.stdout)
+        other = self.generate("--raw", "--image", GOLDENS / "images/grey16.png", said)
+        self.assertNotEqual(done.stdout, other.stdout)
+        one = self.generate("--raw", "--image", self.picture, "--picture-preset", "pad", said)
+        self.assertIn("picture: 17 rows", one.stderr)
+        # Prepared before, it needs no Python; another one does.
+        without = {"UNMASK_PYTHON": str(self.folder / "no-python")}
+        self.assertEqual(self.generate("--raw", "--image", self.picture, said, **without).stdout, done.stdout)
+        done = self.generate("--raw", "--image", GOLDENS / "images/grey.png", said, **without)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("unmask pictures", done.stderr)
+
+    def test_bad_input_ends_in_one_sentence(self):
+        for arguments, code, words in (
+                (["--raw", "--image", self.picture, "no place"], 2, "must hold <image> once"),
+                (["--raw", "--image", self.picture, "<image><image>"], 2, "more than once"),
+                (["--image", self.picture, "--picture-preset", "crop", "a"], 2, "crop"),
+                (["--picture-preset", "pad", "a"], 2, "needs --image"),
+                (["--image", self.folder / "none.png", "a"], 3, "none.png"),
+                (["--model", SOURCE / "experiments/models/tiny-llada", "--image", self.picture, "a"], 3,
+                 "show this model a picture")):
+            done = program("generate", *([] if "--model" in arguments else ["--model", self.model]), "--device",
+                           "cpu", "-n", "8", *arguments)
+            self.assertEqual(done.returncode, code, (arguments, done.stderr))
+            self.assertIn(words, done.stderr)
+
+    def test_a_prepared_file_that_does_not_fit_is_refused(self):
+        family = families.family_of(self.model)
+        _, whole = prepare(self.picture, family, "tiles")
+        digest = hashlib.sha256(self.picture.read_bytes()).hexdigest()
+        name = prepared.file_name(family, "tiles", digest)
+        self.folder.joinpath("pictures").mkdir()
+        length = 8 + int.from_bytes(whole[:8], "little")
+        for before, after, words in ((b'"tiles", "settings"', b'"tales", "settings"', "`preset` is"),
+                                     (b'"98x62"', b'"9x620"', "`tiles` is"),
+                                     (b'"98x62"', b'"98-62"', "`size` must be"),
+                                     (digest[:8].encode(), b"00000000", "`picture` is"),
+                                     (b"columns-then-rows", b"rows-then-columns", "`rule` is")):
+            self.assertIn(before, whole[:length])
+            (self.folder / "pictures" / name).write_bytes(whole[:length].replace(before, after) + whole[length:])
+            done = self.generate("--raw", "--image", self.picture, "a<image>b")
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(f"{name}: {words}", done.stderr)
 
 
 if __name__ == "__main__":

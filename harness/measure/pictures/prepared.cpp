@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/measure/pictures/prepared.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "harness/base/digest.h"
+#include "harness/base/error.h"
+#include "harness/base/files.h"
+#include "harness/base/json.h"
+#include "harness/base/nearest.h"
+#include "harness/base/package.h"
+#include "harness/model/safetensors.h"
+#include "harness/model/vision/tower.h"
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::size_t largest_picture = std::size_t{1} << 28, shown_digits = 16, length_bytes = 8;
+constexpr const char* file_version = "1";
+constexpr const char* rule = "columns-then-rows";
+constexpr std::int32_t most_pixels = 1 << 28;
+
+fs::path cache_folder() {
+  const fs::path memory = user_hash_memory().file;
+  if (!memory.empty()) return memory.parent_path() / "pictures";
+  return temporary_folder() / ("unmask-pictures-" + std::to_string(getuid()));
+}
+
+std::vector<fs::path> folders_to_look_in() {
+  std::vector<fs::path> folders;
+  const char* given = std::getenv("UNMASK_PICTURES");
+  std::string list = given == nullptr ? "" : given;
+  while (!list.empty()) {
+    const std::size_t colon = std::min(list.find(':'), list.size());
+    if (colon > 0) folders.emplace_back(list.substr(0, colon));
+    list.erase(0, colon + 1);
+  }
+  folders.emplace_back("pictures");
+  folders.push_back(cache_folder());
+  return folders;
+}
+
+std::string hash_of_values(const vision_config& config) {
+  const auto values = byte_values(config);
+  // One table for all channels: the three are equal.
+  return sha256_hex(
+      {reinterpret_cast<const char*>(values[0].data()), values[0].size() * sizeof(float)});
+}
+
+// "98x62"
+bool read_size(const std::string& text, std::int32_t& a, std::int32_t& b) {
+  const char* end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, a);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != 'x') return false;
+  const auto second = std::from_chars(first.ptr + 1, end, b);
+  return second.ec == std::errc() && second.ptr == end && a > 0 && b > 0 && a <= most_pixels &&
+         b <= most_pixels;
+}
+
+class metadata {
+ public:
+  explicit metadata(const safetensors_file& file) : path_(file.path()) {
+    const auto mapped = mapped_file::open(path_);
+    const auto bytes = mapped->bytes();
+    std::uint64_t length = 0;  // within the file: it was read as safetensors
+    for (std::size_t i = length_bytes; i-- > 0;) {
+      length = (length << 8) | std::to_integer<std::uint64_t>(bytes[i]);
+    }
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + length_bytes,
+                                static_cast<std::size_t>(length));
+    root_ = parse_json(text, path_);
+  }
+  const std::string& text(const char* key) const {
+    const json_value* all = root_.find("__metadata__");
+    const json_value* value = all == nullptr ? nullptr : all->find(key);
+    if (value == nullptr || value->text() == nullptr) fail(key, "is missing");
+    return *value->text();
+  }
+  void expect(const char* key, const std::string& wanted) const {
+    if (text(key) == wanted) return;
+    fail(key, "is \"" + text(key).substr(0, 200) + "\"; this model and picture need \"" +
+                  wanted.substr(0, 200) + "\"");
+  }
+  [[noreturn]] void fail(const char* key, const std::string& problem) const {
+    throw environment_error(path_ + ": `" + key + "` " + problem +
+                            "; `unmask pictures` writes the file anew");
+  }
+
+ private:
+  std::string path_;
+  json_value root_;
+};
+
+}  // namespace
+
+std::string prepared_file_name(const vision_config& config, const std::string& preset,
+                               const std::string& picture_hash) {
+  const std::string said =
+      joined({file_version, config.family, preset, config.settings, picture_hash, rule}, "\n");
+  return "picture-" + sha256_hex(said).substr(0, shown_digits) + ".safetensors";
+}
+
+prepared_picture read_prepared_picture(const fs::path& file, const vision_config& config,
+                                       const std::string& preset, const std::string& picture_hash) {
+  const auto tensors = std::make_shared<const safetensors_file>(file);
+  const metadata said(*tensors);
+  said.expect("prepared_picture", file_version);
+  said.expect("family", config.family);
+  said.expect("preset", preset);
+  said.expect("settings", config.settings);
+  said.expect("rule", rule);
+  said.expect("picture", picture_hash);
+  said.expect("tables", hash_of_values(config));
+  prepared_picture picture;
+  std::int32_t width = 0, height = 0;
+  if (!read_size(said.text("size"), width, height)) {
+    said.fail("size", "must be the picture's width and height, as 640x480");
+  }
+  picture.shape = shape_of_picture(config, preset, width, height);
+  const bool tiled = picture.shape.across > 0;
+  said.expect("tiles", tiled ? fmt::format("{}x{}", picture.shape.across, picture.shape.down)
+                             : std::string("none"));
+  picture.pixels = tensors->view("views");
+  const tensor_view& v = picture.pixels;
+  if (v.type != dtype::u8 || v.rank != 4 || v.shape[0] != picture.shape.views() ||
+      v.shape[1] != config.side || v.shape[2] != config.side || v.shape[3] != 3) {
+    throw environment_error(
+        fmt::format("{}: tensor \"views\" must be U8 [{}, {}, {}, 3] for a picture of {}x{}",
+                    file.string(), picture.shape.views(), config.side, config.side, width, height));
+  }
+  picture.preset = preset;
+  picture.pillow = said.text("pillow");
+  picture.memory = tensors;
+  return picture;
+}
+
+prepared_picture prepare_picture(const fs::path& picture, const vision_config& config,
+                                 std::string preset, const fs::path& model) {
+  std::vector<std::string> presets = {"pad", "squeeze"};
+  if (config.preset == "tiles") presets.emplace_back("tiles");
+  if (preset.empty()) preset = config.preset;
+  find_known("preset of pictures", preset, presets);
+  const std::string hash = sha256_hex(read_file(picture, largest_picture));
+  const std::string name = prepared_file_name(config, preset, hash);
+  for (const fs::path& folder : folders_to_look_in()) {
+    if (is_file(folder / name)) {
+      return read_prepared_picture(folder / name, config, preset, hash);
+    }
+  }
+  const std::string beforehand = "; `unmask pictures " + picture.string() + " --model " +
+                                 model.string() +
+                                 "` prepares it beforehand, on a machine that has Python";
+  const fs::path folder = cache_folder();
+  int status = 0;
+  try {
+    status = run_package({"pictures", picture.string(), "--model", model.string(), "--preset",
+                          preset, "--quiet", "-o", folder.string()});
+  } catch (const error& problem) {
+    throw environment_error(problem.what() + beforehand);
+  }
+  if (status != 0) {
+    throw error(
+        status == static_cast<int>(exit_code::usage) ? exit_code::usage : exit_code::environment,
+        picture.string() + ": NOT RUN: the picture was not prepared, for the reason above" +
+            (status == static_cast<int>(exit_code::usage) ? "" : beforehand));
+  }
+  return read_prepared_picture(folder / name, config, preset, hash);
+}
+
+}  // namespace unmask

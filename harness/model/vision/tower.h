@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// From the pixels of a picture to rows that stand in a prompt where tokens stand.
+#pragma once
+
+#include <memory>
+
+#include "harness/model/vision/picture_rows.h"
+#include "harness/model/vision/weights.h"
+#include "kernels/backend.h"
+
+namespace unmask {
+
+class picture_tower {
+ public:
+  // Packs the weights in float32, whatever the language model's format is. `keep_alive`: what the
+  // views of the weights point into.
+  picture_tower(const vision_config& config, const vision_weights& weights,
+                const unmask::backend& backend,
+                std::vector<std::shared_ptr<const void>> keep_alive);
+  ~picture_tower();
+
+  struct features {
+    tensor tower;      // [views * rows of a view, hidden]: behind the last layer
+    tensor projected;  // [views * rows of a view + 1, D]; the last row is the newline
+    tensor rows;       // [n, D]: the picture's rows of a prompt
+  };
+  // `pixels` [views, side, side, 3] u8 in the host's memory, the whole picture first, then its tiles
+  // row by row.
+  features operator()(const tensor_view& pixels, const picture_shape& shape) const;
+
+  // Multiply-adds count twice: products and attention of so many views.
+  double flops(std::int32_t views) const;
+
+ private:
+  struct impl;
+  std::unique_ptr<impl> impl_;
+};
+
+// What a byte of each channel is worth, [3, 256]: (byte / 255 - mean) / deviation, scaled by a product
+// in double precision and normalised in single precision, as transformers does.
+std::array<std::array<float, 256>, 3> byte_values(const vision_config& config);
+
+}  // namespace unmask

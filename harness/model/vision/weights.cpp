@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/model/vision/weights.h"
+
+#include <charconv>
+
+namespace unmask {
+namespace {
+
+constexpr std::string_view tower = "model.vision_tower.vision_tower.vision_model.";
+constexpr std::string_view layers = "encoder.layers.";
+
+}  // namespace
+
+vision_weights collect_vision_weights(const vision_config& config, std::int32_t width,
+                                      const vision_source& get) {
+  const std::int64_t d = config.hidden, f = config.feed_forward, p = config.patch;
+  const auto pair = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    return biased_weight{get(name + ".weight", shape), get(name + ".bias", {shape[0]})};
+  };
+  vision_weights w;
+  const std::string root(tower);
+  w.patches = pair(root + "embeddings.patch_embedding", {d, 3, p, p});
+  w.positions = get(root + "embeddings.position_embedding.weight", {config.rows_of_view(), d});
+  for (std::int32_t i = 0; i < config.layers; ++i) {
+    const std::string at = root + std::string(layers) + std::to_string(i) + ".";
+    w.layers.push_back(
+        {pair(at + "layer_norm1", {d}), pair(at + "layer_norm2", {d}),
+         pair(at + "self_attn.q_proj", {d, d}), pair(at + "self_attn.k_proj", {d, d}),
+         pair(at + "self_attn.v_proj", {d, d}), pair(at + "self_attn.out_proj", {d, d}),
+         pair(at + "mlp.fc1", {f, d}), pair(at + "mlp.fc2", {d, f})});
+  }
+  w.project1 = pair("model.mm_projector.0", {width, d});
+  w.project2 = pair("model.mm_projector.2", {width, width});
+  w.newline = get("model.image_newline", {width});
+  return w;
+}
+
+bool unused_by_tower(const vision_config& config, std::string_view name) {
+  if (config.kind == vision_kind::none || !name.starts_with(tower)) return false;
+  name.remove_prefix(tower.size());
+  if (name.starts_with("post_layernorm.") || name.starts_with("head.")) return true;
+  if (!name.starts_with(layers)) return false;
+  std::int32_t layer = -1;
+  std::from_chars(name.data() + layers.size(), name.data() + name.size(), layer);
+  return layer >= config.layers && layer < config.stored;
+}
+
+}  // namespace unmask
