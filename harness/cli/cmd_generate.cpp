@@ -78,13 +78,11 @@ option_table generate_options() {
              {"gen-length,n", 64, "generate this many tokens"},
              {"seed", 0, "draw sampling noise from this seed"},
              {"image", no_default,
-              "show the model this PNG or JPEG picture before the prompt; with --raw, in the place "
-              "of "
-              "<image>"},
+              "show the model this PNG or JPEG picture before the prompt (with --raw: in place of "
+              "<image>)"},
              {"picture-preset", no_default,
-              "how the picture is cut: tiles, pad or squeeze; default: as the model's "
-              "configuration "
-              "says"},
+              "cut the picture into tiles, pad or squeeze it (default: what the model's "
+              "configuration names)"},
              {"raw", flag(), "take the prompt as it is, without the model's chat template"},
              {"watch", flag(), "show the response step by step"},
              {"pause", 60, "with --watch: wait this many milliseconds between steps"},
@@ -115,10 +113,9 @@ shown_pictures pictures_shown(const command_line& line, const loaded_model& mode
   if (line.text("pictures", "") == "off") {
     throw usage_error("--image shows a picture, and --pictures off leaves the tower unread");
   }
-  tell(
-      "note: LLaDA-V's own loop stops at <|eot_id|>; this one decodes the whole response and cuts "
-      "it "
-      "there\n");
+  tell("{}\n",
+       "note: LLaDA-V's own loop stops at <|eot_id|>; this one decodes the whole response and cuts "
+       "it there");
   return show_picture(model, line.text("image"), line.text("picture-preset", ""));
 }
 
@@ -180,7 +177,14 @@ int command_generate(const texts& arguments) {
   const std::string text = tokens.decode(std::span(made_answer.tokens).first(answer), true);
   if (as_json) {
     made_answer.tokens.resize(static_cast<std::size_t>(counted));
-    print("{}", json_text(response_json(point, text, made_answer.tokens, c, seconds)));
+    nlohmann::ordered_json said = response_json(point, text, made_answer.tokens, c, seconds);
+    if (pictures.rows) {
+      said["picture_rows"] = pictures.count();
+      said["tower_runs"] = pictures.tower_runs;
+      said["picture_flops"] = pictures.flops;
+      said["picture_seconds"] = pictures.seconds;
+    }
+    print("{}", json_text(said));
     return 0;
   }
   print("{}\n", text);
