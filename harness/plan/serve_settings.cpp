@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -64,8 +65,9 @@ std::vector<trace_request> published_lengths(const commit_statistics& of, std::s
   return requests;
 }
 
-const std::vector<serve_key>& serve_keys() {
-  static const std::vector<serve_key> all = {
+// When requests arrive, what a forward pass costs, what unmasks, and which clients leave.
+std::vector<serve_key> keys_of_arrivals() {
+  return {
       word("policy", "iter",
            "which requests share a forward pass; batch_size is the number of batch slots",
            batching_names(), "harness/engine/README.md"),
@@ -107,6 +109,12 @@ const std::vector<serve_key>& serve_keys() {
           .younger(),
       whole("cancel_after_blocks", 0, "number of received blocks at which these clients leave", 0)
           .younger(),
+  };
+}
+
+// How requests are scheduled, what is asked of them and what is kept.
+std::vector<serve_key> keys_of_scheduling() {
+  return {
       whole("prefill_tokens", 0,
             "most rows of one prefill pass, beyond the first prompt; 0: no limit", 0,
             "LMDeploy max_prefill_token_num"),
@@ -144,6 +152,14 @@ const std::vector<serve_key>& serve_keys() {
            "harness/engine/README.md")
           .younger(),
   };
+}
+
+const std::vector<serve_key>& serve_keys() {
+  static const std::vector<serve_key> all = [] {
+    std::vector<serve_key> keys = keys_of_arrivals();
+    std::ranges::move(keys_of_scheduling(), std::back_inserter(keys));
+    return keys;
+  }();
   return all;
 }
 

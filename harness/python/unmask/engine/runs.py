@@ -9,6 +9,7 @@ import sys
 
 from unmask.engine.compiled import _engine
 from unmask.engine.errors import EnvironmentFault, UserError, told
+from unmask.rows.files import replace_file
 
 
 def main(words, threads=0):
@@ -80,9 +81,8 @@ def run(experiment, out=None, *, scale="", set=(), fresh=False, samples=False, p
     import unmask  # pylint: disable=import-outside-toplevel  (pandas comes with it)
     if isinstance(experiment, dict):
         folder = pathlib.Path(out or "runs/" + str(experiment.get("title", "experiment")).replace("/", "_"))
-        folder.mkdir(parents=True, exist_ok=True)
         file = folder / "experiment.toml"
-        file.write_text(toml_of(experiment), encoding="utf-8")
+        replace_file(file, toml_of(experiment))
     else:
         file = pathlib.Path(experiment)
         if file.is_dir():
