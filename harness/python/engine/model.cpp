@@ -221,10 +221,10 @@ nb::dict python_model::decode(const decode_order& order) {
   out["params"] = params;
   out["metrics"] = metrics;
   out["answers_hash"] = row.answers_hash;
-  out["verdict"] = name_of(row.verdict);
   // Of an emulated device only the times mean nothing.
-  out["broken"] = !failed && row.verdict == row_verdict::invalid &&
-                  (!row.device || row.device->times_mean_something);
+  const bool emulated = row.device && !row.device->times_mean_something;
+  const bool only_times = emulated && !failed && row.verdict == row_verdict::invalid;
+  out["verdict"] = name_of(only_times ? row_verdict::not_verified : row.verdict);
   out["reason"] = row.reason;
   return out;
 }

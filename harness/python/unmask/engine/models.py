@@ -156,9 +156,9 @@ class Model:
             if hasattr(problem, "answers"):
                 problem.answers = [Answer(answer) for answer in made["answers"]]
             raise problem
-        if made["broken"]:
-            raise EngineError(made["reason"])
         result = Result(made)
+        if result.verdict == "INVALID":
+            raise EngineError(result.reason)
         for answer in result if trace else ():
             shown = set(answer.trajectory.token.tolist()) | set(answer.candidates.token.tolist())
             answer.words = {token: self.text([token], special=True) for token in shown if token >= 0}
