@@ -32,7 +32,7 @@ def main(arguments):
     parser.add_argument("--preset", help="tiles, pad or squeeze (LLaDA-V); crop or squash (MMaDA); default: what "
                         "its configuration says")
     parser.add_argument("--side", type=int, help="MMaDA: pixels of a side; default 512")
-    parser.add_argument("--output", "-o", default="pictures", help="folder of the files; default pictures")
+    parser.add_argument("-o", "--output", default="pictures", help="folder of the files; default pictures")
     parser.add_argument("--quiet", action="store_true", help="print no names of files")
     given = parser.parse_args(options.spelled(arguments))
     family = family_of(given.model)
