@@ -60,6 +60,8 @@ void flush() {
   if (std::fflush(stdout) != 0 && failure == 0) failure = errno != 0 ? errno : EIO;
 }
 
+std::string* caught = nullptr;  // takes what is printed
+
 class error_buffer final : public std::stringbuf {
   int sync() override {
     write_error(str());
@@ -96,7 +98,19 @@ std::string shown_line(std::string_view text) {
 }
 
 void write_output(std::string_view text) {
-  write(shown(text));
+  if (caught != nullptr) {
+    *caught += shown(text);
+  } else {
+    write(shown(text));
+  }
+}
+
+caught_output::caught_output() : before_(caught) {
+  caught = &text_;
+}
+
+caught_output::~caught_output() {
+  caught = before_;
 }
 
 void write_error(std::string_view text) {

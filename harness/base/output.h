@@ -36,6 +36,21 @@ void tell(fmt::format_string<Values...> format, Values&&... values) {
 // write_error() as a stream, for what writes to one.
 std::ostream& error_stream();
 
+// While one exists, print() writes into it and not to standard output: for a program that holds this one and
+// gives back what was measured in its own way. There is no lock: one computation runs at a time in a process.
+class caught_output {
+ public:
+  caught_output();
+  ~caught_output();
+  caught_output(const caught_output&) = delete;
+  caught_output& operator=(const caught_output&) = delete;
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  std::string* before_;
+};
+
 // The program's own control sequences, as they are, at once.
 void draw_output(std::string_view text);
 

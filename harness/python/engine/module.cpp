@@ -6,6 +6,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
+
 #include "harness/base/output.h"
 #include "harness/cli/command.h"
 #include "harness/cli/help.h"
@@ -93,16 +95,31 @@ nb::object info_of(const std::string& name) {
 }
 
 // A command of the program in this process: its exit code. A rule that was registered is a method there.
-int run_words(const std::vector<std::string>& words, int threads) {
+// printed: takes what the command prints; null: standard output does.
+int run_command_here(const std::vector<std::string>& words, int threads, std::string* printed) {
   const computing now(threads);
   if (words.empty()) throw usage_error("main needs a command");
+  std::optional<caught_output> caught;
+  if (printed != nullptr) caught.emplace();
   int code = 0;
   try {
     code = run_command(command_named(words.front()), {words.begin() + 1, words.end()});
   } catch (const help_shown&) {
   }
   check_output();
+  if (caught) *printed = caught->text();
   return code;
+}
+
+int run_words(const std::vector<std::string>& words, int threads) {
+  return run_command_here(words, threads, nullptr);
+}
+
+// {exit code, what the command would have printed}.
+nb::tuple run_quietly(const std::vector<std::string>& words, int threads) {
+  std::string printed;
+  const int code = run_command_here(words, threads, &printed);
+  return nb::make_tuple(code, printed);
 }
 
 std::string version() {
@@ -127,6 +144,7 @@ NB_MODULE(_engine, m) {
   m.def("info", &info_of);
   m.def("put_rule", &put_rule);
   m.def("run_words", &run_words);
+  m.def("run_quietly", &run_quietly);
   nb::class_<python_model>(m, "Model")
       .def(nb::init<const std::string&, const std::string&, int, const std::vector<std::string>&>())
       .def("decode",

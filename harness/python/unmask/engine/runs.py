@@ -77,7 +77,7 @@ def run(experiment, out=None, *, scale="", set=(), fresh=False, samples=False, p
               they are)
     set       settings over the file's: ["batch_size=4"] or {"batch_size": 4}
 
-    Ids, rows and files are those of `unmask run`. Methods that are rules in Python have to be there before."""
+    Ids, rows and files are those of `unmask run`; its table is not printed. Methods that are rules in Python have to be there before."""
     import unmask  # pylint: disable=import-outside-toplevel  (pandas comes with it)
     if isinstance(experiment, dict):
         folder = pathlib.Path(out or "runs/" + str(experiment.get("title", "experiment")).replace("/", "_"))
@@ -93,8 +93,9 @@ def run(experiment, out=None, *, scale="", set=(), fresh=False, samples=False, p
     for setting in (f"{k}={v}" for k, v in set.items()) if isinstance(set, dict) else set:
         words += ["--set", setting]
     words += ["--fresh"] * fresh + ["--samples"] * samples + ["--no-progress"] * (not progress)
-    if main(words, threads) == EnvironmentFault.code:
-        raise EnvironmentFault(f"{file}: not run; the program has said what it needs")
+    code, said = _engine.run_quietly([str(word) for word in words], threads)
+    if code == EnvironmentFault.code:
+        raise EnvironmentFault(f"{file}: {said.strip()}")
     return unmask.read(folder)
 
 
