@@ -153,6 +153,7 @@ void decoder::decode() {
                                                          {"fma", &decoder::fused_multiply_add},
                                                          {"abs", &decoder::absolute_or_negative},
                                                          {"neg", &decoder::absolute_or_negative},
+                                                         {"copysign", &decoder::copy_sign},
                                                          {"and", &decoder::logic},
                                                          {"or", &decoder::logic},
                                                          {"xor", &decoder::logic},

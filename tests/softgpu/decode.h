@@ -112,6 +112,7 @@ class decoder {
   void multiply_add();
   void fused_multiply_add();
   void absolute_or_negative();
+  void copy_sign();
   void special_function();
   void dot_product();
   void logic();

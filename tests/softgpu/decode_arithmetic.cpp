@@ -227,6 +227,18 @@ void decoder::absolute_or_negative() {
   }
 }
 
+// The value of the second operand with the sign of the first.
+void decoder::copy_sign() {
+  simple({t.bytes, t.bytes, t.bytes});
+  if (t.kind != 'f' || s.op.size() != 2) refuse();
+  if (t.bytes == 4) {
+    i.run = two<u32, u32, u32>([](u32 a, u32 b) { return (a & 0x80000000U) | (b & 0x7FFFFFFFU); });
+  } else {
+    constexpr u64 sign = u64{1} << 63;
+    i.run = two<u64, u64, u64>([](u64 a, u64 b) { return (a & sign) | (b & ~sign); });
+  }
+}
+
 void decoder::special_function() {
   simple({t.bytes, t.bytes});
   const bool flush = s.is("ftz");

@@ -135,7 +135,7 @@ __global__ void wgmma_kernel(const std::uint16_t* a, const std::uint16_t* b, flo
 
 struct single {
   std::uint32_t prmt, bfi, brev, find, funnel, up, down, idx, vote;
-  float rm, rn, sat;
+  float rm, rn, sat, sign;
   int rni, rzi;
   double reciprocal;
   std::int64_t wide;
@@ -162,6 +162,7 @@ __global__ void single_kernel(const std::uint32_t* in, single* out) {
   s.sat = __saturatef(y * 0.02F);
   s.rni = __float2int_rn(x * 7);
   s.rzi = __float2int_rz(x * 1e6F);
+  asm("copysign.f32 %0, %1, %2;" : "=f"(s.sign) : "f"(x), "f"(y));
   s.reciprocal = 1.0 / (static_cast<double>(x) + 3e5);
   s.wide = static_cast<std::int64_t>(static_cast<int>(a)) * static_cast<int>(b);
   s.quotient = static_cast<int>(a) / (static_cast<int>(b) | 1);
@@ -416,6 +417,7 @@ static void check_numbers(const single& s, std::uint32_t a, std::uint32_t b, std
                    : big <= -2147483648.0F ? -2147483647 - 1
                                            : static_cast<int>(big)),
          "cvt.rzi", l);
+  expect(s.sign == std::copysign(y, x), "copysign", l);  // the sign of the first
   expect(s.reciprocal == 1.0 / (static_cast<double>(x) + 3e5), "division of doubles", l);
   expect(s.wide == static_cast<std::int64_t>(static_cast<int>(a)) * static_cast<int>(b), "mul.wide",
          l);
