@@ -65,7 +65,7 @@ TEST(program, a_dry_run_prints_the_plan_and_touches_nothing) {
   ends("run experiments --only fokus --dry-run", 2, {"unknown paper or artifact", "'focus'"});
   // A name behind --only's own is a path, and not there.
   ends("run experiments --only focus/table_5 focus/table_6 --dry-run", 2,
-       {"there is no artifact in focus/table_6"});
+       {"focus/table_6 holds no paper tables or figures"});
   // Of Sparse-dLLM's Table 6 the control that keeps random keys varies; of its Table 8 nothing does.
   ends("run experiments --only sparse_dllm/table_6 --only sparse_dllm/table_8 --varying --dry-run",
        0,
