@@ -112,7 +112,7 @@ list of_runs() {
        command_prompts,
        {"prompts experiments/benchmarks_smoke.toml -o tasks/"}},
       {"pictures",
-       "make pictures ready for a model, for runs without Python",
+       "write pictures as a model is shown them, for runs without Python",
        package,
        {"pictures chart.png --model models/LLaDA-V -o pictures/"}},
       {"score",

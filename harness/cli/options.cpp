@@ -84,15 +84,16 @@ texts spelled(texts arguments) {
   return arguments;
 }
 
-// The options in a help text of Python's argparse: "  -o FILE, --output FILE  meaning", the meaning
-// perhaps on the lines below.
+// The options in a help text of the package: "  -o, --output FILE  meaning", or six blanks before an option
+// without a letter. The meaning is perhaps on the lines below.
 option_table options_in(const std::string& help) {
   static std::deque<std::string> names;  // an option keeps a pointer to its name
   option_table options;
   std::istringstream in(help);
   for (std::string line; std::getline(in, line);) {
     const std::size_t dash = line.find("--");
-    if (!line.starts_with("  -") || dash == std::string::npos) {
+    const bool has_letter = line.starts_with("  -") && !line.starts_with("  --");
+    if (dash == std::string::npos || !(has_letter || line.starts_with("      --"))) {
       const std::size_t first = line.find_first_not_of(' ');
       if (first != std::string::npos && first > 4 && !options.empty()) {
         options.back().meaning += (options.back().meaning.empty() ? "" : " ") + line.substr(first);
@@ -102,7 +103,7 @@ option_table options_in(const std::string& help) {
     const std::size_t end = std::min(line.find_first_of(" ,=", dash), line.size());
     std::string name = line.substr(dash + 2, end - dash - 2);
     if (name == "help") continue;
-    if (line[3] != '-') name += std::string(",") + line[3];
+    if (has_letter) name += std::string(",") + line[3];
     const std::size_t gap = std::min(line.find("  ", end), line.size());
     const std::size_t meaning = line.find_first_not_of(' ', gap);
     names.push_back(name);

@@ -44,7 +44,7 @@ takes = "1 s"
 path = ")" + source + R"(/experiments/models/tiny-llada"
 [[scale.tiny.workload]]
 file = ")" + source + R"(/experiments/data/equation.jsonl"
-limit = 2
+limit = 5
 [scale.full]
 [[scale.full.model]]
 path = "weights:No-Such-Model-8B"
@@ -168,7 +168,7 @@ TEST_F(kit, mistakes_are_usage_errors_that_name_the_place) {
       {"claims out --only optimis --experiments-dir experiments", "focus"},
       {"claims out --format mdd", "'md'"},
       {"run experiments --only focus/table_2", "table_1"},
-      {"run experiments/data", "no artifact"},
+      {"run experiments/data", "holds no paper tables or figures"},
       {"table x.jsonl --view papr", "'paper'"},
       {"table x.jsonl --artifact y.toml", "--view paper"},
       {"list clams", "'claims'"},

@@ -235,7 +235,7 @@ class Names(unittest.TestCase):
             os.makedirs(os.path.join(folder, "mine"))
             with open(os.path.join(folder, "mine/e.toml"), "w", encoding="utf-8") as file:
                 file.write(self.EXPERIMENT)
-            self.assertEqual(self.run_in(folder, "run", "e.toml", "--dry-run")[0], 2)
+            self.assertEqual(self.run_in(folder, "run", "e.toml", "--dry-run")[0], 3)
             self.assertEqual(self.run_in(folder, "run", "e.toml", "--dry-run", "--experiments-dir", "mine")[0], 0)
 
     def test_a_method_that_does_not_support_the_model_is_exit_code_1(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask pictures: make pictures ready for a model, for runs without Python.
+"""unmask pictures: write pictures as a model is shown them, for runs without Python.
 
 A PNG or JPEG file becomes the views that the model's own code would make of it, byte for byte: sizes, tiles, padding
 and Pillow's resampling. Each becomes one file in the folder; its name says by a hash what it was made of."""
@@ -28,11 +28,12 @@ def prepare(path, family, preset):
 def main(arguments):
     parser = options.parser(__doc__)
     parser.add_argument("file", nargs="+", help="PNG or JPEG pictures")
-    parser.add_argument("--model", required=True, help="folder of the checkpoint that is shown them")
-    parser.add_argument("--preset", help="tiles, pad or squeeze (LLaDA-V); crop or squash (MMaDA); default: what "
-                        "its configuration says")
-    parser.add_argument("--side", type=int, help="MMaDA: pixels of a side; default 512")
-    parser.add_argument("-o", "--output", default="pictures", help="folder of the files; default pictures")
+    parser.add_argument("--model", required=True, metavar="FOLDER", help="the checkpoint that is shown the pictures")
+    parser.add_argument("--preset", metavar="NAME", help="cut into tiles, pad or squeeze (LLaDA-V); crop or squash (MMaDA) "
+                        "(default: what its configuration says)")
+    parser.add_argument("--side", type=int, metavar="N", help="MMaDA: make a side N pixels long (default: 512)")
+    parser.add_argument("-o", "--output", default="pictures", metavar="FOLDER",
+                        help="write the files into this folder (default: pictures)")
     parser.add_argument("--quiet", action="store_true", help="print no names of files")
     given = parser.parse_args(options.spelled(arguments))
     family = family_of(given.model)

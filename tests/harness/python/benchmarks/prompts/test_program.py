@@ -79,10 +79,10 @@ class Program(unittest.TestCase):
         self.says(2, ["gsm8k"], "list", "benchmarks", "gsm8")
 
     def test_every_file_is_looked_for_before_a_model_is_loaded(self):
-        self.measure(3, "NOT RUN: needs benchmark:gsm8k", "test.jsonl", "train.jsonl", self.data,
+        self.measure(3, "NOT RUN: needs benchmark gsm8k", "test.jsonl", "train.jsonl", self.data,
                      "unmask list benchmarks gsm8k")
         goldens.write_lines(os.path.join(self.data, "gsm8k", "test.jsonl"), [SUM])
-        text = self.measure(3, "NOT RUN: needs benchmark:gsm8k", "no train.jsonl in")
+        text = self.measure(3, "NOT RUN: needs benchmark gsm8k", "no train.jsonl in")
         self.assertNotIn("no test.jsonl", text)
         self.measure(3, "$UNMASK_DATASETS, which names no folder", UNMASK_DATASETS="")
 
@@ -117,7 +117,7 @@ class Program(unittest.TestCase):
         bare = {"UNMASK_PYTHON": "/nowhere/python", "UNMASK_DATASETS": ""}
         self.measure(0, "gsm8k", **bare)
         os.rename(os.path.join(self.folder, "tasks"), os.path.join(self.folder, "elsewhere"))
-        self.measure(3, "NOT RUN: needs benchmark:gsm8k", **bare)
+        self.measure(3, "NOT RUN: needs benchmark gsm8k", **bare)
         self.measure(0, "gsm8k", UNMASK_TASKS=os.path.join(self.folder, "elsewhere"), **bare)
 
     def test_an_experiment_without_benchmarks_needs_no_python(self):
