@@ -145,7 +145,7 @@ TEST(safetensors, five_dimensions_and_bytes) {
 
 TEST(safetensors, missing_file) {
   expect_environment_error([] { safetensors_file("/nowhere/model.safetensors"); },
-                           {"/nowhere/model.safetensors", "open"});
+                           {"/nowhere/model.safetensors", "does not exist"});
   expect_environment_error([] { safetensors_file("/"); }, {"regular file"});
 }
 

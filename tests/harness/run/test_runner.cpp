@@ -354,7 +354,7 @@ TEST(runner, a_killed_run_resumes_without_loss_or_repetition) {
   scratch_directory dir;
   const experiment_spec spec = spec_of(
       "[[method]]\nname=\"vanilla\"\n[sweep]\nparams.steps=[1,2,3,4,5,6,7,8,9,10,11,12]\n"
-      "seed=[1,2,3]\n");
+      "batch_size=[1,2,3]\n");
   const std::filesystem::path file = dir / "out/rows.jsonl";
   const auto lines = [&] {
     std::ifstream in(file);

@@ -101,7 +101,7 @@ def parser(doc, details="", ending=""):
 def add_format(parser):
     """Adds --format: text for people, or json for programs."""
     parser.add_argument("--format", default="text", choices=("text", "json"),
-                        help="print text (default) or one JSON document")
+                        help="print text or json (default: text)")
 
 
 def spelled(arguments):

@@ -62,7 +62,7 @@ class Reader(unittest.TestCase):
         os.mkfifo(pipe)
         with self.assertRaisesRegex(EnvironmentFault, "not a regular file"):
             rows.read_rows(pipe)
-        with self.assertRaisesRegex(EnvironmentFault, "no results at"):
+        with self.assertRaisesRegex(EnvironmentFault, "does not exist"):
             rows.read_rows(os.path.join(self.folder, "none"))
 
     def test_older_rows_are_completed(self):
