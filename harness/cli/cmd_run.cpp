@@ -58,18 +58,16 @@ option_table what_to_run() {
               "run only sweep points whose results depend on the seed or on measured times; of a "
               "folder also all tables and figures with speed claims"},
              {"rule", repeated(),
-              "run this Python file first: its functions with @engine.method become methods. It is "
-              "code and runs with your rights (one experiment only; repeatable)"}} +
+              "run this Python file first, with your rights; its functions with @engine.method "
+              "become methods (one file only; repeatable)"}} +
          settings_options() +
          option_table{{"dry-run", flag(),
-                       "print the plan with forward passes, expected GPU hours and memory, and "
-                       "stop"},
+                       "print the plan with forward passes, GPU hours and memory, and stop"},
                       {"gpu", std::string("h100"),
                        "estimate the hours for this GPU: a100, b200, h100, h200, rtx4090, "
                        "rtx5090"},
                       {"requests", no_default,
-                       "with --dry-run: write the arrivals and prompts of [serve] into this file, "
-                       "as JSON lines that clients of other servers replay (one file only)"}};
+                       "with --dry-run: write the requests of [serve] as JSON lines"}};
 }
 
 option_table how_to_run() {

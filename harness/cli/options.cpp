@@ -62,7 +62,8 @@ std::string placeholder(const option& o, const std::string& name) {
       {"from", "RUN.json"},    {"confine", "FOLDER"},
       {"pictures", "off"},     {"unread", "accept"},
       {"columns", "NAMES"},    {"where", "KEY=VALUE"},
-      {"order", "ORDER"}};
+      {"order", "ORDER"},      {"rule", "RULE.py"},
+      {"requests", "FILE"}};
   if (std::holds_alternative<flag>(o.otherwise)) return "";
   if (std::holds_alternative<std::int64_t>(o.otherwise)) return "N";
   if (std::holds_alternative<double>(o.otherwise)) return "X";

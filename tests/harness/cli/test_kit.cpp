@@ -106,7 +106,7 @@ TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
       says("1 SUPPORTED, 0 SUPPORTED WITH LIMITS, 0 SMALLER THAN PUBLISHED, 1 NOT SUPPORTED, "
            "0 CLOCK DIFFERS, 0 NOT APPLICABLE, 0 INCONCLUSIVE, 0 NOT RUN, of 2 claims"))
       << said;
-  EXPECT_TRUE(says("0.500, n = 2 items")) << said;
+  EXPECT_TRUE(says("0.500, n = 5 items")) << said;
   EXPECT_NE(read("out/claims.json").find("\"NOT SUPPORTED\""), std::string::npos);
   const std::string rows = read("out/focus/table_1/tiny/rows.jsonl");
   EXPECT_EQ(run("run experiments/focus -o out --experiments-dir experiments"), 4) << said;

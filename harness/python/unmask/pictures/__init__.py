@@ -12,6 +12,7 @@ from unmask.pictures.resample import read_picture
 from unmask.rows import options
 from unmask.rows.errors import UserError
 from unmask.rows.files import replace_file
+from unmask.rows.text import json_text
 
 
 def prepare(path, family, preset):
@@ -35,6 +36,7 @@ def main(arguments):
     parser.add_argument("-o", "--output", default="pictures", metavar="FOLDER",
                         help="write the files into this folder (default: pictures)")
     parser.add_argument("--quiet", action="store_true", help="print no names of files")
+    options.add_format(parser)
     given = parser.parse_args(options.spelled(arguments))
     family = family_of(given.model)
     if given.side is not None:
@@ -44,9 +46,13 @@ def main(arguments):
     preset = given.preset or family.presets[0]
     if preset not in family.presets:
         raise UserError(f"--preset {preset}: {family.name} has {', '.join(sorted(family.presets))}")
+    written = []
     for path in given.file:
         name, content = prepare(path, family, preset)
-        replace_file(os.path.join(given.output, name), content)
-        if not given.quiet:
-            print(os.path.join(given.output, name))
+        written.append({"picture": path, "file": os.path.join(given.output, name)})
+        replace_file(written[-1]["file"], content)
+        if not given.quiet and given.format == "text":
+            print(written[-1]["file"])
+    if given.format == "json":
+        print(json_text({"model": given.model, "preset": preset, "pictures": written}), end="")
     return 0

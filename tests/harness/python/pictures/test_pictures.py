@@ -138,6 +138,10 @@ class Command(support.Case):
         table = recorded("published_geometry")["byte_tables"]["llada_v"][0]
         self.assertEqual(said["tables"], sha(table, "<f4"))
 
+        as_json = json.loads(self.pictures(GOLDENS / "images/rgb_odd.png", "--format", "json").stdout)
+        self.assertEqual(as_json["pictures"], [{"picture": str(GOLDENS / "images/rgb_odd.png"),
+                                                "file": done.stdout.strip()}])
+
     def test_what_differs_has_another_name(self):
         family = families.family_of(MODELS / "tiny-llada-v-s1")
         names = {prepared.file_name(family, "tiles", "a"), prepared.file_name(family, "pad", "a"),
