@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/backend.h"
 #include "kernels/cpu/vec.h"
@@ -136,11 +137,12 @@ UNMASK_INLINE void lane_product(std::int64_t groups, const float* a, std::int64_
 // the rows of one head, and pages end: a processor does not foresee these addresses.
 struct rows_ahead {
   const attention_tile* tile = nullptr;
-  const float* rows = nullptr;  // keys or values of the tile; null: nothing is asked for
+  const float* rows = nullptr;  // keys or values of the tile; null: there is no next block
   key_run run;
 
   // The next `part` of `parts` equal parts.
   UNMASK_INLINE void ask(std::int64_t part, std::int64_t parts) const {
+    if (rows == nullptr) return;
     const std::int64_t first = run.first + run.count * part / parts;
     const std::int64_t last = run.first + run.count * (part + 1) / parts;
     if (tile->list != nullptr) {
@@ -159,15 +161,19 @@ struct rows_ahead {
   }
 };
 
+struct nothing_ahead {
+  UNMASK_INLINE void ask(std::int64_t /*part*/, std::int64_t /*parts*/) const {}
+};
+
 // All `rows` rows of a product, MR at a time and the rest in ever smaller tiles.
-template <class V, int MR, int NV, bool Across>
+template <class V, int MR, int NV, bool Across, class Next = nothing_ahead>
 void lane_products(std::int64_t rows, std::int64_t groups, const float* a, std::int64_t stride,
-                   const float* b, float* c, const float* carry, const rows_ahead& next = {}) {
+                   const float* b, float* c, const float* carry, const Next& next = {}) {
   constexpr int width = NV * V::width;
   const std::int64_t step = Across ? 1 : stride, tiles = rows / MR;
   std::int64_t r = 0;
   for (; r + MR <= rows; r += MR) {
-    if (next.rows != nullptr) next.ask(r / MR, tiles);
+    next.ask(r / MR, tiles);
     lane_product<V, MR, NV, Across>(groups, a + r * step, stride, b, c + r * width, carry);
   }
   if constexpr (MR > 1) {
@@ -247,10 +253,10 @@ void hide_unseen(const attention_tile& t, std::int32_t first, std::int32_t count
 }
 
 // Scores of one block, minus infinity where a lane may not look.
-template <class V, int MR, int NV>
+template <class V, int MR, int NV, class Next = nothing_ahead>
 void score_block(const attention_tile& t, const key_block& block, std::int32_t first,
                  const std::int32_t* limit, const float* query, float* score,
-                 const rows_ahead& next = {}) {
+                 const Next& next = {}) {
   constexpr int width = NV * V::width;
   lane_products<V, MR, NV, false>(block.count, t.dim, block.keys, block.stride, query, score,
                                   nullptr, next);
@@ -273,7 +279,7 @@ void load_limits(const attention_tile& t, std::int32_t* limit) {
   for (int j = 0; j < Width; ++j) limit[j] = j < t.lanes ? t.limit[j] : t.limit[0];
 }
 
-template <class V, int MR, int NV>
+template <class V, int MR, int NV, bool Far>
 void attention_run_lanes(const attention_tile& t) {
   constexpr int width = NV * V::width;
   const tile_memory<width> memory(t);
@@ -288,16 +294,16 @@ void attention_run_lanes(const attention_tile& t) {
     l[v] = V::zero();
   }
   const std::int32_t runs = run_total(t);
-  // The other heads' keys and values go through the same cache.
-  const bool far = t.count * t.stride * std::int64_t{2 * sizeof(float)} > cache_bytes;
   for (std::int32_t at = 0; at < runs; ++at) {
     const key_run run = run_at(t, at);
     if (t.list == nullptr && run.first >= t.high_limit) break;
     const key_block block = take_block(t, run, memory.gathered, t.values != nullptr);
-    rows_ahead next_keys, next_values;
-    if (far && at + 1 < runs) {
-      next_keys = {&t, t.keys, run_at(t, at + 1)};
-      next_values = {&t, t.values, next_keys.run};
+    std::conditional_t<Far, rows_ahead, nothing_ahead> next_keys, next_values;
+    if constexpr (Far) {
+      if (at + 1 < runs) {
+        next_keys = {&t, t.keys, run_at(t, at + 1)};
+        next_values = {&t, t.values, next_keys.run};
+      }
     }
     score_block<V, MR, NV>(t, block, run.first, limit, memory.query, memory.score, next_keys);
     typename V::f now[NV], base[NV], part[NV];
@@ -528,12 +534,22 @@ void attention_block_mass(const attention_tile& t, std::int32_t size, float* seg
   }
 }
 
+template <class V, int MR, bool Far>
+void attention_run_any(const attention_tile& t) {
+  if (t.lanes <= V::width) {
+    attention_run_lanes<V, MR, 1, Far>(t);
+  } else {
+    attention_run_lanes<V, MR, 2, Far>(t);
+  }
+}
+
 template <class V, int MR>
 void attention_run(const attention_tile& t) {
-  if (t.lanes <= V::width) {
-    attention_run_lanes<V, MR, 1>(t);
+  // The other heads' keys and values go through the same cache.
+  if (t.count * t.stride * std::int64_t{2 * sizeof(float)} > cache_bytes) {
+    attention_run_any<V, MR, true>(t);
   } else {
-    attention_run_lanes<V, MR, 2>(t);
+    attention_run_any<V, MR, false>(t);
   }
 }
 

@@ -3,6 +3,9 @@
 #include "kernels/cpu/gemm.h"
 
 #include <omp.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +18,6 @@
 #include "kernels/cpu/gemm_packed.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/float16.h"
-#include "kernels/host_memory.h"
 
 namespace unmask::cpu {
 
@@ -23,15 +25,24 @@ namespace {
 
 // Rows of one unit of work when there are too few panels to share out.
 constexpr std::int64_t rows_per_unit = 64;
+constexpr std::size_t huge_page = std::size_t{2} << 20;
 
+// Zero-filled; large blocks ask for huge pages, which a streaming reader of weights needs badly.
 template <class T>
-std::shared_ptr<T[]> weight_array(std::size_t count) {
-  std::shared_ptr<void> memory = host_block(count * sizeof(T));
+std::shared_ptr<T[]> aligned_array(std::size_t count) {
+  const bool large = count * sizeof(T) >= huge_page;
+  const std::size_t alignment = large ? huge_page : 64;
+  const std::size_t bytes = (count * sizeof(T) + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, std::max(bytes, alignment));
   if (memory == nullptr) {
-    throw environment_error("pack: no memory for " + std::to_string(count * sizeof(T)) +
+    throw environment_error("pack: no memory for " + std::to_string(bytes) +
                             " bytes of weights; use a smaller model or a smaller weight format");
   }
-  return {memory, static_cast<T*>(memory.get())};
+#if defined(MADV_HUGEPAGE)
+  if (large) madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+  std::memset(memory, 0, bytes);
+  return {static_cast<T*>(memory), [](T* p) { std::free(p); }};
 }
 
 void read_row(const tensor_view& weight, std::int64_t n, float* out) {
@@ -200,10 +211,10 @@ packed_handle pack(const tensor_view& weight, weight_format format, isa set) {
   w->words = (w->in_features + per_word - 1) / per_word;
   w->panel_bytes = w->words * width * 4;
   w->bytes = static_cast<std::size_t>(w->panels * w->panel_bytes);
-  w->weights = weight_array<std::byte>(w->bytes);
+  w->weights = aligned_array<std::byte>(w->bytes);
   if (format == weight_format::int8) {
-    w->scale = weight_array<float>(static_cast<std::size_t>(w->panels * width));
-    w->start = weight_array<std::int32_t>(static_cast<std::size_t>(w->panels * width));
+    w->scale = aligned_array<float>(static_cast<std::size_t>(w->panels * width));
+    w->start = aligned_array<std::int32_t>(static_cast<std::size_t>(w->panels * width));
     w->bytes += static_cast<std::size_t>(w->panels * width) * 8;
   }
 #pragma omp parallel if (team_allowed())
