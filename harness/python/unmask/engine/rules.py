@@ -135,10 +135,11 @@ class Session:
     """A rule while it decodes one batch. The compiled part calls decide() for each request of each step."""
 
     def __init__(self, rule, settings, may_edit, may_remask, vocabulary):
-        self.rule, self.settings, self.vocabulary = rule, settings, vocabulary
+        self.rule, self.vocabulary = rule, vocabulary
         self.may_edit, self.may_remask = may_edit, may_remask
         self.memories = {}  # by batch slot
         self.histories = {}
+        self.settings_of = {question: {name: settings[name] for name in names} for question, names in rule.names.items()}
 
     def has(self, question):
         return question in self.rule.functions
@@ -157,10 +158,9 @@ class Session:
     def ask(self, question, step, read):
         """read(what the function returns); whatever goes wrong is a RuleError with the rule's own lines."""
         function = self.rule.functions[question]
-        settings = {name: self.settings[name] for name in self.rule.names[question]}
         try:
             with limits.WATCH.limit(self.rule.limit):
-                answer = function(step, **settings)
+                answer = function(step, **self.settings_of[question])
         except limits.TooSlow:
             raise self.failed(step, f"the rule took longer than its limit of {self.rule.limit:g} s") from None
         except Exception as problem:  # pylint: disable=broad-exception-caught

@@ -48,7 +48,7 @@ class Step:
 
     __slots__ = ("slot", "request", "fresh", "step", "block_step", "quota", "block", "length", "prompt_length", "seed",
                  "position", "token", "confidence", "masked", "current", "margin", "entropy", "logits", "hidden",
-                 "history", "memory", "may_edit", "may_remask", "computed", "stored", "_random")
+                 "history", "memory", "may_edit", "may_remask", "computed", "stored", "all_masked", "_random")
 
     def __init__(self, slot, request, fresh, step, block_step, quota, block_first, block_last, length, prompt_length,
                  seed):
@@ -60,11 +60,21 @@ class Step:
     def see(self, position, token, confidence, masked, current, margin, entropy, logits, hidden):
         """Takes the candidates of this step."""
         self.position, self.token, self.confidence = position, token, confidence
-        self.masked = np.ones(len(position), bool) if masked is None else masked.view(bool)
-        self.current = np.full(len(position), -1, np.int32) if current is None else current
+        self.all_masked = masked is None
+        if not self.all_masked:  # else they are made when they are asked for
+            self.masked, self.current = masked.view(bool), current
         self.margin = margin
         self.entropy = None if entropy is None else -entropy
         self.logits, self.hidden = logits, hidden
+
+    def __getattr__(self, name):
+        if name == "masked":
+            self.masked = np.ones(len(self.position), bool)
+            return self.masked
+        if name == "current":
+            self.current = np.full(len(self.position), -1, np.int32)
+            return self.current
+        raise AttributeError(f"a step has no {name} here")
 
     def see_range(self, position, masked, current):
         """Takes the positions that a function for another slot is asked about."""
@@ -134,14 +144,14 @@ def chosen(answer, count, what):
     if picked.dtype.kind == "f" and picked.size:
         if not np.isfinite(picked).all() or (picked != np.floor(picked)).any():
             raise ValueError(f"{what} has an index that is no whole number")
-    if picked.size and (picked.min() < 0 or picked.max() >= count):
-        wrong = picked[(picked < 0) | (picked >= count)][0]
-        raise ValueError(f"{what} has the index {wrong}; {count} candidates have indices from 0 to {count - 1}")
-    picked = picked.astype(np.int64)
     flags = np.zeros(count, bool)
-    flags[picked] = True
-    if flags.sum() != picked.size:
+    listed = picked.tolist()  # few: plain Python is faster than numpy here
+    for index in listed:
+        if not 0 <= index < count:
+            raise ValueError(f"{what} has the index {int(index)}; {count} candidates have indices from 0 to {count - 1}")
+    if len(set(listed)) != len(listed):
         raise ValueError(f"{what} names a candidate twice")
+    flags[picked.astype(np.int64)] = True
     return flags
 
 
@@ -151,6 +161,8 @@ def decisions(step, answer, vocabulary=None):
     if answer is None:
         raise ValueError("it returned None; [] unmasks nothing")
     if not isinstance(answer, Decision):
+        if step.all_masked:  # nothing that the checks below could find
+            return chosen(answer, count, "unmask").view(np.uint8), None
         answer = Decision(unmask=answer)
     what = np.zeros(count, np.uint8)
     for code, name in ((UNMASK, "unmask"), (EDIT, "edit"), (REMASK, "remask")):
