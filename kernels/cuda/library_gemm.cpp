@@ -105,6 +105,10 @@ std::filesystem::path tuning_file() {
                    std::to_string(library().cublasLtGetVersion()) + ".json");
 }
 
+// Calls that are kept prepared at most: in a step of a model with narrowed rows every number of rows
+// comes up with each of its products.
+constexpr std::size_t most_prepared = 8192;
+
 struct choice {
   cublasLtMatmulAlgo_t algorithm{};
   float microseconds = 0;
@@ -166,7 +170,17 @@ struct library_gemm::impl {
   struct call {
     description what;
     layout w, x, y;
+    cublasLtMatmulAlgo_t algorithm{};  // once it is chosen and fits
+    const void* bias = nullptr;        // that `what` has
   };
+  // By the very M and the distance of y's rows. Making one costs four descriptors and a check: more host
+  // time than its product takes on a fast card.
+  std::map<std::pair<problem, std::int64_t>, call> prepared;
+
+  static void set(const call& c, cublasLtMatmulDescAttributes_t which, const auto& value) {
+    UNMASK_LIBRARY_CALL(
+        library().cublasLtMatmulDescSetAttribute(c.what.get(), which, &value, sizeof value));
+  }
   call prepare(const library_product& p, std::int64_t rows) const {
     cublasLtMatmulDesc_t made = nullptr;
     const cudaDataType operand = p.int8 ? CUDA_R_8I : CUDA_R_16BF;
@@ -176,15 +190,12 @@ struct library_gemm::impl {
     call c{description(made), make_layout(operand, p.depth, p.columns, p.depth),
            make_layout(operand, p.depth, rows, p.depth),
            make_layout(result, p.columns, rows, p.y_stride)};
-    const auto set = [&](cublasLtMatmulDescAttributes_t which, const auto& value) {
-      UNMASK_LIBRARY_CALL(
-          library().cublasLtMatmulDescSetAttribute(made, which, &value, sizeof value));
-    };
-    set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+    set(c, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
     if (p.bias != nullptr) {
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, result);
+      set(c, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(c, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+      set(c, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, result);
+      c.bias = p.bias;
     }
     return c;
   }
@@ -314,6 +325,9 @@ struct library_gemm::impl {
     (void)cudaEventDestroy(stop);
     return best;
   }
+
+  const cublasLtMatmulAlgo_t* algorithm_for(const library_product& p, const problem& exact,
+                                            const call& c);
 };
 
 library_gemm::library_gemm(void* workspace) : impl_(std::make_unique<impl>()) {
@@ -326,44 +340,59 @@ library_gemm::~library_gemm() {
   if (impl_->handle != nullptr) (void)library().cublasLtDestroy(impl_->handle);
 }
 
-bool library_gemm::multiply(const library_product& p, void* stream) {
-  impl_->stream = static_cast<cudaStream_t>(stream);
-  const impl::call c = impl_->prepare(p, p.rows);
-  const problem key{
-      p.columns, p.depth, row_bucket(p.rows), p.accumulate, alignment_of_bias(p), aligned_16(p),
-      p.y_bf16,  p.int8};
-  auto known = impl_->tuned.find(key);
-  const auto tune = [&] {  // waits: what is being recorded must have run before
+// The algorithm for this call, which fits its M; null: there is none. The first product of a bucket is
+// tuned for all of it.
+const cublasLtMatmulAlgo_t* library_gemm::impl::algorithm_for(const library_product& p,
+                                                              const problem& exact, const call& c) {
+  problem key = exact;
+  key.m = row_bucket(p.rows);
+  const auto tune_now = [&] {  // waits: what is being recorded must have run before
     cudaStreamCaptureStatus recording{};
-    UNMASK_CUDA_CALL(cudaStreamIsCapturing(impl_->stream, &recording));
+    UNMASK_CUDA_CALL(cudaStreamIsCapturing(stream, &recording));
     if (recording != cudaStreamCaptureStatusNone) {
       throw std::logic_error("a product is tuned while it is recorded");
     }
-    return impl_->tune(p, c);
+    return tune(p, c);
   };
-  if (known == impl_->tuned.end()) {
-    // The first product of a bucket is timed for all of it.
-    known = impl_->tuned.emplace(key, tune()).first;
-    if (known->second.microseconds >= 0) impl_->keep(key, known->second);
-  }
-  const auto runs = [&](const choice& with) {
+  const auto fits = [&](const choice& with) {
     cublasLtMatmulHeuristicResult_t fit{};
     return with.microseconds >= 0 &&
-           library().cublasLtMatmulAlgoCheck(impl_->handle, c.what.get(), c.w.get(), c.x.get(),
-                                             c.y.get(), c.y.get(), &with.algorithm,
+           library().cublasLtMatmulAlgoCheck(handle, c.what.get(), c.w.get(), c.x.get(), c.y.get(),
+                                             c.y.get(), &with.algorithm,
                                              &fit) == CUBLAS_STATUS_SUCCESS &&
            fit.workspaceSize <= workspace_bytes;
   };
-  const choice* chosen = &known->second;
-  if (!runs(*chosen)) {  // this M does not suit the bucket's choice
-    problem exact = key;
-    exact.m = p.rows;
-    auto own = impl_->tuned_exactly.find(exact);
-    if (own == impl_->tuned_exactly.end()) own = impl_->tuned_exactly.emplace(exact, tune()).first;
-    chosen = &own->second;
-    if (!runs(*chosen)) return false;
+  auto known = tuned.find(key);
+  if (known == tuned.end()) {
+    known = tuned.emplace(key, tune_now()).first;
+    if (known->second.microseconds >= 0) keep(key, known->second);
   }
-  impl_->run(p, c, chosen->algorithm, p.y);
+  if (fits(known->second)) return &known->second.algorithm;
+  auto own = tuned_exactly.find(exact);  // this M does not suit the bucket's choice
+  if (own == tuned_exactly.end()) own = tuned_exactly.emplace(exact, tune_now()).first;
+  return fits(own->second) ? &own->second.algorithm : nullptr;
+}
+
+bool library_gemm::multiply(const library_product& p, void* stream) {
+  impl_->stream = static_cast<cudaStream_t>(stream);
+  const problem exact{p.columns,     p.depth,  p.rows, p.accumulate, alignment_of_bias(p),
+                      aligned_16(p), p.y_bf16, p.int8};
+  const std::pair shape{exact, p.y_stride};
+  auto at = impl_->prepared.find(shape);
+  if (at == impl_->prepared.end()) {
+    impl::call made = impl_->prepare(p, p.rows);
+    const cublasLtMatmulAlgo_t* algorithm = impl_->algorithm_for(p, exact, made);
+    if (algorithm == nullptr) return false;
+    made.algorithm = *algorithm;
+    if (impl_->prepared.size() >= most_prepared) impl_->prepared.clear();
+    at = impl_->prepared.emplace(shape, std::move(made)).first;
+  }
+  impl::call& c = at->second;
+  if (c.bias != p.bias) {  // of another layer
+    impl::set(c, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    c.bias = p.bias;
+  }
+  impl_->run(p, c, c.algorithm, p.y);
   return true;
 }
 

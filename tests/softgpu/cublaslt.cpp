@@ -5,8 +5,10 @@
 // against what the library's header and manual ask.
 #include <cublasLt.h>
 
+#include <atomic>
 #include <bit>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "tests/softgpu/runtime.h"
+#include "tests/softgpu/settings.h"
 
 namespace {
 
@@ -256,6 +259,22 @@ std::uint8_t* find(const void* operand, const layout& l, std::uint32_t alignment
 
 }  // namespace
 
+namespace {
+
+// What a program asks of the host, for UNMASK_SOFTGPU_STATS.
+struct calls {
+  std::atomic<std::int64_t> products = 0, descriptions = 0, layouts = 0, checks = 0;
+  ~calls() {
+    if (!unmask::softgpu::options().statistics) return;
+    std::fprintf(stderr,
+                 "softgpu: cuBLASLt: %lld products, %lld descriptions, %lld layouts, %lld checks\n",
+                 static_cast<long long>(products), static_cast<long long>(descriptions),
+                 static_cast<long long>(layouts), static_cast<long long>(checks));
+  }
+} counted;
+
+}  // namespace
+
 extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) {
@@ -277,6 +296,7 @@ std::size_t cublasLtGetVersion() {
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
+  ++counted.descriptions;
   *d = reinterpret_cast<cublasLtMatmulDesc_t>(new description{compute, scale});
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -325,6 +345,7 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataTyp
     complain("matrix type " + std::to_string(type));
     return CUBLAS_STATUS_INVALID_VALUE;
   }
+  ++counted.layouts;
   *l = reinterpret_cast<cublasLtMatrixLayout_t>(new layout{type, rows, columns, ld});
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -386,6 +407,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t d,
                                        cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
                                        const cublasLtMatmulAlgo_t* algo,
                                        cublasLtMatmulHeuristicResult_t* result) {
+  ++counted.checks;
   algorithm own;
   std::memcpy(&own, algo, sizeof own);
   if (own.magic != own_magic) return CUBLAS_STATUS_INVALID_VALUE;
@@ -399,6 +421,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
                               cublasLtMatrixLayout_t c, void* D, cublasLtMatrixLayout_t out,
                               const cublasLtMatmulAlgo_t* algo, void* workspace,
                               std::size_t workspace_bytes, cudaStream_t stream) {
+  ++counted.products;
   const product p = product_of(d, a, b, c, out);
   if (const cublasStatus_t s = supported(p); s != CUBLAS_STATUS_SUCCESS) return s;
   algorithm own;

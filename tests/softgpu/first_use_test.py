@@ -9,6 +9,7 @@ that are made wrong, it takes the next way to multiply that is right, and says s
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -79,6 +80,14 @@ class FirstUse(unittest.TestCase):
         self.assertEqual((row["verdict"], row["model"]["checked"]), ("NOT_VERIFIED", "NOT VERIFIED"))
         self.assertIn("device_check is off", row["reason"])
         self.assertIn("WARNING: run.device_check is off", said)
+
+    def test_a_product_that_was_asked_for_before_is_prepared_once(self):
+        """A description, three layouts and a check for each shape; the products of all layers and steps take them."""
+        _, said = self.row("run.device_check=off", "run.graphs=off", STATS="on")
+        found = re.search(r"cuBLASLt: (\d+) products, (\d+) descriptions, (\d+) layouts, (\d+) checks", said)
+        products, descriptions, layouts, checks = (int(n) for n in found.groups())
+        self.assertGreater(products, 20 * descriptions, said)
+        self.assertEqual((layouts, checks), (3 * descriptions, descriptions), said)
 
 
 if __name__ == "__main__":
