@@ -8,7 +8,8 @@
 //   in    copies what the host has changed since, through pinned memory in launch order, and what
 //         it has changed beside that; the host may change it again at once
 //   out   the same, and the next wait brings it back: the host reads it and writes it only then
-// Changes are found by comparing with what the device has, so nothing has to announce them.
+// Changes are found by comparing with what the device has, so nothing has to announce them, and a list
+// travels at the length that is used of it.
 #pragma once
 
 #include <cstddef>
@@ -62,6 +63,7 @@ class staging {
     unsigned char* device = nullptr;
     unsigned char* known = nullptr;  // what the device has, in pinned memory
     bool behind = false, released = false;
+    std::size_t changed_first = 0, changed_last = 0;  // bytes that the host has changed, half open
   };
   using blocks = std::map<std::uintptr_t, block>;
   staging() = default;

@@ -109,11 +109,12 @@ void write_statistics(const std::vector<kernel*>& kernels) {
   const auto number = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
   std::fprintf(stderr,
                "softgpu: sm_%d, %zu kernels, %llu launches, %.3g instructions of lanes, %llu "
-               "findings; %llu captures, %llu graph launches of %llu nodes in all, %llu copies, "
-               "%llu waits for a stream\n",
+               "findings; %llu captures, %llu graph launches of %llu nodes in all, %llu copies "
+               "(%llu bytes to the device, %llu to the host), %llu waits for a stream\n",
                options().arch, kernels.size(), number(launches), static_cast<double>(lanes),
                number(findings()), number(all().captures), number(all().graph_launches),
-               number(all().graph_nodes), number(all().copies), number(all().waits));
+               number(all().graph_nodes), number(all().copies), number(all().to_device_bytes),
+               number(all().to_host_bytes), number(all().waits));
 }
 
 [[gnu::destructor]] void write_at_end() {

@@ -115,6 +115,8 @@ static cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcp
     to_device = on_device(to);
     from_device = on_device(from);
   }
+  if (to_device && !from_device) all().to_device_bytes += bytes;
+  if (from_device && !to_device) all().to_host_bytes += bytes;
   std::uint8_t* d = side(to, bytes, to_device, "cudaMemcpy to");
   const std::uint8_t* f = side(from, bytes, from_device, "cudaMemcpy from");
   if (d == nullptr || f == nullptr) return cudaErrorInvalidValue;

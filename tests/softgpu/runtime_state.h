@@ -45,7 +45,8 @@ struct state {
   std::set<stream*> streams;
   cudaError_t last = cudaSuccess;
   int capturing = 0;
-  std::uint64_t captures = 0, graph_launches = 0, graph_nodes = 0, copies = 0, waits = 0;
+  std::uint64_t captures = 0, graph_launches = 0, graph_nodes = 0, copies = 0, waits = 0,
+                to_device_bytes = 0, to_host_bytes = 0;
 };
 state& all();
 

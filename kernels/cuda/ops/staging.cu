@@ -17,6 +17,9 @@ namespace unmask::cuda::UNMASK_TARGET {
 // Blocks side by side, as those that are allocated together are, share a copy. What lies between them
 // is known to both sides and goes once more.
 static constexpr std::ptrdiff_t copied_gap = 16 << 10;
+// Between two changed parts, which is mostly the unused end of a list: what crosses the bus in the time
+// that another copy would take.
+static constexpr std::ptrdiff_t sent_gap = 64 << 10;
 
 staging& staging::of_backend() {
   static auto* one = new staging;
@@ -111,35 +114,57 @@ staging::blocks::iterator staging::block_of(const void* host) {
   throw std::logic_error("a kernel is given a list that has been released");
 }
 
-// Whether the host has changed a block that kernels do not write now: it is known then. (A block that
-// is released and not recycled yet is one that kernels write.)
+// Whether the host has changed a block that kernels do not write now: it is known then, and where. (A
+// block that is released and not recycled yet is one that kernels write.)
 bool staging::take_changes(blocks::value_type& named) {
   auto& [address, b] = named;
-  const void* mine = reinterpret_cast<const void*>(address);
+  const auto* mine = reinterpret_cast<const unsigned char*>(address);
   if (b.behind || std::memcmp(mine, b.known, b.bytes) == 0) return false;
-  std::memcpy(b.known, mine, b.bytes);
+  constexpr std::size_t piece = 64;
+  std::size_t first = 0, last = b.bytes;
+  while (last - first > piece && std::memcmp(mine + first, b.known + first, piece) == 0) {
+    first += piece;
+  }
+  while (last - first > piece &&
+         std::memcmp(mine + last - piece, b.known + last - piece, piece) == 0) {
+    last -= piece;
+  }
+  std::memcpy(b.known + first, mine + first, last - first);
+  b.changed_first = first;
+  b.changed_last = last;
   return true;
 }
 
 // A copy costs as much as a small kernel: changed blocks near this one go with it, up to the next
 // one that kernels write.
 void staging::send(queue& work, blocks::iterator changed) {
-  const auto reaches = [](blocks::iterator from, blocks::iterator to) {
-    const block &a = from->second, &b = to->second;
+  const auto near = [](const block& a, const block& b) {
     return a.slab == b.slab && b.known - (a.known + a.bytes) <= copied_gap;
   };
-  auto first = changed, last = changed;
+  std::vector<const block*> all{&changed->second};
+  auto last = changed;
   for (auto at = std::next(changed); at != blocks_.end() && !at->second.behind; ++at) {
-    if (!reaches(last, at)) break;
-    if (take_changes(*at)) last = at;
+    if (!near(last->second, at->second)) break;
+    if (!take_changes(*at)) continue;
+    last = at;
+    all.push_back(&at->second);
   }
+  auto first = changed;
   for (auto at = changed; at != blocks_.begin();) {
-    if ((--at)->second.behind || !reaches(at, first)) break;
-    if (take_changes(*at)) first = at;
+    if ((--at)->second.behind || !near(at->second, first->second)) break;
+    if (!take_changes(*at)) continue;
+    first = at;
+    all.insert(all.begin(), &at->second);
   }
-  const block &from = first->second, &to = last->second;
-  work.copy_to_device(from.device, from.known,
-                      static_cast<std::size_t>(to.known - from.known) + to.bytes);
+  for (std::size_t i = 0; i < all.size();) {
+    const block& from = *all[i];
+    const unsigned char* end = from.known + from.changed_last;
+    for (++i; i < all.size() && all[i]->known + all[i]->changed_first - end <= sent_gap; ++i) {
+      end = all[i]->known + all[i]->changed_last;
+    }
+    work.copy_to_device(from.device + from.changed_first, from.known + from.changed_first,
+                        static_cast<std::size_t>(end - from.known) - from.changed_first);
+  }
 }
 
 void* staging::on_device(queue& work, const void* host, bool written) {
