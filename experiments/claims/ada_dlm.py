@@ -49,7 +49,7 @@ def apart(label):
                              label=label, model=MODELS)
 
 
-SIGNAL = {"kind": "signal", "scales": ("tiny", "full"), "items": "64 a task here", "preset": "Fast-dLLM, 0.9",
+SIGNAL = {"kind": "signal", "scales": ("tiny", "full"), "items": "64 per task here", "preset": "Fast-dLLM, 0.9",
           "tasks": "all tasks of the file, pooled",
           "regime": no_precondition("this is the paper's observation")}
 
@@ -108,7 +108,7 @@ RIVALS = ("threshold_of_equal_text", "threshold_0_7")
 
 @claim(place="Section 5.2, Table 1", statement="Ada-DLM has a higher throughput than vanilla decoding.",
        quantity="throughput over vanilla", bound=FASTER,
-       published=Published(4.65, "Table 1, LLaDA-8B, mean speed-up", 0.005),
+       published=Published(4.65, "Table 1, LLaDA-8B, mean speedup", 0.005),
        rivals=("fast_dllm_over_vanilla", "vanilla_with_early_stop"),
        controls=("stories_stay_likely",), **TABLE_1)
 def faster_than_vanilla(f):
@@ -119,7 +119,7 @@ def faster_than_vanilla(f):
        statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
        published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
-       reading="blocks of 32, delivered tokens",
+       reading="blocks of 32, by output tokens",
        controls=("faster_than_fast_dllm_by_canvas", "faster_than_fast_dllm_whole_canvas",
                  "faster_than_fast_dllm_whole_canvas_by_canvas", "threshold_of_equal_text", "threshold_0_7",
                  "stories_stay_likely", "beats_a_threshold_of_equal_score",
@@ -133,7 +133,7 @@ def faster_than_fast_dllm(f):
        statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
        published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
-       reading="blocks of 32, canvas tokens",
+       reading="blocks of 32, by response tokens",
        **{**TABLE_1, "clock": "response tokens per second, prefill included"})
 def faster_than_fast_dllm_by_canvas(f):
     return speed(f, "Ada-DLM", "Fast-dLLM", CANVAS, model=MODELS)
@@ -143,8 +143,8 @@ def faster_than_fast_dllm_by_canvas(f):
        statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
        published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
-       reading="whole canvas, delivered tokens", rivals=RIVALS,
-       **{**TABLE_5, "preset": "whole canvas, as Algorithm 1 is written"})
+       reading="the whole response, by output tokens", rivals=RIVALS,
+       **{**TABLE_5, "preset": "the whole response, as Algorithm 1 is written"})
 def faster_than_fast_dllm_whole_canvas(f):
     return speed(f, "whole canvas", "threshold 0.9", TOKENS, model=MODELS)
 
@@ -153,8 +153,8 @@ def faster_than_fast_dllm_whole_canvas(f):
        statement="Ada-DLM has a higher throughput than Fast-dLLM on the same cache.",
        quantity="throughput over Fast-dLLM", bound=FASTER,
        published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005, says="about twice as fast"),
-       reading="whole canvas, canvas tokens",
-       **{**TABLE_5, "preset": "whole canvas, as Algorithm 1 is written",
+       reading="the whole response, by response tokens",
+       **{**TABLE_5, "preset": "the whole response, as Algorithm 1 is written",
           "clock": "response tokens per second, prefill included"})
 def faster_than_fast_dllm_whole_canvas_by_canvas(f):
     return speed(f, "whole canvas", "threshold 0.9", CANVAS, model=MODELS)
@@ -407,7 +407,7 @@ def better_on_news(f):
 # ---- Memory (appendix D, Table 7) ----
 
 MEMORY = {"artifacts": ("table_7",), "scales": ("shapes",), "tasks": "prompts of stated length",
-          "items": "one prompt a length: bytes do not depend on it", "preset": "whole canvas",
+          "items": "one prompt per length: bytes do not depend on it", "preset": "the whole response",
           "regime": no_precondition("bytes follow from the shape")}
 
 
@@ -496,9 +496,9 @@ def decline_without_stories(f):
     return level(f, "probes.stagnation.decline.share", label="Fast-dLLM", model=MODELS, workload=ANSWERS)
 
 
-FORWARDS = {"kind": "count", "quantity": "forwards", "scales": ("tiny",), "items": "every item",
-            "tasks": "every task of the file", "clock": "none: forwards are counted",
-            "regime": no_precondition("forwards are counted on any task")}
+FORWARDS = {"kind": "count", "quantity": "forward passes", "scales": ("tiny",), "items": "every item",
+            "tasks": "every task of the file", "clock": "none: forward passes are counted",
+            "regime": no_precondition("forward passes are counted on any task")}
 
 
 @control(statement="The cache alone takes as many forward passes as vanilla decoding, within a quarter.",
@@ -540,7 +540,7 @@ def cosine_takes_more_forwards(f):
 @control(statement="On tasks with an answer active tokens fall more steeply, too.", kind="count",
          quantity="area under the active tokens by step, Ada-DLM over Fast-dLLM",
          bound=below(1, "us"), artifacts=("figure_4",), scales=("tiny",),
-         items="6 to 8 requests a task", preset="block32",
+         items="6 to 8 requests per task", preset="block32",
          regime=no_precondition("it asks the tasks out of the regime"),
          tasks="tasks with an answer")
 def active_area_on_answers(f):
@@ -580,7 +580,7 @@ def history_beats_the_plain_average(f):
 
 
 @control(statement="Leaving frozen positions out is faster than leaving them out of the feed-forward only.",
-         quantity="throughput, rows over feed-forward", bound=FASTER, artifacts=("table_5",),
+         quantity="throughput, leaving positions out over leaving out the feed-forward", bound=FASTER, artifacts=("table_5",),
          **ABLATION)
 def pruning_rows_beats_pruning_the_feed_forward(f):
     return speed(f, "Sq. Euclidean", "feed-forward only", TOKENS, model=MODELS)
@@ -713,7 +713,7 @@ def faster_than_fast_dllm_by_traces(f):
 @control(statement="Ada-DLM over the whole response is faster than the fastest threshold that writes text as likely.",
          quantity="throughput at equal text over thresholds of 0.6 to 0.95", bound=FASTER,
          artifacts=("table_5",),
-         **{**TRACED, "preset": "whole canvas", "regime": apart("whole canvas, traces, m = 5")})
+         **{**TRACED, "preset": "the whole response", "regime": apart("whole canvas, traces, m = 5")})
 def faster_than_a_threshold_of_equal_text_by_traces(f):
     return at_equal_score(f, "whole canvas, traces, m = 5",
                           [f"threshold {t}" for t in (0.6, 0.7, 0.8, 0.9, 0.95)], TOKENS, **STORIES)

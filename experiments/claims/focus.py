@@ -43,7 +43,7 @@ IN_FIGURE_6 = {**ON_CHAT, "artifacts": ("figure_6",),
 IN_FIGURE_7 = {**ON_CHAT, "artifacts": ("figure_7",), "scales": ("tiny",),
                "regime": few_a_step(workload=CHAT, batch_size=32)}
 SCORES = {"kind": "score", "preset": HF, "scales": ("tiny", "full"), "clock": "none: nothing is timed",
-          "tasks": "mean of the artifact's tasks, as the paper averages its five"}
+          "tasks": "mean of the file's tasks, as the paper averages its five"}
 # Two models in one engine: Fast-dLLM v2 decodes its own alone.
 CHATS = ("story", "sharegpt", "wildchat")
 WHOLE, EVICTING = {"label": "LMDeploy", "model": SDAR}, {"label": "FOCUS", "model": SDAR}
@@ -53,10 +53,10 @@ OF_FIGURE_15 = {"artifacts": ("figure_15",), "regime": few_a_step(workload=CHATS
                 "tasks": "stories, judged by an autoregressive model; ShareGPT and WildChat at full",
                 "preset": "lmdeploy, threshold 0.8 of FOCUS; eval, 0.9, of Fast-dLLM v2"}
 IN_FIGURE_15 = {**ON_CHAT, **OF_FIGURE_15}
-ROWS = {"kind": "count", "quantity": "rows of layers 2 and up in decode forwards, a delivered token",
+ROWS = {"kind": "count", "quantity": "positions computed in layers 2 and up outside prefill, per output token",
         "preset": LMD, "scales": ("tiny", "full"), "artifacts": ("table_5",),
         "tasks": "the task that the statement names",
-        "clock": "none: rows a delivered token are counted", "items": "32 stories; all of a data set at full",
+        "clock": "none: computed positions per output token are counted", "items": "32 stories; all of a data set at full",
         "controls": ("rows_at_equal_thresholds",)}
 
 
@@ -67,7 +67,7 @@ ROWS = {"kind": "count", "quantity": "rows of layers 2 and up in decode forwards
        kind="signal", quantity="tokens unmasked per step, mean over steps",
        bound=at_most(8, "us: a quarter of the block, for \"few\""),
        published=Published(4.05, "section 2, the highest of four data sets"), regime=PRE_TRAINED_MODEL,
-       artifacts=("figure_2",), scales=("real", "full"), tasks="every task of the file", items="12 a task here",
+       artifacts=("figure_2",), scales=("real", "full"), tasks="every task of the file", items="12 per task here",
        preset=HF, controls=("few_tokens_on_stories", "few_tokens_on_embedded_tasks"))
 def few_tokens_per_step(f):
     return level(f, "probes.decoding.mean", label=THRESHOLD)
@@ -77,7 +77,7 @@ def few_tokens_per_step(f):
        statement="Plain block diffusion with blocks of 64 unmasks at most 4.05 tokens per step.", kind="signal",
        quantity="tokens unmasked per step, mean over steps",
        bound=at_most(FEW, "us: the bound of Figure 2, as these figures print no mean"), regime=PRE_TRAINED_MODEL,
-       artifacts=("figure_9",), scales=("full",), tasks="every task of the file", items="200 a task",
+       artifacts=("figure_9",), scales=("full",), tasks="every task of the file", items="200 per task",
        preset=HF, controls=("few_tokens_on_stories",))
 def few_tokens_at_blocks_of_64(f):
     return level(f, "probes.decoding.mean", label=THRESHOLD, block_length=64)
@@ -212,7 +212,7 @@ def universal_over_models(f):
 # ---- Which rows are kept matters (section 5.1, Table 3) ----
 
 OPEN_TEXT = {**SCORES, "artifacts": ("table_3",), "tasks": "stories, judged by a causal model: the "
-             "other tasks are unmasked in a step or two whatever is kept",
+             "other tasks are unmasked in one or two steps whatever is kept",
              "items": graded(0.03, 0.15),
              "controls": ("top_beats_random_on_answers", "top_beats_random_one_per_step",
                           "random_beats_bottom_one_per_step"),
@@ -394,7 +394,7 @@ def gain_at_blocks_of_64(f):
 
 @claim(place="Section 5.3, Fig. 7",
        statement="FOCUS' speedup is larger with blocks of 64 than with blocks of 16.",
-       quantity="speed-up with blocks of 64 over that with blocks of 16",
+       quantity="speedup with blocks of 64 over that with blocks of 16",
        bound=above(1, "paper: a larger advantage with larger blocks"),
        controls=("dc_at_blocks_of_64", "fewer_rows_at_larger_blocks"),
        note="The paper prints 2.32 with blocks of 32 and 3.52 with 64, and no number with 16.", **IN_FIGURE_7)
@@ -405,7 +405,7 @@ def speedup_grows_with_the_block(f):
 
 @claim(place="Section 5.3, Fig. 6",
        statement="The speedup of FOCUS is larger in large batches than in small ones.",
-       quantity="speed-up at batch 32 (256 at full) over that at batch 1 (32)",
+       quantity="speedup at batch 32 (256 at full) over that at batch 1 (32)",
        bound=above(1, "paper: the baseline is flat from 32 to 256, FOCUS grows on"), rivals=(),
        controls=("speedup_of_a_batch_of_one",), **{**IN_FIGURE_6, "scales": ("tiny",)})
 def speedup_grows_with_the_batch(f):
@@ -521,7 +521,7 @@ def llada2_rows_on_math(f):
 
 
 @claim(decides=True, place="Section 5.3, appendix E.5", statement="Choosing positions takes at most 2 % of the time.",
-       kind="signal", quantity="share of the time spent on choosing and dropping rows",
+       kind="signal", quantity="share of the time spent on choosing and evicting positions",
        bound=at_most(0.02, "us: up to 2 %, for \"approximately 1 %\""),
        published=Published(0.01, "appendix E.5", 0.005, says="about 1 % of a step"),
        regime=presumes("layers are as dear as those of a model of a billion parameters",
@@ -593,7 +593,7 @@ def focus_over_dc_plus_at_equal_thresholds(f):
 
 
 @control(statement="Positions that FOCUS chooses are faster than random ones at its budget of two.",
-         quantity="throughput, FOCUS over random rows at its budget", **SIMPLER)
+         quantity="throughput, FOCUS over random positions at its budget", **SIMPLER)
 def random_rows_at_equal_budget(f):
     return speed(f, "FOCUS, threshold 0.9", "FOCUS, 2 random rows", workload=CHAT, batch_size=LARGE)
 
@@ -693,7 +693,7 @@ def the_cache_keeps_quality(f):
 
 
 ON_ANSWERS = {**SCORES, "artifacts": ("table_3",), "regime": ANSWERS, "items": scored(0.02, 0.2),
-              "tasks": "four tasks whose answers are unmasked in a step or two"}
+              "tasks": "four tasks whose answers are unmasked in one or two steps"}
 
 
 @control(statement="The 4 most important positions answer better than random ones on tasks of one or two steps.",
@@ -703,13 +703,13 @@ def top_beats_random_on_answers(f):
 
 
 @control(statement="The 4 most important positions answer better than random ones if every step unmasks one "
-                   "token.", quantity="Top - Random, K = 4, one a step", bound=above(0, "us"), **ON_ANSWERS)
+                   "token.", quantity="Top - Random, K = 4, one token per step", bound=above(0, "us"), **ON_ANSWERS)
 def top_beats_random_one_per_step(f):
     return score(f, "Top, K = 4, one per step", "Random, K = 4, one per step")
 
 
 @control(statement="Random positions answer better than the least important ones if every step unmasks one "
-                   "token.", quantity="Random - Bottom, K = 4, one a step", bound=above(0, "us"), **ON_ANSWERS)
+                   "token.", quantity="Random - Bottom, K = 4, one token per step", bound=above(0, "us"), **ON_ANSWERS)
 def random_beats_bottom_one_per_step(f):
     return score(f, "Random, K = 4, one per step", "Bottom, K = 4, one per step")
 
@@ -725,7 +725,7 @@ def few_tokens_on_stories(f):
 @control(statement="Plain block diffusion unmasks at most 4.05 tokens per step on the included tasks with an "
                    "answer.", kind="signal", quantity="tokens unmasked per step, mean over steps",
          bound=at_most(FEW, "paper: Figure 2"), regime=no_precondition("it says which tasks are in the regime"),
-         artifacts=("figure_2",), scales=("tiny",), tasks="all but stories", items="40 a task", preset=HF)
+         artifacts=("figure_2",), scales=("tiny",), tasks="all but stories", items="40 per task", preset=HF)
 def few_tokens_on_embedded_tasks(f):
     return level(f, "probes.decoding.mean", label=THRESHOLD,
                  workload=("equation", "instruction", "list_program", "word_problem"))

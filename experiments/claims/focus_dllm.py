@@ -28,13 +28,13 @@ LONG = (presumes_of_tasks("prompts have at least 500 tokens", "prompt_tokens_mea
         presumes_of_tasks("prompts have at least 16 blocks", prompt_blocks,
                           at_least(15.5, "us: the last of fewer wins most selections")))
 GPU = presumes_a_gpu("the machine is a GPU, where a block's steps are bound by reading keys; a CPU pays the "
-                     "entry of a block, a full forward of either method, in full")
+                     "entry of a block, a full forward pass of either method, in full")
 ALPHA = "Focus-dLLM (alpha = 0.5)"
 DENSE = ("needle_1K", "needle_2K", "retrieval_1K", "retrieval_2K", "16K", "gov_report")
 
 SPEEDS = {"kind": "speed", "quality": KEPT, "scales": ("tiny", "shapes", "full"),
           "clock": "response tokens per second, prefill included", "items": repeated(0.05, 0.05),
-          "preset": "alpha 0.5, rho 4, window 8; one token a step"}
+          "preset": "alpha 0.5, rho 4, window 8; one token per step"}
 FIGURE_5 = {**SPEEDS, "artifacts": ("figure_5",), "regime": LONG,
             "tasks": "prompts without meaning, of stated length"}
 FIGURE_5_GPU = {**FIGURE_5, "regime": GPU}
@@ -43,8 +43,8 @@ ON_A_CPU = {**SPEEDS, "artifacts": ("table_2",), "scales": ("tiny",), "regime": 
 TABLE_2 = {**ON_A_CPU, "scales": ("tiny", "shapes", "full"), "regime": (LONGEST, GPU)}
 SCORES = {"kind": "score", "scales": ("tiny", "full"), "regime": LONGEST, "items": unlost(0.02),
           "tasks": "mean of the tasks with prompts of 900 tokens and more",
-          "preset": "alpha 0.5, rho 4, window 8; one token a step"}
-SIGNAL = {"kind": "signal", "tasks": "every task of the file", "preset": "vanilla, whole canvas"}
+          "preset": "alpha 0.5, rho 4, window 8; one token per step"}
+SIGNAL = {"kind": "signal", "tasks": "every task of the file", "preset": "vanilla, the whole response"}
 
 
 # ---- What the method rests on (section 4) ----
@@ -53,7 +53,7 @@ SIGNAL = {"kind": "signal", "tasks": "every task of the file", "preset": "vanill
        statement="The confidence of a position correlates with that of the step before by at least 0.8.",
        quantity="correlation", bound=at_least(0.8, "us: for \"strongly\""),
        artifacts=("figure_1",), scales=("tiny", "full"),
-       regime=no_precondition("this is the paper's observation"), items="12 a task here", **SIGNAL)
+       regime=no_precondition("this is the paper's observation"), items="12 per task here", **SIGNAL)
 def confidence_persists(f):
     return level(f, "probes.confidence.correlation")
 
@@ -65,7 +65,7 @@ def confidence_persists(f):
        published=Published(0.961, "section 4.1, one prompt", 0.0005, says="96.1 %, of one prompt"),
        artifacts=("figure_1",),
        scales=("tiny", "full"), regime=no_precondition("this is the paper's observation"),
-       items="12 a task here", controls=("recall_on_long_prompts",), **SIGNAL)
+       items="12 per task here", controls=("recall_on_long_prompts",), **SIGNAL)
 def recall_of_four(f):
     return level(f, "probes.confidence.recall.value[2]")
 
@@ -83,7 +83,7 @@ def sink_mass(row):
 
 SINKS = presumes("there are sinks: a twentieth of the keys holds half of the attention", sink_mass,
                  at_least(0.5, "us: a uniform layer has 0.05"))
-LOOK = {**SIGNAL, "artifacts": ("figure_2",), "items": "6 a task here, 96 looks each"}
+LOOK = {**SIGNAL, "artifacts": ("figure_2",), "items": "6 per task here, with 96 looks each"}
 
 
 @claim(place="Section 4.2, Figs. 2 and 8",
@@ -136,7 +136,7 @@ def faster_than_vanilla(f):
 
 @claim(place="Section 6.2",
        statement="The speedup over vanilla decoding is larger with a longer context.",
-       quantity="speed-up at 2K tokens over that at 0.5K", bound=above(1, "paper"),
+       quantity="speedup at 2K tokens over that at 0.5K", bound=above(1, "paper"),
        published=Published(3.15, "section 6.2: 9.4 -> 29.6, 8K to 32K", 0.02),
        rivals=("its_cache_gains_with_the_context",),
        **{**FIGURE_5, "scales": ("tiny",), "regime": no_precondition("it compares lengths")})
@@ -428,7 +428,7 @@ def its_cache_over_vanilla_32k(f):
 
 
 @control(statement="The speedup of the same cache over all keys is larger with a longer context.",
-         quantity="speed-up at 2K tokens over that at 0.5K", bound=above(1, "us"),
+         quantity="speedup at 2K tokens over that at 0.5K", bound=above(1, "us"),
          **{**FIGURE_5, "scales": ("tiny",), "regime": no_precondition("it compares lengths")})
 def its_cache_gains_with_the_context(f):
     return growth(f, CANVAS, "Fast-dLLM", "Vanilla", "workload", "0.5K", "2K")
@@ -502,7 +502,7 @@ def keys_of_most_mass_agree(f):
 
 @control(statement="The recall of four is at least 91.3 % on prompts of 500 tokens and more.",
          quantity="recall of four", bound=at_least(0.913, "us"), regime=LONG,
-         artifacts=("figure_1",), scales=("tiny",), items="192 a task", **SIGNAL)
+         artifacts=("figure_1",), scales=("tiny",), items="192 per task", **SIGNAL)
 def recall_on_long_prompts(f):
     return level(f, "probes.confidence.recall.value[2]")
 
@@ -537,7 +537,7 @@ def lossless_on_short_prompts(f):
 @control(statement="Fast-dLLM scores at most 0.95.", kind="signal",
          quantity="score of Fast-dLLM", bound=at_most(0.95, "us"), regime=LONGEST,
          artifacts=("table_2",), scales=("tiny",), tasks="needles and look-ups of 1K and 2K",
-         items="4 a task")
+         items="4 per task")
 def fast_dllm_is_not_at_a_ceiling(f):
     return level(f, "score", label="Fast-dLLM")
 

@@ -13,7 +13,7 @@ from unmask.claims import (Published, above, at_least, at_most, below, claim, co
 
 DELIVERED = "decode_output_tokens_per_second"
 DECIDED = "decode_tokens_per_second"
-SERVED_BY_BLOCKS = 2.60  # requests a second, section 7.7
+SERVED_BY_BLOCKS = 2.60  # requests per second, section 7.7
 RATE = "slo_capacity_requests_per_second"
 BLOCKS = {"model": ("tiny-sdar", "sdar-8b", "SDAR-8B-Chat-b32")}
 CAUSAL = {"model": ("tiny-ar", "qwen3-8b", "Qwen3-8B")}
@@ -21,8 +21,8 @@ CHUNKS = ("chunk 2", "chunk 4", "chunk 8", "chunk 16", "chunk 32")
 LARGE = (64, 256)
 KEPT = at_least(-0.02, "us: two points, for \"minimal\" effect on accuracy")
 FASTER = above(1, "paper: higher throughput")
-GPU = presumes_a_gpu("the machine is a GPU, idle at small batches: a step over 32 rows costs as much as one "
-                     "over one row; a CPU pays for every row")
+GPU = presumes_a_gpu("the machine is a GPU, idle at small batches: a step over 32 positions costs as much as one "
+                     "over one position; a CPU pays for every position")
 ANY = no_precondition("block methods are compared with each other on one machine")
 
 SPEEDS = {"kind": "speed", "quality": KEPT, "scales": ("tiny", "shapes", "full"), "regime": ANY,
@@ -36,11 +36,11 @@ FIGURE_8 = {"artifacts": ("figure_8",)}
 FIGURE_9 = {"artifacts": ("figure_9",)}
 SERVED = {"kind": "capacity", "scales": ("tiny", "shapes"),
           "tasks": "arrivals and lengths of ShareGPT, imposed",
-          "quantity": "requests a second that keep 50 ms a token",
-          "clock": "virtual, commits imposed: no text",
+          "quantity": "requests per second that keep 50 ms per token",
+          "clock": "virtual, replayed unmasking: no text",
           "items": "3 seeds of the search; a mean over assumed scales of the cost, a tenth apart",
-          "regime": no_precondition("commits and costs are imposed on both sides"),
-          "preset": "elastic, policy iter: batches change after every forward"}
+          "regime": no_precondition("unmasking and costs are imposed on both sides"),
+          "preset": "elastic, policy iter: batches change after every forward pass"}
 
 
 def ours(label):
@@ -68,7 +68,7 @@ def blocks_win_alone(f):
        quantity="throughput, AR over BD32, batch 512 (64 here)", bound=FASTER,
        published=Published(6.2, "section 3.2, up to", 0.05, says="up to 6.2 times the throughput"),
        controls=("ar_wins_by_decided_tokens",),
-       **{**SPEEDS, "regime": no_precondition("a CPU pays for every row as a full GPU does")}, **FIGURE_1)
+       **{**SPEEDS, "regime": no_precondition("a CPU pays for every position as a full GPU does")}, **FIGURE_1)
 def ar_wins_in_large_batches(f):
     return speed(f, causal("AR"), ours("BD32"), DELIVERED, batch_size=(64, 512))
 
@@ -119,7 +119,7 @@ def small_blocks_lose_alone(f):
 
 
 USED = {"kind": "signal", "items": "32 stories", "preset": "blocks, threshold 0.9",
-        "clock": "none: rows and tokens are counted",
+        "clock": "none: computed positions and tokens are counted",
         "note": "Tokens that a prefill unmasks are in the numerator, its positions are not in the denominator."}
 
 
@@ -150,8 +150,8 @@ def utilisation_falls_with_the_block(f):
 # ---- The scheduler's models (section 5) ----
 
 MODELS_OF = {"artifacts": ("figure_5",), "scales": ("tiny", "full"), "tasks": "stories and word problems",
-             "items": "64 a task", "regime": no_precondition("the scheduler rests on it on every load"),
-             "preset": "elastic", "clock": "none: commits are counted"}
+             "items": "64 per task", "regime": no_precondition("the scheduler rests on it on every load"),
+             "preset": "elastic", "clock": "none: unmasked tokens are counted"}
 
 
 @claim(place="Section 5.3, Fig. 5b", statement="Chunks of 32 unmask more tokens per step than chunks of 4.",
@@ -185,7 +185,7 @@ def commits_are_concave(f):
 # ---- Accuracy (section 7.2, Fig. 7) ----
 
 ACCURACY = {"kind": "score", "artifacts": ("figure_7",), "scales": ("tiny", "full"),
-            "items": scored(0.02, 0.1), "preset": "streaming, threshold 0.9", "tasks": "mean of the artifact's tasks",
+            "items": scored(0.02, 0.1), "preset": "streaming, threshold 0.9", "tasks": "mean of the file's tasks",
             "regime": no_precondition("the paper speaks of every task")}
 
 
@@ -257,7 +257,7 @@ def throughput_over_ar_mean(f):
 
 @claim(place="Abstract, section 7.3, Fig. 9",
        statement="Optimus has a higher throughput than autoregressive decoding in its best setting.",
-       quantity="throughput, Optimus over AR, the largest point", bound=FASTER,
+       quantity="throughput, Optimus over AR, the largest sweep point", bound=FASTER,
        published=Published(6.08, "abstract and section 7.3, up to", 0.005,
                            says="up to 6.1 times the throughput"), each_because="\"up to\"",
        controls=("over_ar_by_decided_tokens", "over_ar_on_a_cpu"), **OVER_AR, **FIGURE_9)
@@ -277,7 +277,7 @@ def throughput_over_blocks_mean(f):
 
 @claim(place="Abstract, section 7.3, Fig. 9",
        statement="Optimus has a higher throughput than plain block diffusion in its best setting.",
-       quantity="throughput, Optimus over BD32, the largest point", bound=FASTER,
+       quantity="throughput, Optimus over BD32, the largest sweep point", bound=FASTER,
        published=Published(4.25, "abstract and section 7.3, up to", 0.005,
                            says="up to 4.3 times the throughput"), each_because="\"up to\"",
        controls=("chunk_4_over_blocks", "stories_stay_likely"), **SPEEDS, **FIGURE_9)
@@ -357,13 +357,13 @@ HIGHER = above(1, "paper: higher capacity")
 
 
 def capacity(f, of, over, **where):
-    """Requests a second of one side over the other's, with what whole blocks serve on this clock, which
-    the paper prints, too."""
+    """Requests per second of one side over the other's, with what plain block diffusion serves on this clock,
+    which the paper prints, too."""
     found = ratio(f, RATE, of, over, **where)
     blocks = f.look(label="BD32") or f.look(label="LMDeploy-BD32", serve_policy="iter")
     if blocks:
         here = sum(row["metrics"][RATE] for row in blocks) / len(blocks)
-        found.notes.append(f"on this clock whole blocks serve {here:.2f} requests a second, in the paper "
+        found.notes.append(f"on this clock plain block diffusion serves {here:.2f} requests per second, in the paper "
                            f"{SERVED_BY_BLOCKS:.2f}")
     return found
 
@@ -498,7 +498,7 @@ def elastic_beats_chunks_of_32(f):
 
 
 ABSOLUTE = {**FIGURE_13, "kind": "signal", "controls": ("chunk_8_raises_capacity",),
-            "quantity": "requests a second that keep 50 ms a token, absolute",
+            "quantity": "requests per second that keep 50 ms per token, absolute",
             "calibrates": "the scale of the virtual clock's cost was set by this figure",
             "note": "Checks the curve of the virtual clock, on which every claim of capacity rests."}
 
@@ -527,8 +527,8 @@ def capacity_of_optimus(f):
 
 FIGURE_11 = {"kind": "signal", "artifacts": ("figure_11",), "scales": ("tiny", "shapes"),
              "tasks": "arrivals and lengths of ShareGPT, imposed", "items": "one seed: five are wanted",
-             "clock": "virtual, commits imposed: no text", "preset": "elastic",
-             "regime": no_precondition("commits and costs are imposed")}
+             "clock": "virtual, replayed unmasking: no text", "preset": "elastic",
+             "regime": no_precondition("unmasking and costs are imposed")}
 
 
 @claim(place="Section 7.5, Fig. 11",
@@ -550,7 +550,7 @@ def chunk_at_high_load(f):
 
 @claim(place="Section 7.5, Fig. 11",
        statement="The mean batch has 25 requests, within 25 %, at 4.9 requests per second.",
-       quantity="requests of a decode forward, mean", bound=within(18.75, 31.25, "us: a quarter either way"),
+       quantity="requests in a forward pass outside prefill, mean", bound=within(18.75, 31.25, "us: a quarter either way"),
        published=Published(25.0, "section 7.5", 0.05), controls=("rate_takes_smaller_chunks",), **FIGURE_11)
 def batch_at_high_load(f):
     return level(f, "batch_mean", label="Optimus, T(b c)", serve_rate=4.9)
@@ -558,14 +558,14 @@ def batch_at_high_load(f):
 
 @claim(place="Section 7.5, Fig. 11",
        statement="The mean batch has 1.8 requests, within 25 %, at 0.5 requests per second.",
-       quantity="requests of a decode forward, mean", bound=within(1.35, 2.25, "us: a quarter either way"),
+       quantity="requests in a forward pass outside prefill, mean", bound=within(1.35, 2.25, "us: a quarter either way"),
        published=Published(1.8, "section 7.5", 0.05), controls=("rate_takes_smaller_chunks",), **FIGURE_11)
 def batch_at_low_load(f):
     return level(f, "batch_mean", label="Optimus", serve_rate=0.5)
 
 
 @claim(place="Section 7.5, Fig. 11", statement="The median batch has 23 requests, within 25 %, at high load.",
-       quantity="requests of a decode forward, median", bound=within(17.25, 28.75, "us: a quarter either way"),
+       quantity="requests in a forward pass outside prefill, median", bound=within(17.25, 28.75, "us: a quarter either way"),
        published=Published(23, "section 7.5", 0.5), controls=("rate_takes_smaller_chunks",), **FIGURE_11)
 def median_batch_at_high_load(f):
     return level(f, "batch_p50", label="Optimus, T(b c)", serve_rate=4.9)
@@ -597,7 +597,7 @@ def blocks_win_alone_by_decided_tokens(f):
     return speed(f, ours("BD32"), causal("AR"), DECIDED, batch_size=1)
 
 
-@control(statement="On a CPU, by delivered tokens, blocks of 32 win with one request.",
+@control(statement="On a CPU, by output tokens, blocks of 32 win with one request.",
          quantity="BD32 over AR, batch 1", bound=FASTER, **CPU, **FIGURE_1)
 def blocks_win_alone_on_a_cpu(f):
     return speed(f, ours("BD32"), causal("AR"), DELIVERED, batch_size=1)
@@ -615,7 +615,7 @@ def over_ar_by_decided_tokens(f):
     return speed(f, ours("Optimus"), causal("LMDeploy-AR"), DECIDED)
 
 
-@control(statement="On a CPU, by delivered tokens, Optimus is faster than autoregressive decoding.",
+@control(statement="On a CPU, by output tokens, Optimus is faster than autoregressive decoding.",
          quantity="Optimus over AR, geometric mean", bound=FASTER, **CPU, **FIGURE_9)
 def over_ar_on_a_cpu(f):
     return speed(f, ours("Optimus"), causal("LMDeploy-AR"), DELIVERED)
@@ -665,17 +665,17 @@ def chunk_2_on_stories(f):
 
 
 COUNTS = {"kind": "count", "scales": ("tiny",), "items": "every item", "tasks": "every task of the file",
-          "clock": "none: forwards are counted", "regime": no_precondition("it is counted on any load")}
+          "clock": "none: forward passes are counted", "regime": no_precondition("it is counted on any load")}
 
 
-@control(statement="Blocks of 4 take more forward passes than blocks of 32.", quantity="forwards, BD4 over BD32",
+@control(statement="Blocks of 4 take more forward passes than blocks of 32.", quantity="forward passes, BD4 over BD32",
          bound=above(1, "us"), artifacts=("figure_3",), **COUNTS)
 def small_blocks_take_more_forwards(f):
     return ratio(f, "nfe", "BD4", "BD32", batch_size=1)
 
 
 @control(statement="Streaming across blocks takes fewer forward passes than streaming inside them.",
-         quantity="forwards, across over inside", bound=below(1, "us"), artifacts=("figure_7",), **COUNTS)
+         quantity="forward passes, across over inside", bound=below(1, "us"), artifacts=("figure_7",), **COUNTS)
 def streaming_takes_fewer_forwards(f):
     return ratio(f, "nfe", "chunk 32, OBS", "chunk 32")
 
@@ -702,7 +702,7 @@ def commits_are_foretold(f):
 @control(statement="Three affine pieces fit the step time with an error of at most 5 %.", kind="signal",
          quantity="mean relative error of the fit",
          bound=at_most(0.05, "us: below it the scheduler trusts the fit"),
-         **{**MODELS_OF, "clock": "seconds of a forward, measured"})
+         **{**MODELS_OF, "clock": "seconds of a forward pass, measured"})
 def latency_has_three_pieces(f):
     return level(f, "calibration.mape", label="elastic")
 
@@ -777,7 +777,7 @@ def chunks_of_four_commit_less(f):
 
 
 @control(statement="Chunks are smaller at 4.9 requests per second than at 0.5.", kind="count",
-         quantity="chunk chosen, 4.9 over 0.5 requests a second", bound=below(1, "us"),
+         quantity="chunk chosen, 4.9 over 0.5 requests per second", bound=below(1, "us"),
          **{k: v for k, v in FIGURE_11.items() if k != "kind"})
 def rate_takes_smaller_chunks(f):
     return ratio(f, "chosen_chunk_mean", {"label": "Optimus", "serve_rate": 4.9},

@@ -41,7 +41,7 @@ def canvas_of(row):
     return row["metrics"]["canvas_tokens"] / row["workload"]["items"]
 
 
-LONG_CANVAS = presumes_of_tasks("a canvas has at least six blocks of 32: masks far behind the one in work",
+LONG_CANVAS = presumes_of_tasks("a response has at least six blocks of 32: masks far behind the current block",
                                 canvas_of, at_least(190, "us: the papers' canvases have 256 and more"),
                                 label="threshold")
 
@@ -53,20 +53,20 @@ def seconds_of_a_row(row):
 
 # Rows of a build whose attention computed each of the shadow's rows by itself cost 1.2 to 1.8 times as much, since then
 # 1.03 to 1.12 times.
-SHADOW = presumes_ratio("a row of WINO's shadow costs what a row of another method costs", seconds_of_a_row,
+SHADOW = presumes_ratio("a position of WINO's shadow costs what a position of another method costs", seconds_of_a_row,
                         at_most(1.15, "us: more would decide the claim"), "wino", "threshold")
-GPU = presumes_a_gpu("the machine is a GPU, where the window's rows cost next to nothing: it computes twice the rows "
-                     "for a few forwards less")
+GPU = presumes_a_gpu("the machine is a GPU, where the window's positions cost next to nothing: it computes twice as "
+                     "many, for a few forward passes fewer")
 TRUE = at_least(1, "us: see the statement")
 STEPS = {"kind": "count", "artifacts": ("figure_1",), "scales": ("tiny", "full"), "quality": KEPT, "regime": FEW,
          "tasks": "word problems, list programs and judged stories here, GSM8K at full",
-         "clock": "none: forwards are counted", "items": "72 here: counts of these prompts are exact",
-         "preset": "blocks of 32; the method's setting stands in its function"}
+         "clock": "none: forward passes are counted", "items": "72 here: counts of these prompts are exact",
+         "preset": "blocks of 32; the function names the method's setting"}
 TIMES = {**STEPS, "kind": "speed", "artifacts": ("table_1",), "clock": "output tokens per second, prefill included",
          "items": repeated(0.05, 0.05), "tasks": "word problems and judged stories here, GSM8K at full"}
 LEFT_OUT = {**TIMES, "artifacts": ("table_3",), "regime": LONG_CANVAS,
             "tasks": "word problems here, GSM8K at full"}
-ROWS = {**STEPS, "quality": None, "regime": no_precondition("rows are counted")}
+ROWS = {**STEPS, "quality": None, "regime": no_precondition("computed positions are counted")}
 SCORES = {"kind": "score", "artifacts": ("table_2",), "scales": ("tiny", "full"), "items": scored(0.05, 0.1),
           "tasks": "mean of the tasks with an answer", "preset": "blocks of 32",
           "regime": no_precondition("scores of two rules on one model and the same prompts")}
@@ -113,7 +113,7 @@ def klass_needs_fewer_forwards(f):
 
 
 @claim(place="KLASS, Table 1", statement="KLASS answers better than one token per step.",
-       quantity="score, KLASS - one a step", bound=BETTER,
+       quantity="score, KLASS - one token per step", bound=BETTER,
        published=Published(0.0137, "GSM8K, LLaDA-8B-Instruct: 76.50 - 75.13", 0.0001),
        controls=("threshold_keeps_quality",), **SCORES)
 def klass_answers_better(f):
@@ -121,7 +121,7 @@ def klass_answers_better(f):
 
 
 @claim(place="KLASS, Table 1", statement="KLASS answers better than its confidence threshold alone.",
-       quantity="score, KLASS - threshold of 0.6 alone", bound=BETTER,
+       quantity="score, KLASS - the threshold of 0.6 only", bound=BETTER,
        published=Published(0.0129, "GSM8K, LLaDA-8B-Instruct: 76.50 - 75.21", 0.0001),
        controls=("klass_costs_forwards",), **SCORES)
 def klass_beats_confidence_alone(f):
@@ -139,7 +139,7 @@ def credit_is_faster(f):
 
 
 @claim(place="CreditDecoding, abstract", statement="CreditDecoding answers as well as vanilla decoding.",
-       quantity="score, CreditDecoding - one a step", bound=KEPT,
+       quantity="score, CreditDecoding - one token per step", bound=KEPT,
        published=Published(0.0048, "abstract, LLaDA-8B-Instruct, mean of eight benchmarks", 0.00005),
        controls=("threshold_keeps_quality",), **SCORES)
 def credit_keeps_quality(f):
@@ -147,7 +147,7 @@ def credit_keeps_quality(f):
 
 
 @claim(place="PC-Sampler, abstract", statement="PC-Sampler answers better than decoding by confidence.",
-       quantity="score, PC-Sampler - vanilla, one token a step each", bound=BETTER, **SCORES)
+       quantity="score, PC-Sampler - vanilla, one token per step each", bound=BETTER, **SCORES)
 def pc_sampler_answers_better(f):
     return score(f, "pc_sampler", "vanilla", model=MODELS)
 
@@ -173,7 +173,7 @@ def wino_needs_fewer_forwards(f):
 
 
 @claim(place="WINO, Table 1", statement="WINO answers better than one token per step.",
-       quantity="score, WINO - one a step", bound=BETTER,
+       quantity="score, WINO - one token per step", bound=BETTER,
        published=Published(0.0258, "GSM8K, LLaDA-8B-Instruct: 75.82 - 73.24", 0.0001),
        controls=("threshold_keeps_quality", "taking_back_on_answers"), **SCORES)
 def wino_answers_better(f):
@@ -189,7 +189,7 @@ def wino_is_faster_than_a_threshold(f):
 
 
 @claim(place="WINO, section 3", statement="Remasking doubtful tokens writes stories that are more likely.",
-       quantity="likelihood per token of stories, WINO - the same without taking back", bound=BETTER,
+       quantity="likelihood per token of stories, WINO - the same without remasking", bound=BETTER,
        controls=("taking_back_on_answers",),
        **{**SCORES, "artifacts": ("figure_1",), "scales": ("tiny",), "tasks": "stories, judged by a causal model",
           "items": scored(0.05, 0.5)})
@@ -351,7 +351,7 @@ def streaming_over_vanilla(f):
        controls=("d2cache_computes_fewer_rows",), **{
            **LEFT_OUT, "tasks": "needles in prompts of 250 to 500 tokens here, GSM8K with examples at full",
            "regime": presumes_of_tasks(
-           "prompts have at least 250 tokens: 32 masks and a tenth of the attention are few rows of them",
+           "prompts have at least 250 tokens: 32 masks and a tenth of the attention are few of their positions",
            "prompt_tokens_mean", at_least(250, "us: few-shot GSM8K has about 900"), label="vanilla")})
 def d2cache_is_faster(f):
     return speed(f, "d2cache, one token", "vanilla", TOKENS, model=MODELS, workload=PROMPTS)
@@ -370,7 +370,7 @@ def parallel_breaks_what_hangs_together(f):
 @claim(place="ParallelBench, abstract",
        statement="Unmasking four tokens per step loses more if tokens depend on each other than "
                  "if the prompt fixes each.",
-       quantity="score lost by four a step: shuffle and latin_square less copy and reverse", bound=BETTER, **TOGETHER)
+       quantity="score lost by four tokens per step: shuffle and latin_square less copy and reverse", bound=BETTER, **TOGETHER)
 def parallel_breaks_by_dependence(f):
     four = {"label": "vanilla", "tokens_per_step": 4}
     return difference(score(f, ONE, four, workload=HARD), score(f, ONE, four, workload=EASY))
@@ -387,7 +387,7 @@ def thresholds_do_not_adapt(f):
 
 @claim(place="WINO, section 3", statement="Remasking doubtful tokens answers better if tokens "
                                           "depend on each other.",
-       quantity="score, WINO - the same without taking back", bound=BETTER,
+       quantity="score, WINO - the same without remasking", bound=BETTER,
        controls=("taking_back_where_nothing_hangs",), **TOGETHER)
 def taking_back_mends_what_hangs_together(f):
     return score(f, {"label": "wino", "threshold": 0.5}, {"label": "wino_final", "threshold": 0.5}, workload=HARD)
@@ -402,7 +402,7 @@ def threshold_needs_fewer(f):
 
 
 @control(statement="A threshold of 0.9 answers as well as one token per step.",
-         quantity="score, threshold of 0.9 - one a step", bound=KEPT, **SCORES)
+         quantity="score, threshold of 0.9 - one token per step", bound=KEPT, **SCORES)
 def threshold_keeps_quality(f):
     return score(f, "threshold", "vanilla", model=MODELS)
 
@@ -480,14 +480,14 @@ def wino_final_needs_fewer(f):
 
 
 @control(statement="WINO with remasking computes more positions than without.",
-         quantity="rows, WINO over the same without taking back",
+         quantity="computed positions, WINO over the same without remasking",
          bound=above(1, "us"), **ROWS)
 def taking_back_costs_rows(f):
     return ratio(f, "rows", WINO, FINAL, model=MODELS)
 
 
 @control(statement="WINO answers better with remasking than without.",
-         quantity="score, WINO - the same without taking back",
+         quantity="score, WINO - the same without remasking",
          bound=BETTER, **SCORES)
 def taking_back_on_answers(f):
     return score(f, "wino", "wino_final", model=MODELS)
@@ -501,7 +501,7 @@ def editing_untrained(f):
 
 
 @control(statement="Drafts compute more positions than decoding without them.",
-         quantity="rows, eight branches over none", bound=above(1, "us"),
+         quantity="computed positions, eight branches over none", bound=above(1, "us"),
          **{**ROWS, "regime": no_precondition("drafts are compared with none, on one cache")})
 def drafts_cost_rows(f):
     return ratio(f, "rows", {"label": "freedave", "draft_steps": 8}, {"label": "freedave", "draft_steps": 1},
@@ -551,7 +551,7 @@ def multi_block_against_chunks(f):
 
 
 @control(statement="DPad computes fewer positions per token than the same method with nothing dropped.",
-         quantity="rows a delivered token over the same with nothing dropped",
+         quantity="computed positions per output token, over the same with nothing dropped",
          bound=below(1, "us"), **{**ROWS, "artifacts": ("table_3",)})
 def dpad_computes_fewer_rows(f):
     return ratio(f, "processed_rows_per_output", "dpad", "dpad, nothing dropped", model=MODELS)
@@ -622,7 +622,7 @@ def wino_final_is_faster(f):
 
 
 @control(statement="Remasking answers better if the prompt fixes every token.",
-         quantity="score, WINO - the same without taking back, copy and reverse", bound=BETTER, **TOGETHER)
+         quantity="score, WINO - the same without remasking, copy and reverse", bound=BETTER, **TOGETHER)
 def taking_back_where_nothing_hangs(f):
     return score(f, {"label": "wino", "threshold": 0.5}, {"label": "wino_final", "threshold": 0.5}, workload=EASY)
 
@@ -635,6 +635,6 @@ def parallel_keeps_what_is_fixed(f):
 
 @control(statement="A threshold of 0.95 answers as well as one token per step if tokens depend on "
                    "each other.",
-         quantity="score, threshold of 0.95 - one a step: shuffle and latin_square", bound=KEPT, **TOGETHER)
+         quantity="score, threshold of 0.95 - one token per step: shuffle and latin_square", bound=KEPT, **TOGETHER)
 def threshold_of_0_95_loses_nothing(f):
     return score(f, plain(0.95), ONE, workload=HARD)

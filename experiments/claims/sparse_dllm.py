@@ -18,13 +18,13 @@ LONG = presumes_of_tasks("prompts have at least 250 tokens, as those with exampl
                          "prompt_tokens_mean", at_least(250, "us: the paper asks with 4 and 5 examples"))
 LONGEST = presumes_of_tasks("prompts have at least 900 tokens, as those of LongBench",
                             "prompt_tokens_mean", at_least(900, "us: LongBench starts at 1.2K"))
-GPU = presumes_a_gpu("the machine is a GPU, where the one full forward more a block costs about ten partial "
+GPU = presumes_a_gpu("the machine is a GPU, where the one more full forward pass per block costs about ten partial "
                      "ones; on a CPU it costs about thirty")
 PICTURE = {"approximate": True, "rounding": 0.01}
 
 SPEEDS = {"kind": "speed", "quality": KEPT, "regime": LONG, "scales": ("tiny", "full"),
           "clock": "response tokens per second, prefill included", "tasks": "tasks with prompts of 250 tokens "
-          "and more", "items": repeated(0.05, 0.03), "preset": "one token a step, as published"}
+          "and more", "items": repeated(0.05, 0.03), "preset": "one token per step, as published"}
 TABLE_1 = {**SPEEDS, "artifacts": ("table_1",), "scales": ("tiny", "shapes", "full")}
 TABLE_2 = {**SPEEDS, "artifacts": ("table_2",)}
 FIGURE_5 = {**SPEEDS, "artifacts": ("figure_5",), "scales": ("tiny", "shapes", "full"),
@@ -220,7 +220,7 @@ def ten_times_at_4k(f):
 
 @claim(place="Long-context efficiency, Fig. 5",
        statement="The speedup over vanilla decoding is larger with longer prompts.",
-       quantity="speed-up at 2K tokens over that at 0.5K", bound=above(1, "paper: 1.7 -> 10"),
+       quantity="speedup at 2K tokens over that at 0.5K", bound=above(1, "paper: 1.7 -> 10"),
        published=Published(5.9, "10 at 4K; Table 1: 1.7 on its shortest prompts, ARC-C and PIQA", 0.5),
        rivals=("gain_of_its_cache_grows",),
        **{**FIGURE_5, "scales": ("tiny",)})
@@ -364,11 +364,11 @@ def pooling_matters_little(f):
 
 # ---- Why it works (Figs. 2, 4 and 7) ----
 
-SIGNAL = {"kind": "signal", "scales": ("tiny", "full"), "items": "8 a task here",
+SIGNAL = {"kind": "signal", "scales": ("tiny", "full"), "items": "8 per task here",
           "tasks": "every task of the file", "preset": "vanilla, blocks of 32",
           "regime": no_precondition("this is what the paper's method rests on")}
 LOOKS = {**SIGNAL, "artifacts": ("figure_2",)}
-CHANGES = {**SIGNAL, "kind": "count", "artifacts": ("figure_4",), "items": "48 a task here"}
+CHANGES = {**SIGNAL, "kind": "count", "artifacts": ("figure_4",), "items": "48 per task here"}
 
 
 @claim(place="Attention sparsity, Fig. 2",
@@ -460,7 +460,7 @@ def its_cache_beats_vanilla_at_4k(f):
 
 
 @control(statement="The speedup of the same cache without eviction is larger with longer prompts.",
-         quantity="speed-up at 2K tokens over that at 0.5K", bound=above(1, "paper"),
+         quantity="speedup at 2K tokens over that at 0.5K", bound=above(1, "paper"),
          **{**FIGURE_5, "scales": ("tiny",)})
 def gain_of_its_cache_grows(f):
     return growth(f, CANVAS, "Fast-dLLM", "Vanilla", "workload", "0.5K", "2K")
@@ -588,7 +588,7 @@ def salient_of_all_keys_persist(f):
 @control(statement="The most attended keys keep at least 80 % of their members over four steps in "
                    "thirty layers.",
          quantity="overlap of looks four steps apart, mean over layers", bound=at_least(0.8, "us"),
-         **{**LOOKS, "scales": ("real",), "preset": "block diffusion, one token a step"})
+         **{**LOOKS, "scales": ("real",), "preset": "block diffusion, one token per step"})
 def salient_in_thirty_layers(f):
     return all_layers(f)
 
@@ -596,13 +596,13 @@ def salient_in_thirty_layers(f):
 @control(statement="In thirty layers at most half of the keys hold 90 % of the attention.",
          quantity="share of the keys that hold 90 % of the mass, the largest of the layers",
          bound=at_most(0.5, "us"),
-         **{**LOOKS, "scales": ("real",), "preset": "block diffusion, one token a step"})
+         **{**LOOKS, "scales": ("real",), "preset": "block diffusion, one token per step"})
 def attention_in_thirty_layers(f):
     return level(f, "probes.attention.keys_for_90_max")
 
 
 @control(statement="Values outside the block change most from its first step to its second in thirty layers.",
          quantity="change of V, steps 1 to 2 over 2 to 3", bound=above(1, "us"),
-         **{**CHANGES, "scales": ("real",), "preset": "block diffusion, one token a step"})
+         **{**CHANGES, "scales": ("real",), "preset": "block diffusion, one token per step"})
 def values_change_in_thirty_layers(f):
     return within_row(f, "probes.kv_change.steps.v[0]", "probes.kv_change.steps.v[1]")

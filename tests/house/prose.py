@@ -17,6 +17,7 @@ import re
 import sys
 
 from counts import files, text_of
+from page_values import without_markers
 
 BOUNDS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prose_bounds.json")
 SHORT = ("e.g.", "i.e.", "et al.", "Fig.", "Figs.", "eq.", "eqs.", "vs.", "Eq.", "Sec.", "Tab.")
@@ -39,7 +40,7 @@ BOUNDED = ("over_30_words", "over_40_words", "six_numbers", "avoid")
 def paragraphs(text):
     """[(line, prose)] without code, tables, headings, generated blocks and pictures."""
     found, part, first, code, made = [], [], 0, False, False
-    for number, line in enumerate(text.split("\n") + [""], 1):
+    for number, line in enumerate(without_markers(text).split("\n") + [""], 1):
         fence = re.match(r"\s*(```|~~~)", line)
         if fence:
             code = not code

@@ -7,9 +7,10 @@
     ...what the command prints...
     <!-- end -->
 
-The first word is `unmask` (the program given by --program), `unmask_cost` (beside it) or a Python
-script of this repository.
-With --check nothing is written, and the exit code is 1 where a table differs from its command or,
+The first word is `unmask` (the program given by --program), `unmask_cost` (next to it) or a Python
+script of this repository. It also writes the numbers in sentences that are marked as those of a page
+of claims (page_values.py).
+With --check nothing is written, and the exit code is 1 where a table or number differs or,
 in the files that show measurements, where a table of numbers has no marker.
 """
 
@@ -20,6 +21,8 @@ import re
 import shlex
 import subprocess
 import sys
+
+import page_values
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BLOCK = re.compile(r"^<!-- from: (.+?) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
@@ -94,8 +97,8 @@ def main():
             text = file.read()
         tables += len(BLOCK.findall(text))
         try:
-            new = rewritten(text, program)
-        except Problem as problem:
+            new = page_values.rewritten(rewritten(text, program), os.path.dirname(path))
+        except (Problem, page_values.Unknown) as problem:
             print(f"{name}: {problem}", file=sys.stderr)
             wrong += 1
             continue

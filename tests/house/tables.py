@@ -23,7 +23,7 @@ WIDEST_CELL, MOST_COLUMNS = 120, 7
 
 def shown(cell):
     """What a reader sees of a cell."""
-    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell).replace("**", "").strip()
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", prose.without_markers(cell)).replace("**", "").strip()
 
 
 def cells(line):

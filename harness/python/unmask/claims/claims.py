@@ -110,13 +110,15 @@ def _counted_as(judged):
 
 def headlines_table(judged):
     """A line for each claim of an abstract, without reasons: for a page that says what came of them."""
-    table = tables.Table(glossary.columns("paper | headline | published | measured | here / published | score_beside | "
-                                          "over_simplest | verdict | campaigns"))
+    table = tables.Table(glossary.columns("headline | published | measured | here / published | score_beside | "
+                                          "over_simplest | verdict"))
     for c, r in judged:
-        reading = f" ({c.reading})" if c.reading else ""
-        table.add(c.paper, f"{c.statement.rstrip('.')}{reading}",
-                  pages.published_text(c), pages.here_text(c, r), _over_published(c, r),
-                  words.quality_text(r), r.simplest_text or "–", words.verdict_text(r), words.campaigns_text(r) or "one")
+        table.add(pages.named_with_paper(c), pages.published_text(c), pages.here_text(c, r), _over_published(c, r),
+                  words.quality_text(r), r.simplest_text or "–", words.verdict_text(r))
+    campaigns = {words.campaigns_text(r) for _, r in judged} - {"none", ""}
+    several = sorted(n for n in campaigns if n.isdigit())
+    once = "; what another seed cannot change was measured once" if len(campaigns) > len(several) else ""
+    table.notes += [f"Campaigns: {' or '.join(several)}{once}."] if several else []
     table.notes.append(words.counts_text(judged, VERDICTS) + f"of {len(judged)} headlines")
     return table
 

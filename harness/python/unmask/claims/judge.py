@@ -8,7 +8,7 @@ import shlex
 from unmask.claims.frame import Frame, NeedsRows
 from unmask.claims.weigh import keep_simplest, over_simpler, weigh
 from unmask.claims.words import shown
-from unmask.rows import experiments
+from unmask.rows import experiments, glossary
 from unmask.rows.errors import EnvironmentFault
 from unmask.rows.estimates import estimate_text, interval_text, is_modelled, short_number
 from unmask.rows.intervals import mean
@@ -150,7 +150,7 @@ def _of_another_regime(claim, r, g, outside, frame, evidence):
     if g.lacks == "clock":
         r.reason += "; the virtual clock does not reproduce it"
     if g.lacks == "machine":
-        r.reason = f"needs a GPU: {outside}"
+        r.reason = f"needs a GPU: {g.says}"
         try:
             r.on_cpu = claim.function(frame)
             r.reason += on_cpu_text(r.on_cpu)
@@ -198,10 +198,11 @@ def _outside(g, frame):
         frame.keep_tasks(inside)
         if inside:
             return ""
+    name = glossary.find_heading(g.metric_name) or g.metric_name
     here = mean([v for values in found.values() for v in values])
     return "" if g.bound.region.holds(here) and not g.by_task else (
-        f"{g.says}; here {g.metric_name} is {short_number(here)}{' times as much' if g.over else ''}, "
-        f"wanted {g.bound.text}")
+        f"{g.says}; here {name} is {short_number(here)}{' times as much' if g.over else ''}, "
+        f"bound {g.bound.text}")
 
 
 def _unreportable(frame):

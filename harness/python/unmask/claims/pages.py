@@ -8,7 +8,7 @@ import shlex
 from unmask.claims import repeats, words
 from unmask.claims.weigh import VERDICTS
 from unmask.rows import glossary
-from unmask.rows.estimates import interval_text, short_number
+from unmask.rows.estimates import short_number
 from unmask.rows.names import paper_name
 from unmask.tables import tables
 
@@ -58,7 +58,7 @@ def _named(c):
     return c.statement.rstrip(".") + (f" ({c.reading})" if c.reading else "")
 
 
-def _named_with_paper(c):
+def named_with_paper(c):
     """The same outside the page of its paper."""
     paper = paper_name(c.paper)
     return _named(c) if paper in c.statement else f"{paper}: {_named(c)}"
@@ -104,7 +104,7 @@ def _overview(papers, judged, controls, register, folder):
     deciding = [(c, r) for c, r in judged if c.decides]
     if deciding:
         text += (f"\n## Should you use the method?\n\nThese {len(deciding)} claims decide it. {_counts(deciding, 'claims')}.\n\n"
-                 + _lines(deciding, _named_with_paper))
+                 + _lines(deciding, named_with_paper))
         text += f"\n---\n\nThe other {len(judged) - len(deciding)} claims, by paper. Those of the abstract come first.\n"
     for paper in papers:
         of_paper = _in_order([(c, r) for c, r in judged if c.paper == paper and not c.decides])
@@ -136,7 +136,7 @@ def _page(paper, judged, controls, register, folder):
     name = f"claims/{paper}.md"
     plain = [(c, r) for c, r in controls if not c.calibrates]
     text = (f"# {paper_name(paper)}: claims and verdicts\n\n{_counts(judged, 'claims')}. Register {register.hash[:16]}. "
-            f"[All papers](../claims.md).\n" + _about(folder, name) + TINY_PAGE)
+            f"[All papers](../claims.md).\n" + _about(folder, name) + TINY_PAGE + _labels(judged))
     known = {c.id: (c, r) for c, r in controls}
     deciding = sum(c.decides for c, _ in judged)
     for at, (c, r) in enumerate(_in_order(judged)):
@@ -153,6 +153,18 @@ def _page(paper, judged, controls, register, folder):
             text += (f"\n## {title}\n\n{says} `unmask claims {folder} --explain ID` shows one whole.\n\n"
                      f"{_counts(of_kind, title.lower())}.\n\n{tables.render(_short(of_kind), 'md')}")
     return text
+
+
+# What the labels of simpler methods say, by how they begin.
+LABELS = {"BD": "BD with a number is plain block diffusion in blocks of so many tokens",
+          "DC": "DC is the delayed cache without eviction"}
+
+
+def _labels(judged):
+    """A line on the labels that the sections of a page show."""
+    shown = {r.simplest for _, r in judged if r.simplest}
+    said = [text for start, text in LABELS.items() if any(label.startswith(start) for label in shown)]
+    return ". ".join(said) + ".\n" if said else ""
 
 
 def _short(judged):
@@ -217,13 +229,13 @@ def findings(judged):
     for c, r in judged:
         if not c.finding or r.estimate is None:
             continue
-        text += f"* **{paper_name(c.paper)}** is {interval_text(r.estimate)} times as fast as {c.finding}"
-        text += f" (paper: {short_number(c.published.value)})." if c.published else "."
+        text += f"* **{paper_name(c.paper)}** is {words.times_text(r.estimate)} times as fast as {c.finding}"
+        text += f" (paper: {c.published.value:.3g})." if c.published else "."
         quality = r.finding.quality
         if quality is not None:
             text += f" Change of quality: {words.points_text(replace(quality, n=0))} pp, {words.quality_word(r.score)}."
         if r.over_simplest is not None:
             text += (f" The simplest method of equal quality is {r.simplest}: {paper_name(c.paper)} is "
-                     f"{interval_text(r.over_simplest)} times as fast as that.")
+                     f"{words.times_text(r.over_simplest)} times as fast as that.")
         text += "\n"
     return text + f"\nBrackets are 95 % intervals. Verdicts: {_counts(judged, 'claims')}.\n"

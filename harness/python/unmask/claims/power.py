@@ -31,29 +31,29 @@ def items_for(effect, differ):
 
 def scored(effect, differ):
     """The number of items of a claim on scores, in words."""
-    return (f"{items_for(effect, differ)} items in all, to see {100 * effect:g} points where "
-            f"{100 * differ:g} % of the items come out otherwise")
+    return (f"{items_for(effect, differ)} items in all, which detect {100 * effect:g} pp if {100 * differ:g} % of the "
+            "items come out otherwise")
 
 
 def graded(effect, spread):
     """The number of items of a claim on graded scores (likelihoods, ROUGE), in words; spread: standard
     deviation of the difference of one item."""
     n = math.ceil((STANDARD_ERRORS * spread / effect) ** 2)
-    return (f"{n} items in all, to see {100 * effect:g} points where the differences of single items "
-            f"spread by {100 * spread:g}")
+    return (f"{n} items in all, which detect {100 * effect:g} pp if the differences of single items spread by "
+            f"{100 * spread:g} pp")
 
 
 def unlost(effect):
     """The number of items of a claim that nothing is lost, in words: where none is, Wilson's interval
     excludes a loss of `effect`."""
     n = math.ceil(Z95 ** 2 * (1 - effect) / effect)
-    return f"{n} items in all, so that none lost excludes a loss of {100 * effect:g} points"
+    return f"{n} items in all, so that none lost excludes a loss of {100 * effect:g} pp"
 
 
 def repeated(effect, spread):
     """The number of repetitions of a claim on times, in words; spread: relative, of single ratios."""
     n = max(3, math.ceil((STANDARD_ERRORS * spread / math.log1p(effect)) ** 2) + 2)
-    return f"{n} repetitions, to see {100 * effect:g} % where single ratios spread by {100 * spread:g} %"
+    return f"{n} repetitions, which detect {100 * effect:g} % if single ratios spread by {100 * spread:g} %"
 
 
 def smallest_effect(e, is_ratio):

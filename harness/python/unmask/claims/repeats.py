@@ -197,7 +197,7 @@ def _apart(a, b):
 
 def agreement_text(judged):
     """How well several campaigns agree where their values differ: on how many verdicts, and how many pairs of
-    speeds lie further apart than their intervals allow, of which 5 in 100 would by chance; "" of one campaign."""
+    speeds have a ratio whose interval excludes 1, as 5 in 100 have by chance; "" of one campaign."""
     several = [(c, r) for c, r in judged if len({e and (e.value, e.range) for _, e in r.each}) > 1]
     if not several:
         return ""
@@ -207,6 +207,6 @@ def agreement_text(judged):
              for c, r in several if c.kind == "speed" and c.reads_the_clock]
     pairs = [pair for found in timed for pair in combinations(found, 2)]
     if pairs:
-        text += (f"; of {len(pairs)} pairs of speeds from two campaigns {sum(_apart(*pair) for pair in pairs)} lie "
-                 "further apart than both 95 % intervals allow (by chance 5 in 100 would)")
+        text += (f"; in {sum(_apart(*pair) for pair in pairs)} of {len(pairs)} pairs of speeds from two campaigns the "
+                 "95 % interval of their ratio excludes 1 (by chance in 5 of 100)")
     return text

@@ -97,9 +97,9 @@ def weigh(claim, r):
     e = r.finding.estimate
     found = result_of_interval(claim, e)
     r.size, r.p, r.verdict = size(claim, e), p_value(claim, e, found), verdict_of(claim, found)
-    text = f"{r.finding.shown} = {estimate_text(e)}, wanted {claim.bound.text}"
+    text = f"{r.finding.shown} = {estimate_text(e)}, bound {claim.bound.text}"
     if len(r.finding.points) > 1:
-        text += f", of {len(r.finding.points)} points"
+        text += f", of {len(r.finding.points)} sweep points"
     text += "".join(f"; {note}" for note in r.finding.notes)
     text += _precision(claim, e, found)
     if claim.quality is not None:
@@ -123,16 +123,18 @@ def weigh(claim, r):
 
 def _precision(claim, e, found):
     if e.how == "counted":
-        return "; counted on these prompts, no interval over others"
+        return "; an exact count for these prompts, without an interval over others"
     if e.low is None:
-        return f"; open: {e.how or 'no interval'}"
+        return ""
     text = ""
     if claim.kind == "speed" and e.low > 0:
         half = math.sqrt(e.high / e.low) - 1
-        text = f"; NOISY: ±{100 * half:.0f} %" if half > NOISY_HALF_WIDTH else ""
-        text += "" if PROMPTS in e.how else "; over repetitions alone, not over prompts"
+        text = f"; NOISY: the speed is known to ±{100 * half:.0f} %" if half > NOISY_HALF_WIDTH else ""
+        text += "" if PROMPTS in e.how else "; the interval is over repetitions, not over prompts"
     if found == SMALLER:
-        text += f"; smaller than published: half of that effect, {short_number(_halfway(claim))}, is excluded"
+        half = _halfway(claim)
+        half = f"{points(half)} pp" if claim.kind == "score" else short_number(half)
+        text += f"; smaller than published: half of that effect, {half}, is excluded"
     return text
 
 
@@ -147,9 +149,9 @@ def _quality(claim, r):
         r.verdict = "PARTLY"
     unscored = r.finding.unscored
     of = f"settings on {r.finding.scored_on}" if r.finding.scored_on else "rows"
-    text = f"; score of the same {of} {quality_word(r.score)}: {estimate_text(q)}, wanted {claim.quality.text}"
+    text = f"; score of the same {of} {quality_word(r.score)}: {estimate_text(q)}, bound {claim.quality.text}"
     if unscored:
-        text += f", {unscored} of {len(r.finding.points)} points without one"
+        text += f", {unscored} of {len(r.finding.points)} sweep points without one"
     if found == UNDECIDED:
         edge = claim.quality.edge
         r.score_needs = needed(q, [d for d in [min(abs(q.value - edge), abs(edge) or math.inf)] if d > 0])
@@ -159,7 +161,7 @@ def _quality(claim, r):
 
 
 def points(v):
-    """A difference of scores of 1 as points."""
+    """A difference of scores, 0 to 1, in percentage points."""
     return f"{100 * v:.1f}"
 
 
@@ -167,8 +169,8 @@ def _needs_text(n, unit, when):
     if n is None:
         return ""
     if n > OUT_OF_REACH:
-        return f", out of reach: {n} {unit} by the observed spread {when}"
-    return f", it needs {n} {unit} by the observed spread {when}"
+        return f", {n} {unit} would decide it by the observed spread {when}, which is out of reach"
+    return f", {n} {unit} would decide it by the observed spread {when}"
 
 
 def _smallest(claim, e):
@@ -182,7 +184,7 @@ def _smallest(claim, e):
 def _to_close(claim, e):
     """Of an open claim: which bound is shown, and how much more of the same would decide it."""
     if e.low is None:
-        return "; it has no interval and stays open"
+        return f"; INCONCLUSIVE, because it has no interval{f' ({e.how})' if e.how else ''}"
     shown = "; shown: " + _shown(claim, e)
     scale = _scale(claim, e)
     ends = [b for b in (claim.bound.low, claim.bound.high) if b is not None]
@@ -204,7 +206,7 @@ def _shown(claim, e):
     if claim.kind == "score":
         if least and end < 0:
             return f"a loss of at most {points(-end)} pp"
-        return f"at {'least' if least else 'most'} {points(end)} points"
+        return f"at {'least' if least else 'most'} {points(end)} pp"
     return f"at {'least' if least else 'most'} {short_number(end)}"
 
 
@@ -226,7 +228,7 @@ def over_simpler(claim, finding, frame):
                 worse.append(name)
             else:
                 found[name] = f.estimate
-    words = [f"simpler methods of a lower score or of none left out: {', '.join(worse)}"] if worse else []
+    words = [f"simpler methods left out, because their score is lower or missing: {', '.join(worse)}"] if worse else []
     words += [f"simpler methods without rows: {', '.join(absent)}"] if absent else []
     return found, "; ".join(words)
 

@@ -23,6 +23,13 @@ def points_text(e):
     return text + (f", n = {e.n} {e.unit}" if e.n else "")
 
 
+def times_text(e):
+    """A ratio with its interval, in fewer digits than elsewhere: "2.12 [1.82, 2.46]", "16.4 [13.3, 20.3]"."""
+    def number(v):
+        return f"{v:.{2 if v < 10 else 1 if v < 100 else 0}f}"
+    return number(e.value) + ("" if e.low is None else f" [{number(e.low)}, {number(e.high)}]")
+
+
 def value_text(c, e):
     """A value of a claim without its number of items: differences of scores in pp, others as they are."""
     if e is None or c.kind != "score":

@@ -70,10 +70,10 @@ class Prompts(Made):
         wide = self.judged(FEWER, rows_of(self.random, 32, [0.17, 0.47] * 16))  # a standard error of 0.027 from 0.32
         self.assertLess(wide.estimate.value, 0.35)
         self.assertEqual((wide.verdict, wide.estimate.n, wide.estimate.unit), ("OPEN", 32, "items"))
-        self.assertIn("it needs", wide.reason)
+        self.assertIn("would decide it", wide.reason)
         narrow = self.judged(FEWER, rows_of(self.random, 32, [0.3, 0.34] * 16))
         self.assertEqual(narrow.verdict, "SUPPORTED")
-        self.assertNotIn("no interval over others", narrow.reason)
+        self.assertNotIn("without an interval over others", narrow.reason)
 
     def test_the_interval_is_that_of_a_resampling_of_its_own(self):
         fast, slow = rows_of(self.random, 40, 0.1)
@@ -123,7 +123,7 @@ class Prompts(Made):
             del row["items"]["late_layer_rows"]
         r = self.judged(FEWER, rows)
         self.assertEqual((r.verdict, r.estimate.how), ("SUPPORTED", "counted"))
-        self.assertIn("counted on these prompts, no interval over others", r.reason)
+        self.assertIn("an exact count for these prompts, without an interval over others", r.reason)
 
     def test_of_trials_an_item_is_one(self):
         row = counted("fast", nfe=[5, 7, 9, 5, 7, 9])

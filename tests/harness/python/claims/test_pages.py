@@ -61,9 +61,13 @@ class Pages(unittest.TestCase):
         r.campaigns = "3"
         text = claims.tables.render(claims.headlines_table([(c, r)]), "md")
         self.assertIn("| +4 pp | -1.2 [-2.8, 0.5] pp, n = 80 items | ", text)
-        self.assertIn(" | SUPPORTED | 3 |", text)
+        self.assertIn(" | SUPPORTED |\n", text)
+        self.assertIn("\nCampaigns: 3.\n", text)
+        self.assertEqual(text.count("|", 0, text.index("\n")), 8)  # seven columns: a page shows no more
         r.verdict, r.finding = "NOT RUN", None
-        self.assertIn(" | NOT RUN | none |", claims.tables.render(claims.headlines_table([(c, r)]), "md"))
+        text = claims.tables.render(claims.headlines_table([(c, r)]), "md")
+        self.assertIn(" | NOT RUN |\n", text)
+        self.assertNotIn("Campaigns", text)
 
     def test_a_finding_is_a_line_with_its_quality_and_the_simplest_method(self):
         c, r = self.judged("speed", 2.1, 1.5, 2.5)
@@ -71,9 +75,11 @@ class Pages(unittest.TestCase):
         r.finding.quality, r.score = Estimate(-0.154, -0.173, -0.134, 200, "items", ""), "worse"
         r.over_simplest, r.simplest = Estimate(0.4, 0.2, 0.8, 3, "repetitions", ""), "BD2"
         self.assertEqual(pages.findings([(c, r)]).splitlines()[0],
-                         "* **FOCUS** is 2.100 [1.500, 2.500] times as fast as plain block diffusion (paper: 2.320). "
+                         "* **FOCUS** is 2.10 [1.50, 2.50] times as fast as plain block diffusion (paper: 2.32). "
                          "Change of quality: -15.4 [-17.3, -13.4] pp, lower. The simplest method of equal quality is BD2: "
-                         "FOCUS is 0.400 [0.200, 0.800] times as fast as that.")
+                         "FOCUS is 0.40 [0.20, 0.80] times as fast as that.")
+        r.finding.estimate = Estimate(16.408, 9.96, 102.3, 3, "repetitions", "")
+        self.assertIn("is 16.4 [9.96, 102] times", pages.findings([(c, r)]))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,11 @@ WORDS = {"twice": 2, "half a point": 0.5} | {f"{word} times": n for n, word in e
 # What the glossary replaces, in a statement.
 REPLACED = re.compile(r"\bwhole blocks\b|\bspeed-ups?\b|\bK/V\b|\bforwards\b|\bdecid\w*|\bcommit\w*|\brows?\b|\bbeside\b"
                       r"|\bslightly\b|\babout\b|\bhardly\b|\ba little\b|\bup to\b", re.IGNORECASE)
+# The same in what else a page of claims shows of a declaration.
+SHOWN = ("quantity", "tasks", "items", "clock", "preset", "reading", "each_because", "regime_says")
+REPLACED_THERE = re.compile(r"\bwhole blocks\b|\bspeed-ups?\b|\bK/V\b|\bforwards\b|\bdecid\w*|\bcommit\w*|\brows?\b|\bbeside\b"
+                            r"|\bcanvas\b|\bdelivered tokens?\b|\bartifacts?\b|\bpoints\b"
+                            r"|\ba (?:step|second|token|request|task|forward)\b(?! (?:pass|is|of|over|costs|that))", re.IGNORECASE)
 MOST_WORDS = 20
 
 
@@ -95,7 +100,7 @@ class Shown(Made):
         published = 'Published(4.0, "Table 5", says="up to four times")'
         self.assertIn("| SUPPORTED | 4 (up to four times; Table 5) | 2, n = 3 repetitions | 0.50 | outside the interval | > 1 (paper) |",
                       self.shown(published))
-        self.assertIn("| focus | s | 4 | 2, n = 3 repetitions | 0.50 | ", self.shown(published, "--headlines"))
+        self.assertIn("| FOCUS: s | 4 | 2, n = 3 repetitions | 0.50 | ", self.shown(published, "--headlines"))
         said = json.loads(self.shown(published, "--format", "json"))[0]
         self.assertEqual(said["published"], {"value": 4.0, "unit": "x", "source": "Table 5", "approximate": False,
                                              "says": "up to four times"})
@@ -153,6 +158,12 @@ class Statements(unittest.TestCase):
         self.assertEqual([(c.key, c.statement) for c in self.both if REPLACED.search(c.statement)], [])
         for text in ("Whole blocks fall.", "It stores less K/V.", "The speed-up grows.", "It decides more."):
             self.assertRegex(text, REPLACED)
+
+    def test_so_has_what_else_a_page_shows_of_it(self):
+        self.assertEqual([(c.key, name, getattr(c, name)) for c in self.both for name in SHOWN
+                          if REPLACED_THERE.search(getattr(c, name))], [])
+        for text in ("rows a delivered token", "requests a second", "whole canvas", "forwards are counted", "5 points"):
+            self.assertRegex(text, REPLACED_THERE)
 
 
 if __name__ == "__main__":

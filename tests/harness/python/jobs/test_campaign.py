@@ -160,8 +160,8 @@ class Campaigns(Made):
             repeats.agreement_text([judged(*near), judged(*far, near[0]), judged(*far, kind="count"),
                                     judged(*far, reads=False), judged(("OPEN", None), ("OPEN", None)),
                                     judged(near[0])]),
-            "4 have other values in other campaigns, 1 of them one verdict in all; of 4 pairs of speeds from two "
-            "campaigns 1 lie further apart than both 95 % intervals allow (by chance 5 in 100 would)")
+            "4 have other values in other campaigns, 1 of them one verdict in all; in 1 of 4 pairs of speeds "
+            "from two campaigns the 95 % interval of their ratio excludes 1 (by chance in 5 of 100)")
         self.assertEqual(repeats.agreement_text([judged(near[0])]), "")
         self.put_campaigns(rows(True), rows(False), rows(False))
         self.register(FASTER)

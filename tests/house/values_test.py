@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Marked numbers are those of the page that the marker names."""
+
+import os
+import tempfile
+import unittest
+
+import page_values
+import prose
+
+PAGE = """# Claims
+
+<a id="faster"></a>
+## It is faster
+
+| quantity | here | bound | published |
+|---|---:|---:|---:|
+| ratio of speeds | 2.117 [1.820, 2.464], n = 3 repetitions | above 1 (paper) | 2.320 |
+| change of quality, pp | lower: -15.4 [-17.3, -13.4], n = 200 items | at least -2 pp | – |
+| over the simplest method | 0.421 [0.226, 0.786] over BD2 | – | – |
+
+| claim | verdict | here |
+|---|---|---|
+| control [other](#controls): It is so | SUPPORTED | 9.000 |
+
+<a id="share"></a>
+## It holds much
+
+| quantity | here | bound | published |
+|---|---:|---:|---:|
+| value | 0.365 [0.329, 0.398], n = 36 items | at least 0.500 (us) | 0.574 |
+
+<a id="none"></a>
+## It did not run
+
+**NOT RUN.**
+
+## Controls
+
+| id | claim | verdict | here | bound |
+|---|---|---|---|---|
+| other | It is so | SUPPORTED | 1.789 [1.418, 2.257], n = 3 repetitions | above 1 |
+"""
+
+
+class Values(unittest.TestCase):
+    def shown(self, name, words=""):
+        return page_values.text_of(PAGE, name, words.split())
+
+    def test_a_number_is_rounded_and_has_its_interval(self):
+        self.assertEqual(self.shown("faster", ".2"), "2.12 [1.82, 2.46]")
+        self.assertEqual(self.shown("faster", "value .1"), "2.1")
+        self.assertEqual(self.shown("faster", "simplest .2"), "0.42 [0.23, 0.79]")
+        self.assertEqual(self.shown("faster", "published .2"), "2.32")
+        self.assertEqual(self.shown("other", ".1"), "1.8 [1.4, 2.3]")
+        self.assertEqual(page_values.text_of(PAGE.replace("1.418", "-0.02"), "other", [".1"]), "1.8 [0.0, 2.3]")
+
+    def test_a_loss_has_the_other_sign_and_its_ends_in_order(self):
+        self.assertEqual(self.shown("faster", "quality loss"), "15 [13, 17]")
+        self.assertEqual(self.shown("share", "%"), "37 [33, 40]")  # half is up
+
+    def test_what_the_page_does_not_have_is_named(self):
+        for name, words, says in (("fastr", "", "no claim or control fastr"), ("none", "", "none has no row"),
+                                  ("share", "quality", "share has no row 'change of quality, pp'")):
+            with self.assertRaisesRegex(page_values.Unknown, says):
+                self.shown(name, words)
+
+    def test_a_text_gets_its_numbers_and_a_reader_sees_no_marker(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "page.md"), "w", encoding="utf-8") as file:
+                file.write(PAGE)
+            text = "It is <!-- is: page.md#faster value .1 -->9.9<!-- --> times as fast."
+            new = page_values.rewritten(text, folder)
+        self.assertEqual(new, text.replace("9.9", "2.1"))
+        self.assertEqual(page_values.without_markers(new), "It is 2.1 times as fast.")
+        self.assertEqual(prose.measures(new)["words"], 6)
+
+
+if __name__ == "__main__":
+    unittest.main()
