@@ -3,7 +3,7 @@
 # Copyright The Unmask Authors
 """Score against tokens/forward: each method's curve along the settings that were swept.
 
-One panel per model and task; "all" is the tasks with an answer together. Curves of which no point is the
+One panel per model and task, and one of all tasks with an answer together. Curves of which no point is the
 best of its panel at both, score and tokens/forward, are pale. The area below a curve, as d3LLM (arXiv
 2601.07568) weighs it, is in the table: unmask table ROWS --view parallelism.
 """
@@ -50,7 +50,7 @@ def draw(rows, options=None):
     for cell, curves in zip(cells, panels):
         model, task = curves[0]["model"], curves[0]["task"]
         panel(cell, curves, look)
-        title = (task or "all").replace("_", " ")
+        title = (task or "all tasks with an answer").replace("_", " ")
         cell.set_title(f"{model}, {title}" if len(models) > 1 else title)
         cell.set(xlabel=common.heading_of("tpf"),
                  ylabel="likelihood of the text, %" if curves[0]["likelihood"] else common.heading_of("score"))
@@ -60,7 +60,7 @@ def draw(rows, options=None):
     common.legend_above(figure, common.series_handles(names, look))
     shown = common.of_points(rows, (point for curve in rows.parallelism for point in curve["rows"]))
     common.footnote(figure, shown, "tokens up to and including the first end of sequence; pale: everywhere another "
-                    "method is at least as good at both; all: the tasks with an answer together")
+                    "method is at least as good at both")
     return [Drawing("", "Which method keeps its score as it decodes more tokens per forward pass?", figure, shown)]
 
 

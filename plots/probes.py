@@ -175,7 +175,7 @@ def attention(rows, _, parts):
             cell.set_axis_off()
         if "sinks" in parts:
             draw_overlap(figure, line[-1], found)
-        line[0].set_ylabel(f"{heading(label(row))}\nrow position", fontsize=common.TINY)
+        line[0].set_ylabel(f"{heading(label(row))}\nquery position", fontsize=common.TINY)
     common.label_below(figure, "key position (maps); layer (shared sinks)" if "sinks" in parts else "key position")
     common.finish(figure)
     common.footnote(figure, rows, "brightness: square root of the mean attention over heads; ticks on top: sinks"
@@ -256,12 +256,12 @@ def draw_shares(cell, groups):
              sum(r["missed_stable"]["stable"] for r in results)),
             (sum(r["decline"]["declined"] for r in results),
              sum(r["decline"]["decided"] for r in results))]
-        heights = [part / whole if whole else math.nan for part, whole in share]
+        heights = [100 * part / whole if whole else math.nan for part, whole in share]
         width = 0.8 / len(groups)
         cell.bar([k + (s - (len(groups) - 1) / 2) * width for k in range(3)], heights,
                  width * 0.95, label=name, color=common.COLOURS[s % 8])
     cell.set_xticks(range(3), kinds)
-    cell.set_ylabel("share")
+    cell.set_ylabel("share, %")
 
 
 def draw_active(cell, groups):
@@ -269,7 +269,7 @@ def draw_active(cell, groups):
     active = [(n, summed(r, lambda p: np.array(p["active_by_step"]) * p["requests"])
                / sum(p["requests"] for p in r)) for n, r in groups]
     lines(cell, active, [name for name, _ in groups])
-    cell.set(xlabel="step", ylabel="masked tokens judged")
+    cell.set(xlabel="denoising step", ylabel="masked tokens judged")
 
 
 def draw_confidences(cell, groups):
@@ -329,13 +329,13 @@ def peak_oracle(rows, groups, _):
         weight = sum(r["scored"] for r in scored)
         if not weight:
             continue
-        score = [sum(r[key] * r["scored"] for r in scored) / weight
+        score = [100 * sum(r[key] * r["scored"] for r in scored) / weight
                  for key in ("method", "oracle", "peak_tokens")]
         axes[0][1].bar([s - 0.27, s, s + 0.27], score, 0.25, color=colour)
     for cell in axes[0]:
         cell.set_xticks([])
-    axes[0][0].set(ylabel="steps per request", xlabel="as decoded, oracle")
-    axes[0][1].set(ylabel="score", xlabel="as decoded, oracle, tokens of the peaks")
+    axes[0][0].set(ylabel="denoising steps per request", xlabel="left: as decoded; right: oracle")
+    axes[0][1].set(ylabel=common.heading_of("score"), xlabel="as decoded, oracle, tokens of the peaks")
     return finish(figure, rows, names)
 
 

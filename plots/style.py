@@ -336,10 +336,20 @@ METADATA = {"svg": {"Date": None, "Creator": "Unmask"}, "png": {"Software": "Unm
             "pdf": {"CreationDate": None, "Producer": "Unmask", "Creator": "Unmask"}}
 
 
+def words_of(figure):
+    """The words at the axes and over the panels of a figure, each once, with semicolons between. A PNG keeps them, so
+    that a picture whose words are out of date can be told from its file."""
+    found = [getattr(figure, "below", "")]
+    for cell in figure.axes:
+        found += [cell.get_title("left"), cell.get_xlabel(), cell.get_ylabel()]
+    return "; ".join(dict.fromkeys(" ".join(text.split()) for text in found if text.strip()))
+
+
 def drawing_of(figure, kind):
     """The bytes of a figure as svg, png or pdf."""
     out = io.BytesIO()
-    figure.savefig(out, format=kind, metadata=METADATA[kind])
+    more = {"Description": words_of(figure)} if kind == "png" else {}
+    figure.savefig(out, format=kind, metadata=METADATA[kind] | more)
     return out.getvalue()
 
 

@@ -135,9 +135,9 @@ def draw(rows, options=None):
     common.legend_above(figure, handles + common.provenance_handles(bool(hollow), False))
     drawn = common.of_points(rows, used)
     common.footnote(figure, drawn, note_of(sweeps))
-    what = [name.split(",")[0] for name, _, _ in shown]
+    what = ", ".join(name.split(",")[0] for name, _, _ in shown)
     axes = ", ".join(common.ordered(s["axis"].replace("_", " ") for s in sweeps))
-    return [Drawing("", f"What does another value change? {', '.join(what).capitalize()} against {axes}",
+    return [Drawing("", f"What does another value change? {what[:1].upper()}{what[1:]} against {axes}",
                     figure, drawn)]
 
 

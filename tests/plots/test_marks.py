@@ -242,7 +242,7 @@ class Marks(Drawn):
         figure = self.drawn(parallelism, self.scored())
         found = {"of a task": [], "all": []}
         for axes in figure.axes:
-            of = "all" if axes.get_title(loc="left").endswith("all") else "of a task"
+            of = "all" if axes.get_title(loc="left").endswith("all tasks with an answer") else "of a task"
             found[of] += [tuple(map(float, xy)) for line in axes.lines
                           for xy in zip(line.get_xdata(), line.get_ydata())]
         np.testing.assert_allclose(sorted(found["of a task"]), [((100 + n) / 50, n) for n in range(1, 9)])

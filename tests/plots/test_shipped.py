@@ -3,6 +3,7 @@
 # Copyright The Unmask Authors
 """Every row of every shipped artifact is in a figure that the artifact is about, or counted below it."""
 
+import glob
 import hashlib
 import importlib
 import os
@@ -14,6 +15,7 @@ import support
 support.needs_matplotlib()
 
 from matplotlib.colors import to_hex  # noqa: E402
+from PIL import Image  # noqa: E402
 
 import common  # noqa: E402
 import report  # noqa: E402
@@ -63,9 +65,17 @@ class Shipped(unittest.TestCase):
             if axes.axison:
                 self.assertTrue(axes.has_data() or axes.texts, "an empty panel")
 
+    def check_pictures(self, place, drawings):
+        """The pictures that the repository holds have the words of these drawings: none was left behind."""
+        now = {common.words_of(d.figure) for d in drawings}
+        for picture in glob.glob(os.path.join(ARCHIVE, place, "figures", "*.png")):
+            with Image.open(picture) as image:
+                self.assertIn(image.text.get("Description"), now, f"{picture}: draw it again")
+            self.shipped += 1
+
     def test_every_row_is_in_a_figure_of_its_artifact(self):
         self.assertGreater(len(self.places), 60)
-        pictures = {}
+        pictures, self.shipped = {}, 0
         for place in sorted(self.places):
             if not self.families_of(place):
                 continue  # a table says it all
@@ -81,6 +91,7 @@ class Shipped(unittest.TestCase):
                     self.assertEqual(pictures.setdefault(picture, (place, number)), (place, number),
                                      "two artifacts have one picture")
                     self.readable(d.figure)
+                self.check_pictures(place, drawings)
                 for d in drawings:
                     left_out = len(rows) - len({r["point_id"] for r in d.rows})
                     said = re.search(r"· (\d+) of (\d+) rows are not shown here",
@@ -88,6 +99,7 @@ class Shipped(unittest.TestCase):
                     self.assertEqual((left_out, len(rows)) if left_out else None,
                                      said and (int(said.group(1)), int(said.group(2))))
             common.plt.close("all")
+        self.assertEqual(self.shipped, len(glob.glob(os.path.join(ARCHIVE, "**", "*.png"), recursive=True)))
 
     def test_the_headline_figure_has_its_batch_of_64(self):
         rows, drawings = self.drawings("optimus/figure_8/tiny")
