@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""The rows of `peers.py time --out FILE` as a Markdown table, those alone that say KEY=VALUE.
+"""The rows of `peers.py time --out FILE` as a Markdown table: only those with KEY=VALUE, without the columns of these keys.
 
     table.py FILE.jsonl [KEY=VALUE...]
 """
@@ -9,19 +9,29 @@
 import json
 import sys
 
-HEAD = ("| method | model | logits of rows | weights | threads | PyTorch eager tok/s | Unmask tok/s | ratio, median | "
-        "ratio, min | ratio of best | answers |\n|---|---|---|---|---:|---:|---:|---:|---:|---:|---|")
+# Heading, key and text of each column; ">" aligns numbers.
+COLUMNS = [
+    ("method", "label", lambda r: r["label"]),
+    ("model", "model", lambda r: r["model"]),
+    ("logits of positions", "head", lambda r: r["head"]),
+    ("weights", "format", lambda r: r.get("format", "f32")),
+    (">threads", "threads", lambda r: r["threads"]),
+    (">PyTorch eager, tokens/s", "", lambda r: f"{r['torch_tokens_per_second']:.1f}"),
+    (">Unmask, tokens/s", "", lambda r: f"{r['unmask_tokens_per_second']:.1f}"),
+    (">ratio, median", "", lambda r: f"{r['ratio_median']:.2f}"),
+    (">ratio, least", "", lambda r: f"{r['ratio_min']:.2f}"),
+    (">ratio of the best", "", lambda r: f"{r['ratio_of_best']:.2f}"),
+    ("answers", "", lambda r: f"{len(r['answers_differ'])} differ" if r["answers_differ"] else "equal"),
+]
 
 
-def table(rows):
-    lines = [HEAD]
-    for r in rows:
-        same = "equal" if not r["answers_differ"] else f"{len(r['answers_differ'])} differ"
-        lines.append(f"| {r['label']} | {r['model']} | {r['head']} | {r.get('format', 'f32')} | {r['threads']} | "
-                     f"{r['torch_tokens_per_second']:.1f} | "
-                     f"{r['unmask_tokens_per_second']:.1f} | {r['ratio_median']:.2f} | "
-                     f"{r['ratio_min']:.2f} | {r['ratio_of_best']:.2f} | {same} |")
-    return "\n".join(lines)
+def table(rows, without=()):
+    """Markdown of the rows, without the columns of some keys."""
+    shown = [(head, text) for head, key, text in COLUMNS if key not in without]
+    rule = "".join("---:|" if head[0] == ">" else "---|" for head, _ in shown)
+    lines = [[head.lstrip(">") for head, _ in shown]] + [[str(text(r)) for _, text in shown] for r in rows]
+    head, *body = ("| " + " | ".join(cells) + " |" for cells in lines)
+    return "\n".join([head, f"|{rule}", *body])
 
 
 if __name__ == "__main__":
@@ -29,4 +39,4 @@ if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as file:
         found = [json.loads(line) for line in file]
     print(table([r for r in found if all(str(r.get(k, "f32" if k == "format" else "")) == v
-                                         for k, v in wanted.items())]))
+                                         for k, v in wanted.items())], wanted))
