@@ -89,8 +89,8 @@ def draw(rows, options=None):
     hollow = any(h for f in found.values() for _, h in f.values())
     common.legend_above(figure, common.provenance_handles(hollow, bool(extra), log))
     shared = sum(len(f) for f in found.values()) < len(rows)
-    common.footnote(figure, rows, "dashed: one position per token; prefill passes are left out, as in FOCUS, Table 5: "
-                    "below 1 they unmasked tokens" +
+    common.footnote(figure, rows, "dashed: one position per token; prefill passes are left out, as in FOCUS, Table 5; "
+                    "below 1: prefill passes unmasked tokens" +
                     ("; batch sizes that agree within 0.5 % share a mark" if shared else ""))
     return [Drawing("", "How many positions are computed for a token? By method and task", figure, rows)]
 
