@@ -75,10 +75,10 @@ def draw(rows, options=None):
     handles += [common.Patch(facecolor="none", edgecolor=common.QUIET, linewidth=0.5,
                              label=f"{n} (never fastest)") for n in names if n not in winners]
     handles += [common.Patch(facecolor="#BBBBBB", hatch="....", edgecolor=common.PAPER,
-                             label="inconclusive: the 95 % interval of the margin holds 1")]
+                             label="inconclusive: the 95 % interval of the margin contains 1")]
     common.legend_above(figure, handles)
     shown = common.of_points(rows, (point for c in cells.values() for point in c["rows"]))
-    common.footnote(figure, shown, "colour: fastest method whose score is at most ten points below the "
+    common.footnote(figure, shown, "colour: the fastest method whose score is at most 10 pp below the "
                     "best; ×: its speed over the second best; sel.: its share of time spent on "
                     "selection")
     return [Drawing("", "Which method is fastest, by batch size, context and generation length?",

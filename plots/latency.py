@@ -81,7 +81,7 @@ def draw_commits(cell, rows, label):
               linestyle=(0, (4, 2)), label="every position is unmasked")
     cell.set(xlim=(0, largest * 1.03), ylim=(0, None),
              xticks=[c for c in sorted({r["params"]["chunk"] for r in rows}) if c >= 4],
-             xlabel="chunk c, positions per request", ylabel="N(c), unmasked tokens per step and request",
+             xlabel="chunk c, positions per request", ylabel=f"N(c), {common.heading_of('committed_per_step')}",
              title=f"{rows[0]['model']['name']}: unmasked tokens")
     cell.legend(fontsize=common.TINY, handlelength=1.4)
 

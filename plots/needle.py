@@ -57,7 +57,7 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
     common.label_below(figure, "tokens of the text")
     common.finish(figure)
     counts = sorted({r["score"]["n"] for r in rows})
-    common.footnote(figure, rows, f"numbers: found, % of {' or '.join(map(str, counts))} items a cell; depth: text "
+    common.footnote(figure, rows, f"numbers: found, % of {' or '.join(map(str, counts))} items per cell; depth: text "
                     "before the sentence")
     return [Drawing("", "Is a sentence found in a long text? Share found by length and depth", figure, rows)]
 

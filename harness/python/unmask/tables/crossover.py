@@ -118,7 +118,7 @@ def crossover_table(cells):
                   _faster_but_worse(c))
     table.notes.append(f"{len(cells)} cells;" +
                        "".join(f" {label} wins {n}," for label, n in sorted(wins.items())) +
-                       f" {unclear} {unsure}: the interval of the margin holds 1")
+                       f" {unclear} {unsure}: the interval of the margin contains 1")
     table.notes += notes_of(c["apart"] for c in cells)
     if any(c["methods"][0]["synthetic"] for c in cells):
         table.notes.append("† synthetic: tokens of weights without meaning")
