@@ -227,20 +227,22 @@ def grid(panels, columns, width=PAGE, height=2.0):
 
 
 def legend_above(figure, handles, columns=None):
-    """A legend above the axes; the figure grows by its height, so that panels keep theirs."""
+    """A legend above the axes; the figure grows by its height, so that panels keep theirs. A name that is longer than
+    the figure is wide takes several lines."""
     if handles and isinstance(handles[0], str):  # names of what was labelled on the axes
-        names, handles = handles, None
+        marked = [pair for cell in figure.axes for pair in zip(*cell.get_legend_handles_labels())]
+        handles, names = [handle for handle, _ in marked], [name for _, name in marked]
     else:
         names = [h.get_label() for h in handles]
     if not names:
         return finish(figure)
-    inches = max(len(name) for name in names) * 0.055 + 0.45
+    names = ["\n".join(textwrap.wrap(name, max(20, int((figure.get_figwidth() - 0.55) / 0.055)))) for name in names]
+    inches = max(len(line) for name in names for line in name.split("\n")) * 0.055 + 0.45
     columns = columns or max(1, min(len(names), int(figure.get_figwidth() / inches)))
-    lines = math.ceil(len(names) / columns)
-    extra = {} if handles is None else {"handles": handles}
+    lines = math.ceil(len(names) / columns) + sum(name.count("\n") for name in names)
     above = 0.1 + 0.165 * lines
     figure.set_figheight(figure.get_figheight() + above)
-    figure.legend(loc="upper center", ncols=columns, columnspacing=1.4, **extra)
+    figure.legend(handles, names, loc="upper center", ncols=columns, columnspacing=1.4)
     return finish(figure, above)
 
 

@@ -136,6 +136,19 @@ class Paper(unittest.TestCase):
             with self.assertRaisesRegex(rowlib.BadInput, sentence):
                 rowlib.read_rows(paths, methods, renamed)
 
+    def test_a_legend_with_long_names_is_inside_a_column(self):
+        names = ["vanilla, whole canvas · tiny-llada · word problem, list program, story", "a short one"]
+        by_axes = [common.grid(1, 1, common.COLUMN), common.grid(1, 1, common.COLUMN)]
+        for n, (figure, (cell,)) in enumerate(by_axes):
+            handles = [cell.plot([1, 2], [place, 2], label=name)[0] for place, name in enumerate(names)]
+            common.legend_above(figure, handles if n else names)
+            figure.canvas.draw()
+            legend, = figure.legends
+            self.assertEqual([" ".join(t.get_text().split()) for t in legend.get_texts()], names)
+            box = legend.get_window_extent()
+            self.assertTrue(0 <= box.x0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 + 1, box)
+            self.assertGreaterEqual(box.y0, cell.get_window_extent().y1 - 1)  # it does not lie on the panel
+
     def test_no_note_leaves_none_and_no_room_for_it(self):
         (with_note,) = common.drawn(pareto.draw, support.rows_of("decode"))
         low = min(a.get_position().y0 for a in with_note.figure.axes)
