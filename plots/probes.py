@@ -59,11 +59,13 @@ def summed(results, values):
     return total
 
 
-def panels(count, height=1.9, rows=1):
-    """A page wide."""
-    figure, axes = plt.subplots(rows, count, figsize=(common.SETUP.width or common.PAGE, height * rows + 0.4),
+def panels(count, height=1.9, rows=1, maps=False):
+    """Axes [rows][count], a page wide. In a narrower figure they are below each other, unless they are small maps."""
+    columns = count if maps or common.columns_in(count) == count else 1
+    lines = rows * count // columns
+    figure, axes = plt.subplots(lines, columns, figsize=(common.SETUP.width or common.PAGE, height * lines + 0.4),
                                 squeeze=False)
-    return figure, axes
+    return figure, axes.reshape(rows, count)
 
 
 def heading(name):
@@ -94,7 +96,7 @@ def finish(figure, rows, names=None):
 
 def confidence(rows, groups, _):
     """Does confidence one step earlier predict what is unmasked? Confidence and recall (Focus-dLLM Fig. 1)."""
-    figure, axes = common.grid(len(groups) + 1, 3, height=2.2)
+    figure, axes = common.grid(len(groups) + 1, common.columns_in(min(3, len(groups) + 1)), height=2.2)
     for s, (name, results) in enumerate(groups):
         cell = axes[s]
         for r in results:
@@ -166,7 +168,7 @@ def attention(rows, _, parts):
     if parts == ["sinks"]:
         return overlaps(rows, label)
     columns = most + ("sinks" in parts)
-    figure, axes = panels(columns, 1.25, len(rows))
+    figure, axes = panels(columns, 1.25, len(rows), maps=True)
     for line, row in zip(axes, rows):
         found = row["probes"]["attention"]
         for cell, m in zip(line, found["maps"]):

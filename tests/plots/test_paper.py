@@ -20,6 +20,7 @@ import numpy as np  # noqa: E402
 
 import common  # noqa: E402
 import pareto  # noqa: E402
+import probes  # noqa: E402
 import roofline  # noqa: E402
 import rows as rowlib  # noqa: E402
 import style  # noqa: E402
@@ -135,6 +136,20 @@ class Paper(unittest.TestCase):
                                            ([], ["x"], "LABEL=NAME"), ([], ["x=y"], "label")):
             with self.assertRaisesRegex(rowlib.BadInput, sentence):
                 rowlib.read_rows(paths, methods, renamed)
+
+    def test_panels_of_probes_are_below_each_other_in_a_column(self):
+        for width, beside in ((None, True), (common.COLUMN, False)):
+            common.SETUP.width = width
+            figure, axes = probes.panels(2, rows=2)
+            for cell in axes.flat:
+                cell.set(xlabel="left: as decoded; right: oracle", ylabel="denoising steps per request")
+            common.finish(figure)
+            figure.canvas.draw()
+            labels = [cell.xaxis.label.get_window_extent() for cell in axes.flat]
+            self.assertFalse([1 for a, b in itertools.combinations(labels, 2) if a.overlaps(b)])
+            self.assertEqual(axes[0][0].get_position().y0 == axes[0][1].get_position().y0, beside)
+        figure, axes = probes.panels(7, 1.25, maps=True)  # small maps stay in a line
+        self.assertEqual(len({cell.get_position().y0 for cell in axes.flat}), 1)
 
     def test_a_legend_with_long_names_is_inside_a_column(self):
         names = ["vanilla, whole canvas · tiny-llada · word problem, list program, story", "a short one"]
