@@ -48,14 +48,13 @@ fs::path source_of_build(const fs::path& folder) {
 
 fs::path program_root() {
   if (const char* given = std::getenv("UNMASK_ROOT"); given && holds_package(given)) return given;
-  const fs::path program = this_program();
-  for (fs::path folder = program.parent_path(); folder.has_relative_path();
-       folder = folder.parent_path()) {
+  const fs::path code = folder_of_code();
+  for (fs::path folder = code; folder.has_relative_path(); folder = folder.parent_path()) {
     for (const fs::path& place : {folder, folder / "share/unmask", folder / "tree"}) {
       if (holds_package(place)) return place;
     }
   }
-  const fs::path built_from = source_of_build(program.parent_path().parent_path());
+  const fs::path built_from = source_of_build(code.parent_path());
   return holds_package(built_from) ? built_from : fs::path();
 }
 
@@ -128,6 +127,7 @@ int run_package(const std::vector<std::string>& arguments, const std::string& he
 }
 
 void become_package(const std::vector<std::string>& arguments, const std::string& help) {
+  if (is_a_module()) throw package_wanted{arguments, help};
   const package_call call = call_of_package(arguments);
   std::vector<std::string> command = {call.python};
   command.insert(command.end(), call.arguments.begin(), call.arguments.end());

@@ -11,7 +11,7 @@
 
 namespace unmask {
 
-// The tree or installation this program belongs to: the nearest folder above it that holds
+// The tree or installation this program, or module, belongs to: the nearest folder above it that holds
 // harness/python, or share/unmask of one that was installed, or unmask/tree of a wheel; of a build folder
 // elsewhere the tree that it was made from; $UNMASK_ROOT where the program was packed without them. Never the current folder.
 // Empty where there is none.
@@ -31,7 +31,14 @@ std::vector<std::string> package_command(const std::vector<std::string>& argumen
 // shows `help`, what the program says of the command: its summary, then its examples, a line each.
 // Environment error "NOT RUN: needs Python ..." if it cannot be started.
 int run_package(const std::vector<std::string>& arguments, const std::string& help = "");
-// The same without coming back: this process becomes Python, so that whoever ends it ends that.
+// What a module of Python is asked for that the package does: that Python can call it in itself.
+struct package_wanted {
+  std::vector<std::string> arguments;
+  std::string help;
+};
+
+// The same without coming back: this process becomes Python, so that whoever ends it ends that. A process
+// that is another program's stays that: it gets package_wanted.
 [[noreturn]] void become_package(const std::vector<std::string>& arguments,
                                  const std::string& help = "");
 

@@ -311,4 +311,12 @@ std::filesystem::path file_of_code() {
   return library.empty() ? own_file : library;
 }
 
+std::filesystem::path folder_of_code() {
+  return (is_a_module() ? library_of_code() : this_program()).parent_path();
+}
+
+bool is_a_module() {
+  return !library_of_code().empty();
+}
+
 }  // namespace unmask

@@ -39,6 +39,10 @@ void name_program(const std::filesystem::path& program);
 std::filesystem::path program_to_start();
 // The file that holds this code, the program's or the module's: what measured has its hash.
 std::filesystem::path file_of_code();
+// Its folder: of a module too, with or without a program next to it.
+std::filesystem::path folder_of_code();
+// Whether this code is a module of another program, whose process it is.
+bool is_a_module();
 
 // Set in the environment of runs that share a machine with others; and what their rows then say.
 inline constexpr const char* shares_machine = "UNMASK_SHARES_MACHINE";

@@ -11,8 +11,19 @@
 #include "harness/base/display.h"
 #include "harness/base/error.h"
 #include "harness/cli/command.h"
+#include "harness/devices/build_info.h"
 
 namespace unmask {
+
+std::string version_text() {
+  const build_info& build = this_build();
+  const std::string cuda = build.cuda_toolkit;
+  return fmt::format(
+      "{}, commit {}, {}, {}, {}", build.version, commit_text(build), build.build_type,
+      build.compiler,
+      cuda.empty() ? "CPU only" : "CUDA " + cuda + " for " + build.cuda_architectures);
+}
+
 namespace {
 
 constexpr int page_width = 100, meaning_column = 30;

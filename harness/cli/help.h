@@ -13,6 +13,8 @@ namespace unmask {
 
 // "unmask --help": every command in a line, first steps, exit codes.
 std::string program_help();
+// "0.1.0, commit ..., RelWithDebInfo, gcc 12.2.0, CUDA 13.0.88 for 80 90a-real", or "CPU only" at the end.
+std::string version_text();
 // "unmask COMMAND --help".
 std::string help_text(const command_words& words);
 

@@ -9,7 +9,6 @@
 #include "harness/cli/command.h"
 #include "harness/cli/help.h"
 #include "harness/cli/options.h"
-#include "harness/devices/build_info.h"
 #include "harness/devices/environment.h"
 
 namespace unmask {
@@ -25,9 +24,7 @@ int dispatch(const texts& arguments) {
     return 0;
   }
   if (arguments[0] == "--version") {
-    const build_info build = this_build();
-    print("unmask {}, commit {}, {}, {}\n", build.version, commit_text(build), build.build_type,
-          build.compiler);
+    print("unmask {}\n", version_text());
     return 0;
   }
   return run_command(command_named(arguments[0]), {arguments.begin() + 1, arguments.end()});

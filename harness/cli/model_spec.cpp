@@ -74,9 +74,9 @@ std::filesystem::path model_folder(const std::filesystem::path& given) {
   if (const auto found = find_weights(name)) return *found;
   throw environment_error(fmt::format(
       "{}: no such folder, and no such model that comes with the program, in $UNMASK_MODELS or in "
-      "the Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub){}; give the "
-      "folder that holds config.json, or fetch a published model with: hf download {}",
-      given.string(), nearest_model(given),
+      "the Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub){}{}; give "
+      "the folder that holds config.json, or fetch a published model with: hf download {}",
+      given.string(), nearest_model(given), models_wheel(),
       name.find('/') != std::string::npos && given.is_relative() ? name : "ORG/NAME"));
 }
 

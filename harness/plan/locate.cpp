@@ -41,7 +41,7 @@ bool stays_below(const fs::path& name) {
 fs::path shipped_experiments() {
   if (const fs::path root = program_root(); !root.empty()) return root / "experiments";
   std::error_code ignored;
-  for (fs::path folder = this_program().parent_path(); folder.has_relative_path();
+  for (fs::path folder = folder_of_code(); folder.has_relative_path();
        folder = folder.parent_path()) {
     if (fs::is_directory(folder / "experiments/models", ignored)) return folder / "experiments";
   }
@@ -55,18 +55,20 @@ std::vector<fs::path> embedded_places(const fs::path& beside) {
   return places;
 }
 
+std::string models_wheel() {
+  const fs::path shipped = shipped_experiments();
+  std::error_code ignored;
+  if (shipped.empty() || fs::is_directory(shipped / "models", ignored)) return "";
+  return "; the small models are the wheel unmask-models: pip install ./experiments/models in the "
+         "source tree";
+}
+
 std::string looked_in(const fs::path& beside) {
   std::string text;
   for (const fs::path& place : embedded_places(beside)) {
     text += (text.empty() ? "looked in " : " and ") + place.string();
   }
-  const fs::path shipped = shipped_experiments();
-  std::error_code ignored;
-  if (!shipped.empty() && !fs::is_directory(shipped / "models", ignored)) {
-    text +=
-        "; the models of Unmask are a wheel of their own: pip install experiments/models, in the "
-        "source tree";
-  }
+  text += models_wheel();
   return text.empty() ? "this program has no folder `experiments` with it; UNMASK_ROOT names the "
                         "source tree"
                       : text;

@@ -20,6 +20,8 @@ std::filesystem::path shipped_experiments();
 // then what comes with the program.
 std::vector<std::filesystem::path> embedded_places(const std::filesystem::path& beside);
 std::string looked_in(const std::filesystem::path& beside);  // the same for a sentence
+// "; the small models are the wheel ..." if no model came with this installation, else "".
+std::string models_wheel();
 // PATH in the first of these places that has it; "experiments/PATH" and "../PATH", as files that lie
 // in the tree say it, are PATH of what comes with the program.
 std::optional<std::filesystem::path> find_embedded(const std::filesystem::path& path,

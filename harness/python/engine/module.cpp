@@ -9,11 +9,13 @@
 #include <optional>
 
 #include "harness/base/output.h"
+#include "harness/base/package.h"
+#include "harness/base/process.h"
 #include "harness/cli/command.h"
 #include "harness/cli/help.h"
 #include "harness/cli/options.h"
 #include "harness/decode/interpreted.h"
-#include "harness/devices/build_info.h"
+#include "harness/devices/device.h"
 #include "harness/python/engine/held.h"
 #include "harness/python/engine/model.h"
 #include "harness/python/engine/rule.h"
@@ -94,6 +96,13 @@ nb::object info_of(const std::string& name) {
   return all;
 }
 
+// Names of devices, each with the reason why it cannot be used here, "" if it can.
+nb::dict devices() {
+  nb::dict all;
+  for (const device& d : device_list()) all[d.name.c_str()] = d.unusable();
+  return all;
+}
+
 // A command of the program in this process: its exit code. A rule that was registered is a method there.
 // printed: takes what the command prints; null: standard output does.
 int run_command_here(const std::vector<std::string>& words, int threads, std::string* printed) {
@@ -111,8 +120,21 @@ int run_command_here(const std::vector<std::string>& words, int threads, std::st
   return code;
 }
 
-int run_words(const std::vector<std::string>& words, int threads) {
-  return run_command_here(words, threads, nullptr);
+// {exit code, None}; of a command that the Python package has: {its words, variables that it reads}.
+nb::tuple run_words(const std::vector<std::string>& words, int threads) {
+  package_wanted wanted;
+  try {
+    return nb::make_tuple(run_command_here(words, threads, nullptr), nb::none());
+  } catch (package_wanted& thrown) {
+    wanted = std::move(thrown);
+  }
+  nb::dict variables;
+  variables["UNMASK_HELP"] = wanted.help;
+  try {
+    variables["UNMASK_PROGRAM"] = this_program().string();
+  } catch (const error&) {  // a command that needs the program says so
+  }
+  return nb::make_tuple(wanted.arguments, variables);
 }
 
 // {exit code, what the command would have printed}.
@@ -120,11 +142,6 @@ nb::tuple run_quietly(const std::vector<std::string>& words, int threads) {
   std::string printed;
   const int code = run_command_here(words, threads, &printed);
   return nb::make_tuple(code, printed);
-}
-
-std::string version() {
-  const build_info build = this_build();
-  return std::string(build.version) + ", commit " + commit_text(build);
 }
 
 }  // namespace
@@ -139,7 +156,8 @@ NB_MODULE(_engine, m) {
     unmask::stop_signal::leave_to_caller();
   });
   m.def("end", &held::let_go_of_all);
-  m.def("version", &version);
+  m.def("version", [] { return unmask::version_text(); });
+  m.def("devices", &devices);
   m.def("names", [] { return unmask::method_registry::instance().names(); });
   m.def("info", &info_of);
   m.def("put_rule", &put_rule);

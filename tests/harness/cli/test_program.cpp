@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/base/files.h"
+#include "harness/devices/build_info.h"
 #include "tests/harness/cli/program.h"
 
 namespace unmask {
@@ -38,6 +39,8 @@ outcome ends(const std::string& arguments, int code, const std::vector<std::stri
 TEST(program, version_names_commit_and_build) {
   const outcome o = ends("--version", 0, {", commit "});
   EXPECT_EQ(o.text.rfind("unmask 0.", 0), 0u) << o.text;
+  const std::string cuda = this_build().cuda_toolkit;  // what the build folder was configured with
+  EXPECT_TRUE(says(o, cuda.empty() ? ", CPU only\n" : ", CUDA " + cuda + " for ")) << o.text;
 }
 
 TEST(program, bench_measures_methods_times_shapes) {

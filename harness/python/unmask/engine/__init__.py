@@ -15,5 +15,6 @@ from unmask.engine.runs import load_rules, main, run  # noqa: F401
 from unmask.engine.steps import Decision, Pace, Step  # noqa: F401
 
 version = _engine.version
+devices = _engine.devices  # {name: why it cannot be used here, "" if it can}
 _engine.begin(errors)
 atexit.register(_engine.end)

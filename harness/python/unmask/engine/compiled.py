@@ -23,13 +23,16 @@ def places():
     yield from sorted(built, key=lambda file: file.stat().st_mtime, reverse=True)
 
 
+def file():
+    """The file of the compiled part that this process has."""
+    return pathlib.Path(_engine.__file__)
+
+
 def found():
     """The compiled module. EnvironmentFault where there is none."""
     for file in places():
         if not file.is_file():
             continue
-        if "UNMASK_ROOT" not in os.environ and (ROOT / "experiments").is_dir():
-            os.environ["UNMASK_ROOT"] = str(ROOT)  # where models and experiments are: the program is Python here
         spec = importlib.util.spec_from_file_location("unmask.engine._engine", file)
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module

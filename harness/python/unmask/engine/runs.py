@@ -3,6 +3,7 @@
 
 import importlib.util
 import math
+import os
 import pathlib
 import re
 import sys
@@ -14,7 +15,7 @@ from unmask.rows.files import replace_file
 
 def main(words, threads=0):
     """Runs a command of the program, ["run", "FILE.toml", "-o", "DIR"]: its exit code. The files behind --rule are
-    loaded before."""
+    loaded before. A command of this package ("table", "claims") runs in this process too."""
     words, rest = [str(word) for word in words], []
     while words:
         word = words.pop(0)
@@ -27,7 +28,23 @@ def main(words, threads=0):
             load_rules(word.removeprefix("--rule="))
         else:
             rest.append(word)
-    return _engine.run_words(rest, threads)
+    code, variables = _engine.run_words(rest, threads)
+    return code if variables is None else of_the_package(code, variables)
+
+
+def of_the_package(words, variables):
+    """Runs a command of the Python package, under the variables that the program would give it: its exit code."""
+    from unmask import __main__ as package  # pylint: disable=import-outside-toplevel
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        return package.main(words)
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def toml_value(value, where):
@@ -44,6 +61,8 @@ def toml_value(value, where):
         marks = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
         if any(ord(c) < 32 and c not in marks for c in str(value)):
             raise UserError(f"{where}: a control character is no part of a setting")
+        if any(0xD800 <= ord(c) < 0xE000 for c in str(value)):
+            raise UserError(f"{where}: half a surrogate pair is no part of a setting")
         return '"' + "".join(marks.get(c, c) for c in str(value)) + '"'
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml_value(v, where) for v in value) + "]"
