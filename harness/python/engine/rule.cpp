@@ -26,6 +26,7 @@ namespace {
 // What a rule asks for beyond tokens and their confidences.
 struct wanted {
   bool margin = false, entropy = false, logits = false, hidden = false;
+  bool together = false;  // it is asked once for all requests of a forward pass
   // Products with the head beyond the base's own.
   std::int32_t more_heads() const { return (margin || entropy ? 1 : 0) + (logits ? 1 : 0); }
 };
@@ -45,7 +46,7 @@ class shared_rows {
     const nb::capsule keeps(
         owner, [](void* p) noexcept { delete static_cast<std::shared_ptr<tensor>*>(p); });
     const auto width = static_cast<std::size_t>(rows_->view().shape[1]);
-    return nb::cast(nb::ndarray<nb::numpy, const float, nb::ndim<2>>(
+    return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(
         rows_->as<float>() + first * static_cast<std::int64_t>(width),
         {static_cast<std::size_t>(count), width}, keeps));
   }
@@ -92,13 +93,19 @@ class python_unmask final : public unmask_policy {
     b.backend().synchronize();
     for (std::int32_t i = 0; i < c.count; ++i) c.accept.as<std::uint8_t>()[i] = decision_keep;
     const std::int32_t* begin = c.begin.as<std::int32_t>();
-    {
+    std::vector<std::int32_t> asked;  // batch slots
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
+      const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+      if (step.active && !step.recompute && begin[s] < begin[s + 1]) asked.push_back(s);
+    }
+    if (!asked.empty()) {
       const nb::gil_scoped_acquire hold;
-      for (std::int32_t s = 0; s < b.capacity(); ++s) {
-        const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
-        if (!step.active || step.recompute || begin[s] == begin[s + 1]) continue;
-        rule_->asked([&] { decide(b, step, s, c); });
-      }
+      rule_->asked([&] {
+        if (wants_.together) return decide_together(b, plan, asked, c);
+        for (const std::int32_t s : asked) {
+          take(rule_->ask("decide", shown(b, plan, s, c)), s, c);
+        }
+      });
     }
     base_->learn(b, plan, c);
   }
@@ -108,10 +115,22 @@ class python_unmask final : public unmask_policy {
   }
 
  private:
-  void decide(const batch& b, const sequence_step& step, std::int32_t s, candidate_lists& c) {
+  void decide_together(const batch& b, const step_choice& plan,
+                       const std::vector<std::int32_t>& asked, candidate_lists& c) const {
+    nb::list all, words;
+    for (const std::int32_t s : asked) all.append(shown(b, plan, s, c));
+    words.append(all);
+    const nb::object answers = rule_->ask("decide_together", words);
+    for (std::size_t i = 0; i < asked.size(); ++i) take(answers[i], asked[i], c);
+  }
+
+  // What rules.py is told of the candidates of batch slot s.
+  nb::list shown(const batch& b, const step_choice& plan, std::int32_t s,
+                 const candidate_lists& c) const {
     const std::int32_t first = c.begin.as<std::int32_t>()[s];
     const std::int32_t count = c.begin.as<std::int32_t>()[s + 1] - first;
-    nb::list seen = rule_->step(asked_rule::question::decide, b, step, s);
+    nb::list seen =
+        rule_->step(asked_rule::question::decide, b, plan.of[static_cast<std::size_t>(s)], s);
     const sequence& q = b.at(s);
     std::vector<std::int64_t> position;
     std::vector<std::uint8_t> masked;
@@ -133,13 +152,13 @@ class python_unmask final : public unmask_policy {
     seen.append(wants_.entropy ? copied(c.negative_entropy.as<float>(), first, count) : none);
     seen.append(wants_.logits ? logits_.view(first, count) : none);
     seen.append(wants_.hidden ? hidden_.view(first, count) : none);
-    const nb::object answer = rule_->ask("decide", seen);
-    take(answer, first, count, c);
+    return seen;
   }
 
   // The answer of rules.py: a decision [C] uint8, and tokens [C] int32 or None.
-  static void take(const nb::object& answer, std::int32_t first, std::int32_t count,
-                   candidate_lists& c) {
+  static void take(const nb::object& answer, std::int32_t s, candidate_lists& c) {
+    const std::int32_t first = c.begin.as<std::int32_t>()[s];
+    const std::int32_t count = c.begin.as<std::int32_t>()[s + 1] - first;
     using decisions = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
     using tokens = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
     const auto what = nb::cast<decisions>(answer[0]);
@@ -164,7 +183,11 @@ class python_unmask final : public unmask_policy {
 
 parameter_value value_of(const std::string& name, nb::handle v) {
   if (nb::isinstance<nb::bool_>(v)) return nb::cast<bool>(v);
-  if (nb::isinstance<nb::int_>(v)) return nb::cast<std::int64_t>(v);
+  if (nb::isinstance<nb::int_>(v)) {
+    std::int64_t number = 0;
+    if (nb::try_cast(v, number)) return number;
+    throw usage_error("parameter '" + name + "' is a number of more than 64 bits");
+  }
   if (nb::isinstance<nb::float_>(v)) return nb::cast<double>(v);
   if (nb::isinstance<nb::str>(v)) return nb::cast<std::string>(v);
   throw usage_error("parameter '" + name + "' is a bool, an int, a float or a text, not " +
@@ -267,6 +290,7 @@ wanted wanted_of(const nb::dict& rule) {
     wants.logits |= name == "logits";
     wants.hidden |= name == "hidden";
   }
+  wants.together = nb::cast<bool>(rule["together"]);
   return wants;
 }
 
@@ -275,6 +299,7 @@ wanted wanted_of(const nb::dict& rule) {
 parameter_map map_of(const nb::dict& values) {
   parameter_map map;
   for (const auto& [key, value] : values) {
+    if (!nb::isinstance<nb::str>(key)) throw usage_error("the name of a parameter is a text");
     const auto name = nb::cast<std::string>(key);
     map[name] = value_of(name, value);
   }

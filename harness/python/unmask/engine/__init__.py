@@ -12,7 +12,7 @@ from unmask.engine.methods import Method, method, methods, over, show  # noqa: F
 from unmask.engine.models import Answer, Model, Result  # noqa: F401
 from unmask.engine.rules import between  # noqa: F401
 from unmask.engine.runs import load_rules, main, run  # noqa: F401
-from unmask.engine.steps import Decision, Pace, Step  # noqa: F401
+from unmask.engine.steps import Batch, Decision, Pace, Step  # noqa: F401
 
 version = _engine.version
 devices = _engine.devices  # {name: why it cannot be used here, "" if it can}

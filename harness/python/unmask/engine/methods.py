@@ -30,7 +30,7 @@ def show(name):
     return Method(_engine.info(getattr(name, "name", name)))
 
 
-def method(base, *, name=None, rows=None, pace=None, wants=(), limit=60.0, **base_settings):
+def method(base, *, name=None, rows=None, pace=None, wants=(), limit=60.0, batched=False, **base_settings):
     """Makes the decorated function a method: the recipe of `base`, whose candidates the function decides.
 
     The function is called with a Step for each request of each forward pass. It returns the candidates to unmask,
@@ -40,10 +40,11 @@ def method(base, *, name=None, rows=None, pace=None, wants=(), limit=60.0, **bas
     pace           a function for how far a step reaches: positions from the first mask on, or a Pace
     wants          what a step has besides: "margin", "entropy", "logits", "hidden", "history"
     limit          seconds that one call may take
+    batched        the function is called once in each forward pass, with a Batch: the Steps of all requests
     base_settings  parameters of the base; they are parameters of the method too"""
     def wrap(function):
         functions = {"decide": function, "pace": pace, "rows": rows}
-        rule = rules.made(functions, name, base, wants, limit, base_settings)
+        rule = rules.made(functions, name, base, wants, limit, base_settings, batched)
         _engine.put_rule(rule.declared())
         return rule
     return wrap

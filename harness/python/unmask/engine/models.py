@@ -2,6 +2,7 @@
 """A loaded model, and what it answers."""
 
 import operator
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -127,6 +128,8 @@ class Model:
         for key in run:
             if key not in keys:
                 raise UserError(f"Model takes no {key!r}; it takes device, threads, weights, {', '.join(keys)}")
+        if weights != "checkpoint" and not re.fullmatch("random:[0-9]{1,18}", str(weights)):
+            raise UserError(f'weights is "checkpoint" or "random:SEED", not {weights!r}')
         settings = [f"{key}={value}" for key, value in {"device": device, **run}.items()]
         self._model = _engine.Model(str(where), weights, threads or 0, settings)
         self.__dict__.update(self._model.about())

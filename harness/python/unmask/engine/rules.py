@@ -156,7 +156,8 @@ class Session:
         return step
 
     def ask(self, question, step, read):
-        """read(what the function returns); whatever goes wrong is a RuleError with the rule's own lines."""
+        """read(what the function returns); whatever goes wrong is a RuleError with the rule's own lines. step: a Step,
+        or a Batch of them."""
         function = self.rule.functions[question]
         try:
             with limits.WATCH.limit(self.rule.limit):
@@ -167,20 +168,53 @@ class Session:
             raise self.failed(step, f"the rule raised {told(problem, HERE)}") from problem
         try:
             return read(answer)
+        except RuleError:  # of one request among several
+            raise
         except Exception as problem:  # pylint: disable=broad-exception-caught  (arrays of the rule's own classes)
             raise self.failed(step, f"the rule's answer is wrong: {problem}") from problem
 
     @staticmethod
     def failed(step, said):
+        if isinstance(step, steps.Batch):
+            where = ", ".join(f"{one.step} of request {one.request}" for one in step)
+            return RuleError(f"step {where}: {said}")
         return RuleError(f"step {step.step} of request {step.request}: {said}", step.step, step.request)
 
     def decide(self, *seen):
         step = self.step(seen[:PLAN])
         step.see(*seen[PLAN:])
-        answer = self.ask("decide", step, lambda said: steps.decisions(step, said, self.vocabulary))
+        answer = self.ask("decide", step, self.reader(step))
         if step.history is not None:
             step.history.add(step)
         return answer
+
+    def decide_together(self, everything):
+        """The decisions of all requests of a forward pass, asked for once."""
+        together = steps.Batch()
+        for seen in everything:
+            step = self.step(seen[:PLAN])
+            step.see(*seen[PLAN:])
+            together.append(step)
+        answers = self.ask("decide", together, lambda said: self.read_together(together, said))
+        for step in together:
+            if step.history is not None:
+                step.history.add(step)
+        return answers
+
+    def reader(self, step):
+        return lambda said: steps.decisions(step, said, self.vocabulary)
+
+    def read_together(self, together, said):
+        flags = steps.flags_of_all(together, said)
+        if flags is not None:
+            return [(part, None) for part in together.parts(flags)]
+        read = []
+        for step, answer in zip(together, steps.answers_of_all(together, said), strict=True):
+            try:
+                read.append(self.reader(step)(answer))
+            except Exception as problem:  # pylint: disable=broad-exception-caught  (as in ask)
+                raise self.failed(step, f"the rule's answer is wrong: {problem}") from problem
+        return read
 
     def pace(self, *seen):
         step = self.step(seen[:PLAN])
@@ -199,9 +233,9 @@ class Rule:
     """Functions that are a method now: `decide`, and `pace` and `rows` if they are given. Call it with a step to try
     the first of them by hand."""
 
-    def __init__(self, functions, name, base, wants, limit, base_settings):
+    def __init__(self, functions, name, base, wants, limit, batched, base_settings):
         self.functions, self.name, self.base, self.wants, self.limit = functions, name, base, wants, limit
-        self.base_settings = base_settings
+        self.batched, self.base_settings = batched, base_settings
         self.parameters, self.names = [], {}
         for question, function in functions.items():
             listed = parameters_of(function)
@@ -231,21 +265,26 @@ class Rule:
         return {"name": self.name, "base": self.base, "base_settings": self.base_settings,
                 "summary": (lines.splitlines() or [f"a rule in Python over {self.base}"])[0],
                 "source": f"Python: {self.__module__}", "parameters": self.parameters, "code": self.code,
-                "wants": list(self.wants), "functions": list(self.functions), "begin": self.begin}
+                "wants": list(self.wants), "functions": list(self.functions), "together": self.batched,
+                "begin": self.begin}
 
 
-def made(functions, name, base, wants, limit, base_settings):
+def made(functions, name, base, wants, limit, base_settings, batched=False):
     """A Rule of checked settings. `functions` by what they are asked: decide, pace, rows."""
     functions = {question: function for question, function in functions.items() if function is not None}
     if not functions or not all(inspect.isfunction(function) for function in functions.values()):
         raise UserError("a rule is a function")
     name = name or next(iter(functions.values())).__name__
+    if not isinstance(base, str) or not isinstance(name, str):
+        raise UserError(f"base and name of a method are texts, not {type(base).__name__} and {type(name).__name__}")
+    if not isinstance(wants, (str, tuple, list)):
+        raise UserError(f"rule {name}: wants is a list of {', '.join(WANTS)}, not {type(wants).__name__}")
     wants = (wants,) if isinstance(wants, str) else tuple(wants)
     if not NAME.match(name):
         raise UserError(f"a method's name has small letters, digits and _, and begins with a letter; not {name!r}")
     for want in wants:
         if want not in WANTS:
             raise UserError(f"rule {name}: there is no {want!r} to want; there are {', '.join(WANTS)}")
-    if not limit > 0:
+    if not isinstance(limit, (int, float)) or not limit > 0:
         raise UserError(f"rule {name}: its limit is a time above 0, not {limit}")
-    return Rule(functions, name, base, wants, limit, base_settings)
+    return Rule(functions, name, base, wants, limit, bool(batched), base_settings)

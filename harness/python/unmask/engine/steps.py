@@ -95,6 +95,34 @@ class Step:
                 f"{self.block[0]}:{self.block[1]} of {self.length} positions, quota {self.quota}>")
 
 
+class Batch(list):
+    """The Steps of all requests that one forward pass decides for, by ascending batch slot: of a rule with batched=True.
+
+    position, token, confidence, masked, current, margin, entropy, logits, hidden
+           those of all requests, one after the other: N entries in all. They are made when they are first asked for
+    begin  [requests + 1]: the candidates of request i are begin[i] to begin[i + 1]"""
+
+    COLUMNS = ("position", "token", "confidence", "masked", "current", "margin", "entropy", "logits", "hidden")
+
+    def __getattr__(self, name):
+        if name == "begin":
+            value = np.cumsum([0] + [len(step) for step in self])
+        elif name in self.COLUMNS:
+            parts = [getattr(step, name) for step in self]
+            value = None if parts[0] is None else np.concatenate(parts)
+        else:
+            raise AttributeError(f"a Batch has no {name!r}; each of its steps may")
+        setattr(self, name, value)
+        return value
+
+    def parts(self, values):
+        """The values of each request, of values [N] of all."""
+        return [values[first:last] for first, last in zip(self.begin[:-1].tolist(), self.begin[1:].tolist())]
+
+    def __repr__(self):
+        return f"<steps of {len(self)} requests: {self.begin[-1]} candidates>"
+
+
 class Pace(typing.NamedTuple):
     """How far a step reaches: so many positions from the first mask on may be unmasked, and so many tokens are wanted.
     None: as the base's schedule says."""
@@ -191,6 +219,26 @@ def decisions(step, answer, vocabulary=None):
             raise ValueError("tokens has an id outside the vocabulary")
         tokens = np.ascontiguousarray(tokens, np.int32)
     return what, tokens
+
+
+def flags_of_all(batch, answer):
+    """The answer of a rule for a Batch as [N] uint8 decisions, if it is one bool for each candidate of all requests and
+    all that it names are masks; else None."""
+    if not isinstance(answer, np.ndarray) or answer.dtype.kind != "b" or answer.shape != (batch.begin[-1],):
+        return None
+    return None if (answer & ~batch.masked).any() else np.where(answer, np.uint8(UNMASK), np.uint8(KEEP))
+
+
+def answers_of_all(batch, answer):
+    """The answer of a rule for a Batch as one answer for each request. ValueError for one that is neither that nor one
+    bool for each candidate of all."""
+    if isinstance(answer, (list, tuple)) and len(answer) == len(batch):
+        return answer
+    if isinstance(answer, np.ndarray) and answer.dtype.kind == "b" and answer.shape == (batch.begin[-1],):
+        return batch.parts(answer)
+    has = f" of {len(answer)}" if isinstance(answer, (list, tuple)) else ""
+    raise ValueError(f"of a batch it is a list with one answer for each of the {len(batch)} requests, or an array with one "
+                     f"bool for each of their {batch.begin[-1]} candidates, not {type(answer).__name__}{has}")
 
 
 def rows_of(step, answer, first, last, shift):
