@@ -54,13 +54,17 @@ method_info rising_info() {
       choice_spec("base", {"block_diffusion", "fast_dllm"}, "whose other components", "us"),
       integer_spec("rises", 2, 0, 1e6, "forward passes in a row", "us"),
       integer_spec("at_most", 4, 1, 1e6, "tokens in a forward pass", "us"),
+      varying_above_zero(real_spec("temperature", 0, 0, 100, "of drawn tokens; 0: greedy", "us")),
       block_length_spec(32, 1, 64, "tokens per block", "us")};
   // With a threshold both bases leave a block as soon as nothing is masked in it.
   const auto base = [](const parameters& p) {
-    return parameters(
-        method_registry::instance()
-            .find(p.text("base"))
-            .resolve("", {{"threshold", 0.9}, {"block_length", p.integer("block_length")}}));
+    const std::string name = p.text("base");
+    parameter_map settings = {{"threshold", 0.9}, {"block_length", p.integer("block_length")}};
+    if (p.real("temperature") > 0) {
+      settings["temperature"] = p.real("temperature");
+      if (name == "block_diffusion") settings["sampler"] = "multinomial";
+    }
+    return parameters(method_registry::instance().find(name).resolve("", settings));
   };
   m.check = [base](const model_config& model, const parameters& p) {
     method_registry::instance().find(p.text("base")).check(model, base(p));
