@@ -75,6 +75,17 @@ class Examples(unittest.TestCase):
         self.assertEqual(row["metrics"]["nfe"], 2 * 32)
         self.assertEqual(text.count(f"answers_hash {row['answers_hash'][:12]}"), 2)
 
+    def test_what_a_rule_costs(self):
+        """The form only: no time is judged here. Ends with an error if any two of the rules write different tokens."""
+        done = subprocess.run([sys.executable, "-B", EXAMPLES / "rule_cost.py", "--batches", "1,3", "--rounds", "2",
+                               "--gen-length", "32"], capture_output=True, text=True, check=False, timeout=600)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        value = r"-?\d+\.\d{4} \[-?\d+\.\d{4}, -?\d+\.\d{4}\]"
+        for batch in (1, 3):
+            self.assertRegex(done.stdout, rf"(?m)^\| {batch} \| {value} \| {value} \| {value} \|$")
+        self.assertRegex(done.stdout, r"time of decode\(\) / time that `unmask run` reports: \d+\.\d{3} \[")
+        self.assertRegex(done.stdout, rf"import unmask.engine: {value} s")
+
     def test_a_loop_without_torch_says_so(self):
         (self.folder / "torch.py").write_text("raise ModuleNotFoundError('none')\n", encoding="utf-8")
         os.environ["PYTHONPATH"] = f"{self.folder}:{os.environ.get('PYTHONPATH', '')}"
