@@ -8,6 +8,7 @@ Exit code 1 where one failed. What this machine lacks is NOT RUN."""
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -192,12 +193,11 @@ print(answer.text)
 """
 
 
-def wheel(folder):
-    """Both wheels, made from a tree that is gone when they are used, in a fresh environment: the program, the package
-    and the module find what they need."""
-    made, used, wheels = (os.path.join(folder, name) for name in ("made", "used", "wheels"))
-    place = checkout(os.path.join(folder, "tree"))
-    env = variables(PIP_DISABLE_PIP_VERSION_CHECK="1", PYTHONPATH=None)
+def wheels_of(folder, **how):
+    """Both wheels, by the name of their package, made from a tree that is gone when they are used."""
+    made, wheels, place = (os.path.join(folder, name) for name in ("made", "wheels", "tree"))
+    checkout(place)
+    env = variables(PIP_DISABLE_PIP_VERSION_CHECK="1", PYTHONPATH=None, **how)
     said([sys.executable, "-m", "venv", made])
     if subprocess.run([os.path.join(made, "bin/pip"), "install", "-q", "scikit-build-core", "nanobind"],
                       capture_output=True, check=False, env=env).returncode != 0:
@@ -206,21 +206,56 @@ def wheel(folder):
         said([os.path.join(made, "bin/pip"), "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", wheels, source],
              env=env)
     shutil.rmtree(place)
-    files = {name.split("-")[0]: os.path.join(wheels, name) for name in os.listdir(wheels)}
-    said([sys.executable, "-m", "venv", used])
-    said([os.path.join(used, "bin/pip"), "install", "-q", *files.values()], env=env)
-    program = os.path.join(used, "bin/unmask")
+    return {name.split("-")[0]: os.path.join(wheels, name) for name in os.listdir(wheels)}
+
+
+def python_of(folder, *files):
+    """Installs wheels into an environment of the folder. Gives what runs a text there, for its output."""
+    used, env = os.path.join(folder, "used"), variables(PIP_DISABLE_PIP_VERSION_CHECK="1", PYTHONPATH=None)
+    if not os.path.isdir(used):
+        said([sys.executable, "-m", "venv", used])
+    said([os.path.join(used, "bin/pip"), "install", "-q", *files], env=env)
+
+    def run_text(text):
+        typed = os.path.join(folder, "typed.py")  # a rule has a file
+        with open(typed, "w", encoding="utf-8") as file:
+            file.write(text)
+        return said([os.path.join(used, "bin/python"), typed], cwd=folder, env=env)
+    return os.path.join(used, "bin/unmask"), run_text
+
+
+def wheel(folder):
+    """In a fresh environment the program, the package and the module find what they need; without the second wheel the
+    error names it. The idea of README.md prints what README.md says."""
+    files, env = wheels_of(folder, CUDACXX=None), variables(PYTHONPATH=None)
+    _, typed = python_of(folder, files["unmask"])
+    lacking = typed("from unmask import engine\ntry:\n    engine.Model('tiny-sdar')\n"
+                    "except engine.EnvironmentFault as problem:\n    print(problem)\n")
+    assert "the small models are the wheel unmask-models" in lacking, lacking
+    program, typed = python_of(folder, files["unmask_models"])
     assert "tiny-sdar" in said([program, "list", "models"], cwd=folder, env=env)
     assert "focus" in said([program, "list", "claims"], cwd=folder, env=env)
-    said([program, "run", os.path.join(used, "missing.toml")], 2, cwd=folder, env=env)
-    typed = os.path.join(folder, "rule.py")
-    with open(typed, "w", encoding="utf-8") as file:
-        file.write(RULE)
-    assert said([os.path.join(used, "bin/python"), typed], cwd=folder, env=env).strip()
+    said([program, "run", os.path.join(folder, "missing.toml")], 2, cwd=folder, env=env)
+    assert typed(RULE).strip()
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        code, table = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", file.read(), re.DOTALL).groups()
+    printed = typed(code)
+    assert printed.startswith(table), printed
+
+
+def wheel_cuda(folder):
+    """With nvcc the wheel has the GPU's kernels, and says so; it works on the CPU as well."""
+    if not os.access(NVCC, os.X_OK):
+        raise NotRun("needs nvcc")
+    program, typed = python_of(folder, *wheels_of(folder, CUDACXX=NVCC).values())
+    version = said([program, "--version"], cwd=folder, env=variables(PYTHONPATH=None))
+    assert re.search(r", CUDA [0-9.]+ for .*80", version), version
+    printed = typed(RULE + "print(sorted(engine.devices()), engine.version())")
+    assert "'cuda'" in printed and ", CUDA " in printed, printed
 
 
 ALL = [odd_path, odd_path_cuda, nobody, python_variables, interrupted, interrupted_build, moved, read_only, other_owner,
-       wheel]
+       wheel, wheel_cuda]
 
 
 def main(arguments):
