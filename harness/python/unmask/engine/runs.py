@@ -2,6 +2,7 @@
 """Experiments in this process: rules in Python are methods there."""
 
 import importlib.util
+import json
 import math
 import os
 import pathlib
@@ -90,7 +91,8 @@ def toml_of(experiment):
 
 
 def run(experiment, out=None, *, scale="", set=(), fresh=False, samples=False, progress=True, threads=0):  # pylint: disable=redefined-builtin
-    """Measures an experiment, a file or a dict with a file's keys, and returns its rows as a frame.
+    """Measures an experiment, a file or a dict with a file's keys, and returns its rows as a frame. Rows of other
+    settings, or of a rule before it was edited, stay in the folder; unmask.read(out) has them too.
 
     out       the folder for rows; default runs/NAME. Points that have a row there are not measured again (fresh=True:
               they are)
@@ -111,11 +113,13 @@ def run(experiment, out=None, *, scale="", set=(), fresh=False, samples=False, p
     words += ["--scale", scale] if scale else []
     for setting in (f"{k}={v}" for k, v in set.items()) if isinstance(set, dict) else set:
         words += ["--set", setting]
-    words += ["--fresh"] * fresh + ["--samples"] * samples + ["--no-progress"] * (not progress)
+    words += ["--fresh"] * fresh + ["--samples"] * samples + ["--no-progress"] * (not progress) + ["--format", "json"]
     code, said = _engine.run_quietly([str(word) for word in words], threads)
     if code == EnvironmentFault.code:
         raise EnvironmentFault(f"{file}: {said.strip()}")
-    return unmask.read(folder)
+    mine = {row["point_id"] for row in json.loads(said)}
+    frame = unmask.read(folder)
+    return frame[frame["point_id"].isin(mine)].reset_index(drop=True)
 
 
 def load_rules(file):

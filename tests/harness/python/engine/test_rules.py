@@ -291,9 +291,11 @@ class Runs(unittest.TestCase):
             self.assertEqual(len(rows[1]["params"]["code"]), 64)
 
             engine.method(base="block_diffusion", name="sure_run")(lambda step: 1 // 0)
-            engine.run(experiment, f"{folder}/python", progress=False)
+            edited = engine.run(experiment, f"{folder}/python", progress=False)
             rows = rows_in(f"{folder}/python")
             self.assertEqual([r["verdict"] for r in rows][2:], ["FAILED"])
+            # The frame has the rule as it is now; its row from before the edit stays in the folder.
+            self.assertEqual(list(edited["point_id"]), [rows[0]["point_id"], rows[2]["point_id"]])
             self.assertRegex(rows[2]["reason"], "step 0 of request 0: the rule raised ZeroDivisionError")
 
     def test_a_rule_is_served_swept_and_probed(self):
