@@ -144,33 +144,38 @@ std::string method_cell(const row_list& rows, const run_key_names& shown) {
 }
 
 // What each line's speed is compared with: the first method that ran on the same weights and prompts
-// in the same circumstances, on the same machine, seed by seed; one that is of any seed is the base of all.
+// in the same circumstances, on the same machine, seed by seed. Where that is of any seed it is the base of
+// all; what is of any seed otherwise is compared with the bases of all seeds.
 class speed_bases {
  public:
   explicit speed_bases(const row_list& rows) {
-    std::map<std::string, const result_row*> of_all;
     for (const result_row* row : rows) {
       if (!is_reportable(*row)) continue;
-      if (is_of_any_seed(*row)) of_all.try_emplace(place_of(*row, {"seed"}), row);
-      const auto any = of_all.find(place_of(*row, {"seed"}));
-      first_.try_emplace(place_of(*row), any == of_all.end() ? row : any->second);
+      const result_row* lead = lead_.try_emplace(place_of(*row, {"seed"}), row).first->second;
+      if (is_of_any_seed(*row) && !is_of_any_seed(*lead)) continue;
+      const auto [at, fresh] =
+          first_.try_emplace(place_of(*row), is_of_any_seed(*lead) ? lead : row);
+      if (fresh) of_all_seeds_[lead].push_back(at->second);
     }
   }
   table_cell speedup(const row_list& rows) {
     std::vector<double> speeds, bases;
+    const result_row* last = nullptr;
     std::string apart;
     for (const result_row* row : rows) {
-      const result_row* base = first_.at(place_of(*row));
-      if (base == row) return "base";
-      const auto a = row->value_of("tokens_per_second"), b = base->value_of("tokens_per_second");
-      if (!a || !b) return "–";
-      if (apart.empty()) apart = difference_of(*row, *base);
-      speeds.push_back(*a);
-      bases.push_back(*b);
+      for (const result_row* base : bases_of(*row)) {
+        if (base == row) return "base";
+        const auto a = row->value_of("tokens_per_second"), b = base->value_of("tokens_per_second");
+        if (!a || !b) return "–";
+        if (apart.empty()) apart = difference_of(*row, *base);
+        speeds.push_back(*a);
+        bases.push_back(*b);
+        last = base;
+      }
     }
     const result_row& first = *rows.front();
-    const auto ratio = rows.size() > 1 ? std::optional(paired_ratio(speeds, bases))
-                                       : speed_over(first, *first_.at(place_of(first)));
+    const auto ratio =
+        speeds.size() > 1 ? std::optional(paired_ratio(speeds, bases)) : speed_over(first, *last);
     if (!ratio) return "–";
     if (apart.empty()) return number_cell(ratio->value, 2, 1, ratio->range);
     apart_.insert(apart);
@@ -192,7 +197,14 @@ class speed_bases {
     return circumstance_of(row, free) + row.model.hash + "\n" + row.workload.hash + "\n" +
            machine_class_of(row);
   }
-  std::map<std::string, const result_row*> first_;
+  row_list bases_of(const result_row& row) const {
+    const result_row* lead = lead_.at(place_of(row, {"seed"}));
+    if (is_of_any_seed(row) && !is_of_any_seed(*lead)) return of_all_seeds_.at(lead);
+    return {first_.at(place_of(row))};
+  }
+
+  std::map<std::string, const result_row*> lead_, first_;
+  std::map<const result_row*, row_list> of_all_seeds_;
   std::set<std::string> apart_;
 };
 

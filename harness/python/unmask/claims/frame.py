@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 from unmask.rows.names import value_text
-from unmask.rows.rows import PLAIN_KEYS, RUN_KEYS, circumstance, is_reportable
+from unmask.rows.rows import PLAIN_KEYS, RUN_KEYS, circumstance, is_of_any_seed, is_reportable
 from unmask.rows.selectors import Selector
 
 # Before that day the items from the 81st on of these tasks were drawn otherwise than the first: whatever is
@@ -41,6 +41,17 @@ def _selector(where):
 def settings_of(side):
     """The settings of one side of a comparison: a label, several, or a dict."""
     return {"label": side} if isinstance(side, (str, list, tuple)) else dict(side)
+
+
+def _by_seed(row, partners, any_seed):
+    """The partners of a row, those of its own seed. A partner that was measured once for all seeds is one of each; such
+    a row has the partners of each seed in turn."""
+    if any_seed:
+        return [partners]
+    seeds = [row["seed"]]
+    if is_of_any_seed(row):
+        seeds = sorted({p["seed"] for p in partners if not is_of_any_seed(p)}) or seeds
+    return [[p for p in partners if is_of_any_seed(p) or p["seed"] == seed] for seed in seeds]
 
 
 @dataclass(frozen=True)
@@ -129,21 +140,22 @@ class Frame:
 
     def pairs(self, of, over, **where):
         """Rows of one side beside those of the other that agree in everything else: model, task, keys of
-        [run] and arrivals. A side is a label, or a dict of settings that it alone has."""
+        [run] and arrivals. A side is a label, or a dict of settings that it alone has. What was measured once for
+        all seeds is beside the rows of each."""
         left, right = settings_of(of), settings_of(over)
         free = frozenset(_key(name) for name in {*left, *right} if left.get(name) != right.get(name))
         others = {}
         for row in self.pick(**{**where, **right}):
-            others.setdefault(circumstance(row, free), []).append(row)
+            others.setdefault(circumstance(row, free | {"seed"}), []).append(row)
         found = []
         for row in self.pick(**{**where, **left}):
-            partners = others.get(circumstance(row, free), [])
-            exact = [p for p in partners if circumstance(p) == circumstance(row)]
-            partners = exact if len(partners) > 1 and exact else partners
-            if len(partners) > 1:
-                raise NeedsRows(f"a narrower claim: {row['label']} has {len(partners)} partners")
-            if partners and partners[0] is not row:
-                found.append((row, partners[0]))
+            for partners in _by_seed(row, others.get(circumstance(row, free | {"seed"}), []), "seed" in free):
+                exact = [p for p in partners if circumstance(p, {"seed"}) == circumstance(row, {"seed"})]
+                partners = exact if len(partners) > 1 and exact else partners
+                if len(partners) > 1:
+                    raise NeedsRows(f"a narrower claim: {row['label']} has {len(partners)} partners")
+                if partners and partners[0] is not row:
+                    found.append((row, partners[0]))
         if not found:
             raise NeedsRows(f"rows of {_selector(left).text()} and of {_selector(right).text()} in the "
                             f"same circumstances" + (f" with {_selector(where).text()}" if where else ""))

@@ -95,12 +95,13 @@ def _decode_table(rows):
     for line in seeds.over_seeds(rows):
         row, cells = line[0], ["–"] * 7
         if is_reportable(row):
-            against = list(map(bases.of, line))
-            ratio = None if against[0] is row else seeds.ratio(line, against, "tokens_per_second")
+            against = bases.pairs(line)
+            is_base = against[0][1] is row
+            ratio = None if is_base else seeds.ratio(against, "tokens_per_second")
             if ratio and ratio.how.startswith(estimates.APART):
-                apart.append(comparable(row, against[0]))
+                apart.append(comparable(*against[0]))
             cells = [_score_cell(line), _speed_cell(line),
-                     "base" if against[0] is row else estimate_cell(ratio, 2) if ratio else "–",
+                     "base" if is_base else estimate_cell(ratio, 2) if ratio else "–",
                      _metric_cell(line, "tpf", 2), _metric_cell(line, "committed_per_step", 2),
                      _metric_cell(line, "redundancy", 2), _metric_cell(line, "nfe", 0)]
         worst = next((of_seed for of_seed in line if of_seed["verdict"] != "PASS"), row)

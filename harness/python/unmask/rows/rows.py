@@ -317,6 +317,11 @@ def variation(row):
     return [(key, value) for key, _, value in parts]
 
 
+def is_of_any_seed(row):
+    """Tells whether no seed changes what a row says, so that it was measured once for all of them."""
+    return ("seed", "any") in variation(row)
+
+
 def row_name(row, without=()):
     """Names a row by label and variation, without the swept keys of these last names."""
     name = row["label"]

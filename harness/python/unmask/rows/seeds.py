@@ -9,9 +9,8 @@ from unmask.rows import estimates, intervals
 from unmask.rows.intervals import Estimate
 from unmask.rows.machines import machine_class
 from unmask.rows.names import value_text
-from unmask.rows.rows import RUN_KEYS, circumstance, grouped, is_reportable, row_name, variation
+from unmask.rows.rows import RUN_KEYS, circumstance, grouped, is_of_any_seed, is_reportable, row_name
 
-ANY = ("seed", "any")  # in the variation of a row that no seed changes: it was measured once for all of them
 ANY_NOTE = "seed=any: nothing in the row reads the seed, so it was measured once for all seeds"
 NOTE = "N seeds: means of rows that differ in their seed alone, 95 % intervals over the seeds"
 
@@ -33,32 +32,45 @@ def over_seeds(rows):
 
 
 class Bases:
-    """What the rows of a table are compared with, seed by seed: the first of each circumstance and machine. One that
-    is of any seed is the base of all. free: keys in which a base may differ; models: whether it must be of the same
-    weights and prompts."""
+    """What the rows of a table are compared with, seed by seed: the first of each circumstance and machine. Where that
+    is of any seed it is the base of all; what is of any seed otherwise has the bases of all seeds. free: keys in which
+    a base may differ; models: whether it must be of the same weights and prompts."""
 
     def __init__(self, rows, free=(), models=False):
-        self.free, self.models, self.first = frozenset(free), models, {}
-        of_all = {}
+        self.free, self.models = frozenset(free), models
+        self.lead, self.first, self.of_all_seeds = {}, {}, {}
         for row in rows:
-            if ANY in variation(row):
-                of_all.setdefault(self._place(row, {"seed"}), row)
-            self.first.setdefault(self._place(row), of_all.get(self._place(row, {"seed"}), row))
+            of_all, place = self._place(row, {"seed"}), self._place(row)
+            lead = self.lead.setdefault(of_all, row)
+            if place in self.first or is_of_any_seed(row) and not is_of_any_seed(lead):
+                continue
+            self.first[place] = lead if is_of_any_seed(lead) else row
+            self.of_all_seeds.setdefault(of_all, []).append(self.first[place])
 
     def _place(self, row, more=frozenset()):
         weights = (row["model"]["hash"], row["workload"]["hash"]) if self.models else ()
         return circumstance(row, self.free | more), machine_class(row), *weights
 
     def of(self, row):
-        """The base of a row; None where there is none."""
-        return self.first.get(self._place(row))
+        """The bases of a row, one but for a row of any seed; none where there is none."""
+        of_all = self._place(row, {"seed"})
+        lead = self.lead.get(of_all)
+        if lead is not None and is_of_any_seed(lead):
+            return [lead]
+        if is_of_any_seed(row):
+            return self.of_all_seeds.get(of_all, [])
+        return [base for base in [self.first.get(self._place(row))] if base is not None]
+
+    def pairs(self, line):
+        """The rows of one line, each with its bases; None for one that has none."""
+        return [(row, base) for row in line for base in self.of(row) or [None]]
 
 
 def by_place(rows, place):
     """Groups rows by place(row, free): what they must agree in but for some keys. A row of any seed is in the groups of
     all seeds of its place."""
     groups = grouped(rows, lambda row: place(row, frozenset()))
-    for row in [row for row in rows if ANY in variation(row)]:
+    for row in filter(is_of_any_seed, rows):
         for group in groups:
             if all(row is not other for other in group) and place(row, {"seed"}) == place(group[0], {"seed"}):
                 group.append(row)
@@ -96,6 +108,17 @@ def over(found, logs=False):
                     "Student's t over seeds")
 
 
+def over_differences(found):
+    """The mean of differences, which may be of either sign, with Student's interval over the seeds. Where all are
+    equal: the first, whose interval is of its items."""
+    values = [e.value for e in found]
+    if len(set(values)) == 1:
+        return found[0]
+    middle, n = intervals.mean(values), len(values)
+    half = intervals.t_quantile(n - 1) * intervals.deviation(values) / math.sqrt(n)
+    return Estimate(middle, middle - half, middle + half, n, "seeds", "Student's t over seeds")
+
+
 def estimate(line, metric):
     """A metric of rows of one line; None where one lacks it."""
     found = [estimates.estimate(row, metric) for row in line]
@@ -107,9 +130,9 @@ def estimate(line, metric):
     return dataclasses.replace(e, low=max(0.0, e.low), high=min(1.0, e.high))
 
 
-def ratio(line, bases, metric):
-    """A ratio of rows of one line, each over the base of its own seed; None where one lacks it."""
-    found = [estimates.ratio(row, base, metric) if base is not None else None for row, base in zip(line, bases)]
+def ratio(pairs, metric):
+    """A ratio of rows of one line over their bases, Bases.pairs; None where one lacks it."""
+    found = [estimates.ratio(row, base, metric) if base is not None else None for row, base in pairs]
     return None if any(e is None for e in found) else over(found, logs=True)
 
 
@@ -119,5 +142,5 @@ def notes(lines):
     several = [line for line in lines if len(line) > 1]
     same = [f"{row_name(line[0], {'seed'})}, {line[0]['workload']['family']}" for line in several
             if line[0]["answers_hash"] and len({row["answers_hash"] for row in line}) == 1]
-    once = any(ANY in variation(row) for line in lines for row in line)
+    once = any(is_of_any_seed(row) for line in lines for row in line)
     return [NOTE] * bool(several) + [ANY_NOTE] * once + (["The seed changes no answer of: " + "; ".join(same)] if same else [])

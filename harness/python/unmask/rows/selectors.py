@@ -5,17 +5,20 @@ from dataclasses import dataclass, field
 
 from unmask.rows.errors import UserError
 from unmask.rows.names import value_text
-from unmask.rows.rows import as_number, check_key, setting
+from unmask.rows.rows import as_number, check_key, is_of_any_seed, setting
 
 
 @dataclass
 class Selector:
-    """Rows by their settings, any of the values of each key; and the metric that is looked at."""
+    """Rows by their settings, any of the values of each key; and the metric that is looked at. A row of any seed is met
+    under every seed."""
     keys: dict = field(default_factory=dict)
     metric: str = ""
 
     def matches(self, row):
         for key, wanted in self.keys.items():
+            if key == "seed" and is_of_any_seed(row):
+                continue
             found = setting(row, key)
             if found is None:
                 return False

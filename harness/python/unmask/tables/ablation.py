@@ -8,13 +8,13 @@ same setting twice, is at most AMBIGUOUS save in the 5 % that every such interva
 
 import math
 
-from unmask.rows import estimates, glossary, intervals
+from unmask.rows import estimates, glossary, intervals, seeds
 from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import UserError
 from unmask.rows.intervals import Estimate
 from unmask.rows.machines import machine_class
 from unmask.rows.names import unknown_name
-from unmask.rows.rows import circumstance, grouped, is_reportable, row_name, variation
+from unmask.rows.rows import circumstance, is_of_any_seed, is_reportable, row_name, variation
 from unmask.rows.scores import note_of_undecided
 from unmask.rows.verdicts import against_margin
 from unmask.tables import tables
@@ -58,9 +58,28 @@ def _compare_items(line, row, base):
         line["mcnemar_p"] = intervals.mcnemar_p(first, second)
 
 
-def _place(row):
-    """What a setting and its base agree in."""
-    return circumstance(row), machine_class(row)
+def _groups(rows):
+    """Rows that may be compared, by what a setting and its base agree in, each group in the order of its rows; a row of
+    any seed is in the group of every seed."""
+    order = {id(row): number for number, row in enumerate(rows)}
+    groups = seeds.by_place(rows, lambda row, more: (circumstance(row, more), machine_class(row)))
+    # Where rows of seeds are, a group of rows of any seed has nothing of its own.
+    sampled = {id(row) for group in groups for row in group if not all(map(is_of_any_seed, group))}
+    return [sorted(group, key=lambda row: order[id(row)]) for group in groups
+            if not all(id(row) in sampled for row in group) or not all(map(is_of_any_seed, group))]
+
+
+def _over_seeds(lines, bases, margins):
+    """One line of a setting that was measured once, over the bases of several seeds: means over the seeds."""
+    speeds, scores = [line["speed"] for line in lines], [line["score"] for line in lines]
+    measured = all(math.isfinite(e.value) for e in speeds)
+    speed = seeds.over(speeds, logs=True) if measured else speeds[0]
+    score = None if any(e is None for e in scores) else seeds.over_differences(scores)
+    return {**lines[0], "base": f"{row_name(bases[0], {'seed'})}, {len(bases)} seeds", "speed": speed,
+            "paired": all(line["paired"] for line in lines), "speed_verdict": ratio_verdict(speed, margins[0]),
+            "apart": next(filter(None, (line["apart"] for line in lines)), ""),
+            "item_speed": None, "faster_items": 0, "mcnemar_p": None, "same_answers": None, "items": 0,
+            "score": score, "score_verdict": score_verdict(score, margins[1]) if score else None}
 
 
 def _compared(row, base, margins):
@@ -84,13 +103,18 @@ def _compared(row, base, margins):
 def paired_comparison(rows, margins=(0.02, 0.02), base=""):
     """Every setting against its base in the same circumstances; margins: of speed, relative, and of
     scores, of 1. UserError where no row has the label `base`."""
-    rows, lines, found = [row for row in rows if is_reportable(row)], [], not base
-    for group in grouped(rows, _place):
+    rows, found, against = [row for row in rows if is_reportable(row)], not base, {}
+    for group in _groups(rows):
         for row in group:
-            against = _base_of(row, group, base)
-            found |= against is not None
-            if against is not None and against is not row:
-                lines.append(_compared(row, against, margins))
+            other = _base_of(row, group, base)
+            found |= other is not None
+            if other is not None and other is not row:
+                bases = against.setdefault(id(row), (row, []))[1]
+                bases += [] if any(other is one for one in bases) else [other]
+    lines = []
+    for row, bases in against.values():
+        several = [_compared(row, one, margins) for one in bases]
+        lines.append(_over_seeds(several, bases, margins) if len(several) > 1 else several[0])
     if not found:
         raise UserError(unknown_name("base, the label of a row", base, map(row_name, rows)))
     return lines
@@ -127,13 +151,18 @@ def _effect(members, factor, first, level, margin):
 def main_effects(rows, margins=(0.02, 0.02)):
     """One factor's level against its first of a factorial sweep; [] unless at least two factors vary
     within one label."""
-    effects = []
-    for group in grouped([row for row in rows if is_reportable(row)], _place):
+    effects, seen = [], set()
+    for group in _groups([row for row in rows if is_reportable(row)]):
         labels = {}
         for row in group:
-            labels.setdefault(row["label"], []).append((row, dict(variation(row))))
+            factors = {key: value for key, value in variation(row) if key != "seed"}  # the group has one
+            labels.setdefault(row["label"], []).append((row, factors))
         for label in sorted(labels):
             members = labels[label]
+            rows_of_label = tuple(id(row) for row, _ in members)
+            if rows_of_label in seen:  # of any seed: in the group of each
+                continue
+            seen.add(rows_of_label)
             names = sorted(members[0][1])
             if any(sorted(factors) != names for _, factors in members):
                 continue

@@ -266,9 +266,9 @@ def compare_place(result, inside, before, after):
         _compare_facts(result, title, row, new[name])
         if not result.with_speed:
             continue
-        base = bases.of(row)
-        if base is not None and base is not row and setting(row, "kind") != "serve":
-            _compare_ratio(result, title, row, base, new[name], new[results.point_name(base)])
+        for base in bases.of(row) if setting(row, "kind") != "serve" else ():
+            if base is not row:
+                _compare_ratio(result, title, row, base, new[name], new[results.point_name(base)])
         sides = [[r for r in rows if results.point_name(r) == name] for rows in (before, after)]
         _compare_speed(result, title, *sides)
         _compare_phases(result, *sides)

@@ -227,7 +227,7 @@ def _value_of(line, column, bases):
         is_synthetic(line[0]) and metric != "score")
     if column.metric != "speedup":
         return seeds.estimate(line, metric), dagger
-    return seeds.ratio(line, list(map(bases.of, line)), metric), dagger
+    return seeds.ratio(bases.pairs(line), metric), dagger
 
 
 def _cell_of(chosen, column, bases):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims about counts: what other prompts would give decides, where the rows kept the counts of every item."""
+"""Claims about counts: what other prompts would give decides, where the rows kept the counts of every item.
+And how often a row counts that was measured once for all seeds."""
 
 import unittest
 
-from made_claims import Made, scored
+from made_claims import FASTER, Made, scored
 import numpy as np
 from scipy import stats
 
@@ -134,6 +135,33 @@ class Prompts(Made):
         e = intervals.Estimate(0.32, 0.28, 0.36, 32, "items", "paired bootstrap over items")
         together = repeats._one_estimate([e, intervals.Estimate(0.322, 0.282, 0.362, 32, "items", e.how)], True)
         self.assertLess(together.low, 0.29)
+
+
+class Seeds(Made):
+    def test_what_was_measured_once_for_all_seeds_is_beside_the_rows_of_each(self):
+        """Twice, four times and once as fast under three seeds: (2 * 4 * 1)^(1/3) = 2, whichever side was measured
+        once; under seed 1 alone four times."""
+        def seeds(label, right, *seconds):
+            return [scored(label, right, 8, [s, s * 1.01, s * 0.99], seed=seed, variation=f"seed={seed}",
+                           point_id=f"{label}/{seed}") for seed, s in enumerate(seconds)]
+        once = {"variation": "seed=any", "point_id": "once"}
+        slow = [*seeds("fast", 6, 1.0, 0.5, 2.0), scored("slow", 4, 8, (2.0, 2.02, 1.98), **once)]
+        fast = [*seeds("slow", 4, 2.0, 4.0, 1.0), scored("fast", 6, 8, (1.0, 1.01, 0.99), **once)]
+        for rows in (slow, fast):
+            r = self.judged(FASTER, rows)
+            self.assertEqual([round(e.value, 6) for _, e in r.finding.points], [2, 4, 1])
+            self.assertAlmostEqual(r.estimate.value, 2)
+            self.assertAlmostEqual(r.finding.quality.value, 0.25)
+            one = self.judged(FASTER.replace('"slow")', '"slow", seed=1)'), rows)
+            self.assertEqual([round(e.value, 6) for _, e in one.finding.points], [4])
+            level = self.judged('\n@claim(**COUNT)\ndef c(f):\n    return level(f, "redundancy", label=["fast", "slow"], '
+                                'seed=2)\n', rows)
+            self.assertEqual(len(level.finding.points), 2)
+        # Both measured once: one pair, whatever seed stands in their rows.
+        both = [slow[-1] | {"seed": 3}, fast[-1] | {"point_id": "other"}]
+        self.assertEqual(len(self.judged(FASTER, both).finding.points), 1)
+        # Rows of two seeds that were both measured are no pair.
+        self.assertIn("needs rows of", self.judged(FASTER, [slow[1], fast[0]]).reason)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 kinds of score; and answers that nobody can judge stay in the denominator."""
 
 import json
+import math
 import os
 import subprocess
 import tempfile
@@ -102,6 +103,69 @@ class Seeds(unittest.TestCase):
         for row in once:  # a ratio of one pass has no interval to compare by
             row["samples"]["seconds"] = [row["samples"]["seconds"][0] * share for share in (0.99, 1.0, 1.01)]
         self.assertEqual(compare.compare_rows(once, copies(once)).ratios, 3)
+
+    def mixed(self):
+        """A sampled base, a greedy method that was measured once and a sampled one, as a sweep of seeds plans them:
+        all methods of a seed, then those of the next. Tokens a second: 100, 125, 80; 250; 200, 250, 200."""
+        base = [of_seed("base", seed, mean, seconds)
+                for seed, (mean, seconds) in enumerate(((0.4, 1.0), (0.5, 0.8), (0.6, 1.25)))]
+        once = of_seed("greedy", 0, 0.5, 0.4) | {"variation": "seed=any"}
+        return [base[0], once, self.rows[3], base[1], self.rows[4], base[2], self.rows[5]]
+
+    def test_a_row_of_any_seed_is_over_the_bases_of_all_seeds(self):
+        """By hand: 250 over 100, 125, 80 is (2.5 * 2 * 3.125)^(1/3) = 2.5; its interval is of the three logarithms. The
+        sampled method is over the base of its own seed, and never over the greedy one: (2 * 2 * 2.5)^(1/3)."""
+        found = self.mixed()
+        table = layout.lay_out_columns(found, ["speedup"])
+        self.assertEqual([row.keys[1] for row in table.rows], ["base, 3 seeds", "greedy seed=any", "fast, 3 seeds"])
+        cells = [row.cells[0] for row in table.rows]
+        logs = [math.log(v) for v in (2.5, 2.0, 3.125)]
+        low, high = map(math.exp, stats.t.interval(0.95, 2, loc=math.log(2.5), scale=stats.sem(logs)))
+        self.assertAlmostEqual(cells[1].measured, 2.5)
+        for ours, theirs in zip(cells[1].range, (low, high)):
+            self.assertAlmostEqual(ours, theirs)
+        self.assertEqual((cells[1].n, cells[1].unit), (3, "seeds"))
+        self.assertAlmostEqual(cells[2].measured, 10 ** (1 / 3))
+        lines = lines_of(printed(found))
+        self.assertEqual([line[6] for line in lines], ["base", f"2.50 [{low:.2f}, {high:.2f}]", lines[2][6]])
+        self.assertTrue(lines[2][6].startswith("2.15 ["), lines[2])
+        (ours,) = page.row_tables(found)
+        self.assertEqual([cell.text for cell in list(zip(*ours.rows))[6]], ["base", "2.50", "2.15"])
+        for row in found:
+            row["samples"]["seconds"] = [row["samples"]["seconds"][0] * share for share in (0.99, 1.0, 1.01)]
+        self.assertEqual(compare.compare_rows(found, copies(found)).ratios, 6)  # three of each that is no base
+
+    def test_the_ablation_has_one_line_of_what_was_measured_once(self):
+        """Speeds as above; scores: 0.5 over 0.4, 0.5, 0.6 differ by 0.1, 0 and -0.1, whose mean is 0."""
+        lines = ablation.paired_comparison(self.mixed(), base="base")
+        once = [line for line in lines if line["setting"].startswith("greedy")]
+        self.assertEqual([(line["setting"], line["base"]) for line in once], [("greedy seed=any", "base, 3 seeds")])
+        self.assertAlmostEqual(once[0]["speed"].value, 2.5)
+        self.assertAlmostEqual(once[0]["score"].value, 0.0)
+        half = stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
+        for ours, theirs in zip(once[0]["score"].range, (-half, half)):
+            self.assertAlmostEqual(ours, theirs)
+        self.assertEqual((once[0]["speed"].n, once[0]["speed_verdict"]), (3, "FASTER"))
+        ratios = [line["speed"].value for line in lines if line["setting"].startswith("fast")]
+        self.assertEqual([round(value, 9) for value in ratios], [2, 2, 2.5])
+        # With the greedy one as the base each seed is over it: 100, 125 and 80 of 250.
+        lines = ablation.paired_comparison(self.mixed(), base="greedy seed=any")
+        self.assertEqual([round(line["speed"].value, 9) for line in lines if line["setting"].startswith("base")],
+                         [0.4, 0.5, 0.32])
+
+    def test_any_seed_is_no_level_of_a_factor(self):
+        """Two factors of one label; at temperature 0 nothing reads the seed. Its rows are beside those of each seed."""
+        found = []
+        for steps, cost in ((1, 1.0), (2, 2.0)):
+            found.append(row_of("m", [cost, cost * 1.1], variation=f"steps={steps} temperature=0 seed=any",
+                                point_id=f"{steps}/0"))
+            found += [row_of("m", [cost * 1.5, cost * 1.65], seed=seed, point_id=f"{steps}/1/{seed}",
+                             variation=f"steps={steps} temperature=1 seed={seed}") for seed in (0, 1)]
+        effects = ablation.main_effects(found)
+        self.assertEqual({(e["factor"], e["level"], e["settings"]) for e in effects},
+                         {("steps", "2", 2), ("temperature", "1", 2)})
+        for e in effects:
+            self.assertAlmostEqual(e["speed"].value, {"steps": 1 / 2, "temperature": 1 / 1.5}[e["factor"]])
 
     def test_other_settings_and_doubled_seeds_stay_apart(self):
         first = of_seed("base", 0, 0.4, 1.0)
