@@ -10,6 +10,9 @@ import tomllib
 from pathlib import Path
 
 EXPERIMENTS = Path(__file__).resolve().parent
+sys.path.insert(0, str(EXPERIMENTS.parent / "harness/python"))
+
+from unmask.rows.experiments import read_experiment  # noqa: E402 (the package beside the experiments)
 
 
 def read(path):
@@ -40,7 +43,7 @@ def main():
     print("| file | shows | tiny | shapes | full | values, claims |\n|---|---|---|---|---|---:|")
     contradictions = []
     for path in sorted((EXPERIMENTS / paper).glob("*.toml"), key=number_of):
-        file = read(path)
+        file = read_experiment(str(path))
         head, scales, name = file["artifact"], file.get("scale", {}), path.stem
         title = name.replace("_", " ").capitalize()
         shows = head["title"]

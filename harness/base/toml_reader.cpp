@@ -26,8 +26,11 @@ toml_reader::toml_reader(const toml::table& table, std::string file, std::string
     : table_(table), file_(std::move(file)), path_(std::move(path)) {}
 
 std::string toml_reader::where(const toml::node& node) const {
-  const auto line = node.source().begin.line;
-  return line > 0 ? file_ + ":" + std::to_string(line) : file_;
+  return place_in_file(node.source(), file_);
+}
+
+std::filesystem::path toml_reader::file_of(const toml::node& node) const {
+  return node.source().path ? *node.source().path : file_;
 }
 
 void toml_reader::fail(const toml::node& node, const std::string& sentence) const {
@@ -157,8 +160,7 @@ void toml_reader::finish() const {
   for (const auto& [key, node] : table_) {
     const std::string name(key.str());
     if (known_.contains(name)) continue;
-    const auto line = key.source().begin.line;
-    throw usage_error(file_ + ":" + std::to_string(line) + ": " +
+    throw usage_error(place_in_file(key.source(), file_) + ": " +
                       unknown_name(path_.empty() ? "key" : "key of [" + path_ + "]", name, known));
   }
 }
@@ -166,6 +168,11 @@ void toml_reader::finish() const {
 std::size_t toml_reader::choice(const std::string& what, const std::string& word,
                                 const std::vector<std::string>& known) const {
   return find_known(what, word, known, where());
+}
+
+std::string place_in_file(const toml::source_region& at, const std::string& file) {
+  const std::string name = at.path ? *at.path : file;
+  return at.begin.line > 0 ? name + ":" + std::to_string(at.begin.line) : name;
 }
 
 parameter_value toml_scalar(const toml::node& node, const std::string& where) {

@@ -48,6 +48,8 @@ class toml_reader {
 
   std::string where() const { return where(table_); }
   std::string where(const toml::node& node) const;
+  // The file that a value is of: another one where this file extends it.
+  std::filesystem::path file_of(const toml::node& node) const;
   [[noreturn]] void fail(const toml::node& node, const std::string& sentence) const;
   std::string name_of(const std::string& key) const;
 
@@ -61,6 +63,9 @@ class toml_reader {
   std::string file_, path_;
   std::set<std::string> known_;
 };
+
+// FILE:LINE of a value or key that was read from a file; `file` where it does not know its own.
+std::string place_in_file(const toml::source_region& at, const std::string& file);
 
 // The scalar of a node; usage error beginning with `where` for anything else (dates, tables).
 parameter_value toml_scalar(const toml::node& node, const std::string& where);

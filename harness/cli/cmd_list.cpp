@@ -20,6 +20,7 @@
 #include "harness/plan/catalogue.h"
 #include "harness/plan/format.h"
 #include "harness/plan/locate.h"
+#include "harness/plan/request.h"
 #include "harness/rows/glossary.h"
 #include "harness/rows/json_of.h"
 #include "harness/rows/row_schema.h"
@@ -256,9 +257,9 @@ int command_list(const texts& arguments) {
 
 int command_show(const texts& arguments) {
   const command_line line(
-      "show METHOD|glossary|format|needs|schema [options]",
-      {format_option("print md or json (needs and schema: always json)")}, {"method"}, arguments,
-      "Shows a method, or one of:\n"
+      "show METHOD|FILE.toml|glossary|format|needs|schema [options]",
+      {format_option("print md or json (needs and schema: always json; FILE.toml: md is TOML)")}, {"method"}, arguments,
+      "Shows a method, an experiment file with what it extends, or one of:\n"
       "  glossary  the words of tables, texts and verdicts\n"
       "  format    every key of an experiment file and of a file of tasks, in Markdown\n"
       "  needs     what a scale may need, as JSON\n"
@@ -281,6 +282,11 @@ int command_show(const texts& arguments) {
   }
   if (asked == "schema") {
     print("{}", row_schema_text());
+    return 0;
+  }
+  if (asked.ends_with(".toml")) {
+    print("{}", format == table_format::json ? whole_experiment_json(asked)
+                                             : whole_experiment(asked));
     return 0;
   }
   const method_info& m = methods.find(asked);

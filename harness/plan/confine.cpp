@@ -78,16 +78,6 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
   return std::mismatch(place.begin(), place.end(), real.begin(), real.end()).first == place.end();
 }
 
-bool may_read(const fs::path& path, const fs::path& folder) {
-  std::vector<fs::path> places = model_folders();
-  std::ranges::move(dataset_folders(), std::back_inserter(places));
-  places.push_back(shipped_experiments());
-  places.push_back(folder);
-  std::error_code none;
-  places.push_back(fs::current_path(none));
-  return std::ranges::any_of(places, [&](const fs::path& place) { return lies_in(path, place); });
-}
-
 // The first line of what `key` writes: of serve.log, or of serve.record.
 bool is_such_a_file(const fs::path& path, const std::string& key) {
   constexpr std::size_t largest = std::size_t{1} << 30;
@@ -107,6 +97,17 @@ bool is_such_a_file(const fs::path& path, const std::string& key) {
 
 }  // namespace
 
+bool may_read(const fs::path& path, const path_bounds& bounds) {
+  if (bounds.anywhere || bounds.folder.empty()) return true;
+  std::vector<fs::path> places = model_folders();
+  std::ranges::move(dataset_folders(), std::back_inserter(places));
+  places.push_back(shipped_experiments());
+  places.push_back(bounds.folder);
+  std::error_code none;
+  places.push_back(fs::current_path(none));
+  return std::ranges::any_of(places, [&](const fs::path& place) { return lies_in(path, place); });
+}
+
 void check_paths(const experiment_spec& spec, const path_bounds& bounds) {
   if (bounds.anywhere) return;
   std::error_code none;
@@ -117,7 +118,7 @@ void check_paths(const experiment_spec& spec, const path_bounds& bounds) {
       if (there && !is_such_a_file(p.path, p.key)) {
         refuse(spec, p, "a file that is there and was not written by such a run");
       }
-    } else if (!bounds.folder.empty() && !may_read(p.path, bounds.folder)) {
+    } else if (!may_read(p.path, bounds)) {
       refuse(spec, p, "outside " + bounds.folder.string());
     }
   }

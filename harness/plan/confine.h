@@ -11,10 +11,9 @@
 
 namespace unmask {
 
-struct path_bounds {
-  std::filesystem::path folder;  // reads stay inside it; empty: they may be anywhere
-  bool anywhere = false;         // --allow-outside: neither reads nor writes are looked at
-};
+// Whether a file may be read: it is inside bounds.folder, or it is one of the places that anybody may
+// read.
+bool may_read(const std::filesystem::path& path, const path_bounds& bounds);
 
 // Every path that the experiment names, by whichever key, sweep or setting. Reads: inside
 // bounds.folder, what comes with the program, or $UNMASK_MODELS and $UNMASK_DATASETS. Writes

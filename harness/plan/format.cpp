@@ -192,6 +192,32 @@ std::string code(const std::string& name) {
   return "`" + name + "`";
 }
 
+std::string extends_page() {
+  return "## A file that extends another\n\n`extends = \"other.toml\"` lays this file over another "
+         "experiment "
+         "file, which may extend a third. `unmask show FILE.toml` prints the result, which is also "
+         "what `run.json` "
+         "and bundles keep. Its points have the ids of a file that says the same by itself.\n\n" +
+         markdown({"in this file", "effect"},
+                  {{"a value or an array", "replaces that of the other file"},
+                   {"a table, such as `[run]` or `[scale.tiny.set]`", "merges with it key by key"},
+                   {"`[[model]]`, `[[workload]]`, `[[method]]` of a name that is there",
+                    "changes these keys of the entry, or of every entry that has the name"},
+                   {"such an entry of a new name", "is added after the others"},
+                   {"an entry with its name and `remove = true`", "removes that entry"},
+                   {"an entry with only `remove = true`", "removes all entries of the other file"},
+                   {"a table with `remove = true`", "has only the keys of this file"},
+                   {"an empty array in `[sweep]`", "removes that axis"},
+                   {"`[artifact]`", "is never taken from the other file"}}) +
+         "\nA method has the name `label`, else `name`. A model has `name`, else the last part of "
+         "its `path`. A "
+         "workload has `name`, else its tasks, its benchmark, its lengths or the stem of its "
+         "file.\n\nA relative path "
+         "belongs to the file that gives it. With `--confine`, the other file must also be in that "
+         "folder or come "
+         "with the program.\n\n";
+}
+
 std::string needs_page() {
   std::vector<std::vector<std::string>> lines;
   for (const need_kind& n : need_list()) lines.push_back({code(n.spelled()), n.meaning});
@@ -247,6 +273,7 @@ std::string format_page() {
     }
     page += "## " + t.head + "\n\n" + t.says + "\n\n" +
             markdown({"key", "type", "without it", "meaning"}, lines) + "\n";
+    if (t.path.empty()) page += extends_page();
   }
   return page + needs_page() + task_page();
 }

@@ -14,13 +14,20 @@
 #include "harness/base/error.h"
 #include "harness/base/toml_reader.h"
 #include "harness/plan/keys.h"
+#include "harness/plan/locate.h"
 #include "harness/plan/settings.h"
 
 namespace unmask {
 
+// A path as a file names it: from its own folder, or "experiments/..." of what comes with the program
+// where its folder has none.
 inline std::filesystem::path beside(const std::filesystem::path& file, const std::string& path) {
   const std::filesystem::path given(path);
-  return given.is_absolute() ? given : (file.parent_path() / given).lexically_normal();
+  if (given.is_absolute()) return given;
+  const std::filesystem::path near = (file.parent_path() / given).lexically_normal();
+  std::error_code none;
+  if (!path.starts_with("experiments/") || std::filesystem::exists(near, none)) return near;
+  return find_embedded(given, {}).value_or(near);
 }
 
 class key_reader {

@@ -3,6 +3,7 @@
 #include "harness/plan/request.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,8 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/package.h"
+#include "harness/base/toml_reader.h"
+#include "harness/plan/overlay.h"
 #include "harness/plan/settings.h"
 #include "harness/rows/json_of.h"
 
@@ -80,15 +83,26 @@ run_request request_again(const fs::path& manifest) {
 }
 
 experiment_spec requested_spec(const run_request& request) {
-  experiment_spec spec = request.again
-                             ? parse_spec(request.again->text, request.file, request.scale)
-                             : read_spec(request.file, request.scale);
+  experiment_spec spec =
+      request.again ? parse_spec(request.again->text, request.file, request.scale, request.bounds)
+                    : read_spec(request.file, request.scale, request.bounds);
   if (request.again) {
     for (const std::string& assignment : request.again->overrides) apply_override(spec, assignment);
   }
   check_paths(spec, request.bounds);
   for (const std::string& assignment : request.overrides) apply_override(spec, assignment);
   return spec;
+}
+
+std::string whole_experiment(const fs::path& file) {
+  return whole_text(toml_text(file, "experiment"), file, {});
+}
+
+std::string whole_experiment_json(const fs::path& file) {
+  const extended_table whole = with_what_it_extends(toml_text(file, "experiment"), file, {});
+  std::ostringstream out;
+  out << toml::json_formatter(whole.table) << "\n";
+  return out.str();
 }
 
 std::filesystem::path output_name(const experiment_spec& spec) {
@@ -110,7 +124,8 @@ std::string requested_manifest(const run_request& request, const experiment_spec
   if (request.again) manifest = *request.again;
   if (!request.again) {
     manifest.file = portable_path(request.file);
-    manifest.text = read_file(request.file, largest_experiment);
+    const std::string text = read_file(request.file, largest_experiment);
+    manifest.text = whole_text(text, request.file, request.bounds);
   }
   manifest.scale = spec.scale;
   manifest.overrides.insert(manifest.overrides.end(), request.overrides.begin(),

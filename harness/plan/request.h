@@ -23,7 +23,7 @@ struct run_manifest {
   std::string
       file;  // of the experiment: relative to the tree that holds it (experiments/...), else
              // to where the program was started, else its bare name
-  std::string text;  // its content
+  std::string text;  // its content, with that of the files that it extends
   std::string scale;
   std::vector<std::string> overrides;  // KEY=VALUE
   std::string source_hash;             // commit the program was built from
@@ -49,6 +49,11 @@ run_request request_again(const std::filesystem::path& manifest);
 // The file with its scale and the overrides; usage errors as read_spec, apply_override and, for what
 // the file names, check_paths. What the overrides name is the user's own.
 experiment_spec requested_spec(const run_request& request);
+
+// The text of an experiment file together with what it extends, as run.json keeps it. Usage errors for
+// broken TOML and for what is wrong with `extends`; values are not looked at.
+std::string whole_experiment(const std::filesystem::path& file);
+std::string whole_experiment_json(const std::filesystem::path& file);
 
 // Where its rows go below a directory of runs: PAPER/ID/SCALE of an artifact, else the file's stem.
 std::filesystem::path output_name(const experiment_spec& spec);

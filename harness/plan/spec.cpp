@@ -155,7 +155,7 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
     throw usage_error(r.where() + ": `tasks` belong to one benchmark; name one");
   }
   w.benchmark.base = file.parent_path();
-  if (!w.benchmark.path.empty()) w.benchmark.path = w.benchmark.base / w.benchmark.path;
+  if (!w.benchmark.path.empty()) w.benchmark.path = beside(file, w.benchmark.path.string());
   benchmark_request nothing;
   nothing.base = w.benchmark.base;
   if (r.find("benchmark") == nullptr && w.benchmark != nothing) {
@@ -187,7 +187,8 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   if (!name.empty()) w.name = name;
   if (tasks.empty()) spec.workloads.push_back(w);
   for (const std::string& task : tasks) {
-    w.file = located(r.where(), [&] { return find_task(task, file.parent_path()); });
+    const fs::path near = r.file_of(*r.find("tasks")).parent_path();
+    w.file = located(r.where(), [&] { return find_task(task, near); });
     w.name = name.empty() ? task : name;
     spec.workloads.push_back(w);
   }
@@ -303,9 +304,9 @@ bool explains_itself(const experiment_spec& spec) {
 
 }  // namespace
 
-experiment_spec parse_spec(const std::string& text, const fs::path& file,
-                           const std::string& scale) {
-  experiment_table read = overlaid_table(text, file, scale);
+experiment_spec parse_spec(const std::string& text, const fs::path& file, const std::string& scale,
+                           const path_bounds& bounds) {
+  experiment_table read = overlaid_table(text, file, scale, bounds);
   experiment_spec spec;
   spec.file = file.string();
   spec.scales = read.scales;
@@ -319,6 +320,7 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   key_reader reader(r, "", file);
   each_key(spec, reader);
   reader.check();
+  spec.extends = read.extends;
   r.table("run", [&](toml_reader& t) { read_run(t, spec); });
   r.tables("model", [&](toml_reader& t) { spec.models.push_back(read_model(t, file)); });
   r.tables("workload", [&](toml_reader& t) { read_workload(t, file, spec); });
@@ -344,8 +346,9 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   return spec;
 }
 
-experiment_spec read_spec(const fs::path& file, const std::string& scale) {
-  return parse_spec(toml_text(file, "experiment"), file, scale);
+experiment_spec read_spec(const fs::path& file, const std::string& scale,
+                          const path_bounds& bounds) {
+  return parse_spec(toml_text(file, "experiment"), file, scale, bounds);
 }
 
 experiment_spec read_any_scale(const fs::path& file) {

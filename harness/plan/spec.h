@@ -24,6 +24,12 @@
 
 namespace unmask {
 
+// Where an experiment may read and write; check_paths (confine.h) holds it to them.
+struct path_bounds {
+  std::filesystem::path folder;  // reads stay inside it; empty: they may be anywhere
+  bool anywhere = false;         // --allow-outside: neither reads nor writes are looked at
+};
+
 // How much evidence a number needs.
 struct evidence_settings {
   std::int64_t min_repetitions = 3;
@@ -266,7 +272,8 @@ void each_key(scale_entry& s, Visit& visit) {
 }
 
 struct experiment_spec {
-  std::string file;  // where it was read; empty: made by a program
+  std::string file;               // where it was read; empty: made by a program
+  std::filesystem::path extends;  // the file that it is laid over, as it says; empty: none
   std::string title, description;
   artifact_header artifact;
   std::vector<scale_entry> scales;  // of the file, in its order
@@ -292,6 +299,10 @@ inline const std::vector<std::string>& experiment_kinds() {
 // The keys before the first table.
 template <class Visit>
 void each_key(experiment_spec& s, Visit& visit) {
+  visit(file_key{"extends",
+                 "an experiment file, next to this one or with the program, that this one changes"}
+            .looked_up(),
+        s.extends);
   visit(file_key{"title", "one line that names the experiment in rows and pages"}, s.title);
   visit(file_key{"description", "what is asked and what is expected"}, s.description);
   visit(
@@ -305,9 +316,11 @@ void each_key(experiment_spec& s, Visit& visit) {
 // Every unknown key, wrong type or value out of range is a usage error that names file, line and
 // key, and the nearest known key. `scale` empty: "tiny" where the file has scales; usage error when
 // it has others only, or when a scale is asked for that it does not have.
-experiment_spec read_spec(const std::filesystem::path& file, const std::string& scale = "");
+// `bounds`: where a file that it extends may be.
+experiment_spec read_spec(const std::filesystem::path& file, const std::string& scale = "",
+                          const path_bounds& bounds = {});
 experiment_spec parse_spec(const std::string& toml, const std::filesystem::path& file,
-                           const std::string& scale = "");
+                           const std::string& scale = "", const path_bounds& bounds = {});
 // The default scale, or the first one where there is no default: for listings.
 experiment_spec read_any_scale(const std::filesystem::path& file);
 

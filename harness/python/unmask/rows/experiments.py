@@ -9,6 +9,7 @@ import os
 import tomllib
 
 from unmask.rows.errors import EnvironmentFault, UserError
+from unmask.rows.extends import extended
 from unmask.rows.files import opened
 from unmask.rows.names import find_known
 from unmask.rows.shapes import TEXT, fit
@@ -56,8 +57,10 @@ def read_toml(path, what="experiment"):
 
 
 def read_experiment(path):
-    """Reads an experiment file; UserError that names file and key where a value is of another type."""
-    return fit(read_toml(path), TABLE, path)
+    """Reads an experiment file with what it extends; UserError that names file and key where a value is of another
+    type."""
+    root = os.path.join(program_root(), "experiments") if program_root() else ""
+    return fit(extended(path, read_toml, root), TABLE, path)
 
 
 def artifact_of(path):
