@@ -19,6 +19,7 @@ import tempfile
 import time
 import types
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / folder) for folder in ("harness/python", "plots", "tests", "tests/harness/python")]
@@ -40,7 +41,7 @@ from unmask.tables import layout, published  # noqa: E402
 
 COUNT = int(os.environ.get("UNMASK_DAMAGED", "200"))
 SEED = int(os.environ.get("UNMASK_DAMAGED_SEED", "7"))
-PATIENCE, MEMORY = 20, 3 << 30  # seconds for one file, bytes for all
+PATIENCE, MEMORY = 20, 3 << 30  # seconds of processor time for one file, bytes for all
 PAUSE = None
 MANIFEST = support.manifest(paper="focus", artifact="table_5", scale="tiny", set=["run.seed=1"],
                             plan=[{"id": "a"}, {"id": "b"}])
@@ -87,7 +88,7 @@ class Damaged(unittest.TestCase):
         before = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, before[1]))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_DATA, before)
-        signal.signal(signal.SIGALRM, _late)
+        signal.signal(signal.SIGPROF, _late)
 
     def tried(self, name, seeds, change, read, count=COUNT, raises=True):
         """Gives read(path) the seeds, which are read, then so many damaged files of this name; raises: it
@@ -104,7 +105,7 @@ class Damaged(unittest.TestCase):
             experiments.read_toml.cache_clear()
             said = io.StringIO()
             try:
-                signal.alarm(PATIENCE)
+                signal.setitimer(signal.ITIMER_PROF, PATIENCE)
                 with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
                     read(place)
             except UserError as problem:
@@ -119,7 +120,7 @@ class Damaged(unittest.TestCase):
                     faults[key] = f"{key}: {str(problem)[:200]}; file {number}: {data[:1500]!r}"
                     self.kept(name, number, data)
             finally:
-                signal.alarm(0)
+                signal.setitimer(signal.ITIMER_PROF, 0)
             if "\x1b" in said.getvalue():
                 faults["ESC"] = f"file {number} steers the terminal: {said.getvalue()[:200]!r}"
         print(f"{name}: {count} damaged files, {refused} refused, {len(faults)} kinds of fault, "
@@ -133,6 +134,19 @@ class Damaged(unittest.TestCase):
         folder = os.environ.get("UNMASK_DAMAGED_KEEP")
         if folder:
             pathlib.Path(folder, f"{number}-{name}").write_bytes(data)
+
+    def test_a_reader_that_never_ends_is_told_from_a_busy_machine(self):
+        """Which file takes long is counted in time of this process: other work on the machine is none of it."""
+        def once(wait):
+            self.tried("a", [b""], lambda seed, draw: b"x", lambda path: wait() if path.read_bytes() else None, 1, False)
+
+        def spin():
+            while True:
+                pass
+        with unittest.mock.patch.dict(globals(), PATIENCE=0.2):
+            once(lambda: time.sleep(0.5))
+            with self.assertRaisesRegex(AssertionError, "^Lists differ.*Late"):
+                once(spin)
 
     def test_manifests_of_runs(self):
         shutil.copy(ROOT / "tests/plots/data/decode.jsonl", self.folder / "rows.jsonl")
@@ -219,6 +233,8 @@ class Damaged(unittest.TestCase):
                 layout.read_layout(path, scale)
         os.symlink(ROOT / "experiments/published", self.folder / "published")
         (self.folder / "focus").mkdir()
+        # Figure 10 extends it.
+        os.symlink(ROOT / "experiments/focus/figure_2.toml", self.folder / "focus/figure_2.toml")
         self.tried("focus/e.toml", seeds, damage.changed_bytes, read)
 
     def test_dates_of_claims(self):
