@@ -14,10 +14,12 @@ import sys
 
 from unmask.jobs import bundle
 from unmask.rows import manifest, options
+from unmask.rows.ending import tell
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import replace_file, shown
 from unmask.rows.names import find_known
 from unmask.rows.program import answer_of, call
+from unmask.rows.rows import latest
 
 MOST_CALLS = 10000
 NOT_RUN = 3
@@ -98,9 +100,26 @@ def place_models(folder, models):
             link.symlink_to(place, target_is_directory=True)
 
 
-def measure(folder, place, given, models):
-    """Runs the experiment of the unpacked bundle. Returns the exit code; the table that `run`
-    prints is left out, what it says when it cannot run is not."""
+def points_with_rows(folder, before):
+    """Options that leave out planned points of which the bundle has no row, as of a run that was stopped or of a part of
+    its points; none where it has all."""
+    plan = json.loads((folder / manifest.NAME).read_text(encoding="utf-8")).get("plan")
+    planned = {point.get("id") for point in plan if isinstance(point, dict)} if isinstance(plan, list) else set()
+    rows = [row for row in latest(before) if row["point_id"] in planned]
+    if not rows or len({row["point_id"] for row in rows}) == len(planned):
+        return []
+    tell(f"{len(rows)} of {len(planned)} points: the bundle has no row of the others")
+    words = []
+    for row in rows:
+        settings = {"label": row["label"], "model": row["model"]["name"], "workload": row["workload"]["family"],
+                    "variation": row["variation"], "batch_size": row["batch_size"]}
+        words += ["--points", "{" + ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items()) + "}"]
+    return words
+
+
+def measure(folder, place, given, models, only):
+    """Runs the experiment of the unpacked bundle. only: options that choose among its points. Returns the exit code; the
+    table that `run` prints is left out, what it says when it cannot run is not."""
     files = place / "files"  # what the experiment writes besides its rows lands here
     files.mkdir()
     command = ["run", "--from", str((folder / manifest.NAME).absolute()), "--fresh",
@@ -108,6 +127,7 @@ def measure(folder, place, given, models):
     command += ["--allow-outside"] if given.allow_outside else ["--confine",
                                                                   str(folder.absolute())]
     command += ["--no-progress"] if given.no_progress else []
+    command += only
     done = call(command, stdout=subprocess.PIPE, text=True, errors="replace", cwd=files,
                 env=environment(models))
     if not any(files.iterdir()):
@@ -179,7 +199,7 @@ def main(arguments):
         raise EnvironmentFault(f"{archive} is no bundle: it has no rows")
     models = check_models(folder, given, before)
     place_models(folder, models)
-    code = measure(folder, place, given, models)
+    code = measure(folder, place, given, models, points_with_rows(folder, before))
     rows = place / "rows"
     if not rows.is_dir() or not (measured := bundle.rows_in(rows)):
         return code or NOT_RUN

@@ -211,6 +211,18 @@ class Rerun(support.Case):
             points[number] = len(rows)
         self.assertEqual(points, {1: 2, 2: 2, 3: 1})
 
+    def test_a_run_of_some_points_is_repeated_at_those(self):
+        """Of two planned points the bundle has one: the other is not measured, and its absence is no difference."""
+        self.write("e.toml", support.EXPERIMENT)
+        done = program("run", "e.toml", "-o", "rows", "--no-progress", "--points", '{"params.threshold" = 1.0}')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(program("bundle", "rows", "-o", "some.tar").returncode, 0)
+        done = program("rerun", "some.tar", "--ignore-speed", "--no-progress")
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        self.assertIn("1 of 2 points: the bundle has no row of the others", done.stderr)
+        self.assertIn("1 points compared: tokens identical in 1", done.stdout)
+        self.assertEqual(len(pathlib.Path("runs/rerun/some/rows/rows.jsonl").read_text().splitlines()), 1)
+
     def test_a_run_of_the_tree_started_anywhere_is_repeated_anywhere(self):
         # Its model is named relative to the file: ../../experiments/models/tiny-sdar.
         file = support.SOURCE / "tests/cluster/array.toml"
