@@ -4,12 +4,14 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string_view>
 #include <utility>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/process.h"
 
 namespace unmask {
@@ -124,6 +126,28 @@ int run_package(const std::vector<std::string>& arguments, const std::string& he
   const int status = run_process(words_of(call));
   if (status == 126 || status == 127) throw no_python(call.python);
   return status;
+}
+
+package_end run_package_for_reason(const std::vector<std::string>& arguments) {
+  constexpr std::size_t most_said = 1 << 24;
+  const package_call call = call_of_package(arguments);
+  const scratch_folder scratch;
+  const fs::path file = scratch.path() / "said";
+  package_end end{run_process(words_of(call), {}, file), ""};
+  if (end.status == 126 || end.status == 127) throw no_python(call.python);
+  std::string said = read_file(file, most_said);
+  if (end.status != 0) {
+    said.erase(said.find_last_not_of(" \n") + 1);
+    const std::size_t line = said.rfind('\n') + 1;  // 0 if there is one line
+    end.reason = said.substr(line);
+    said.erase(line);
+    for (const std::string_view start : {"unmask: ", "NOT RUN: "}) {
+      if (end.reason.starts_with(start)) end.reason.erase(0, start.size());
+    }
+    if (end.reason.empty()) end.reason = "status " + std::to_string(end.status);
+  }
+  std::fputs(said.c_str(), stderr);
+  return end;
 }
 
 void become_package(const std::vector<std::string>& arguments, const std::string& help) {

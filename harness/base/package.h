@@ -31,14 +31,26 @@ std::vector<std::string> package_command(const std::vector<std::string>& argumen
 // shows `help`, what the program says of the command: its summary, then its examples, a line each.
 // Environment error "NOT RUN: needs Python ..." if it cannot be started.
 int run_package(const std::vector<std::string>& arguments, const std::string& help = "");
+
+// How the package ended, and the last line that it wrote on standard error, without the words that
+// every message of it begins with; "status N" if it wrote none.
+struct package_end {
+  int status = 0;
+  std::string reason;
+};
+
+// As run_package(), for a caller whose own message names the reason: standard error goes where ours
+// goes once the package has ended, and without the reason if it failed.
+package_end run_package_for_reason(const std::vector<std::string>& arguments);
+
 // What a module of Python is asked for that the package does: that Python can call it in itself.
 struct package_wanted {
   std::vector<std::string> arguments;
   std::string help;
 };
 
-// The same without coming back: this process becomes Python, so that whoever ends it ends that. A process
-// that is another program's stays that: it gets package_wanted.
+// As run_package() without coming back: this process becomes Python, so that whoever ends it ends that.
+// A process that is another program's stays that: it gets package_wanted.
 [[noreturn]] void become_package(const std::vector<std::string>& arguments,
                                  const std::string& help = "");
 

@@ -72,11 +72,12 @@ std::filesystem::path model_folder(const std::filesystem::path& given) {
   if (name.starts_with("weights:")) name.erase(0, 8);
   if (name.starts_with("models--")) name = replace_all(name.substr(8), "--", "/");
   if (const auto found = find_weights(name)) return *found;
+  const std::string nearest = nearest_model(given);
   throw environment_error(fmt::format(
-      "{}: no such folder, and no such model that comes with the program, in $UNMASK_MODELS or in "
-      "the Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub){}{}; give "
-      "the folder that holds config.json, or fetch a published model with: hf download {}",
-      given.string(), nearest_model(given), models_wheel(),
+      "cannot find the model '{}'{} Looked in: this folder, the included models, $UNMASK_MODELS, "
+      "the Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub){}. To fetch a "
+      "published model: hf download {}",
+      given.string(), nearest.empty() ? "." : nearest, models_wheel(),
       name.find('/') != std::string::npos && given.is_relative() ? name : "ORG/NAME"));
 }
 

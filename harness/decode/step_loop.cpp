@@ -33,9 +33,10 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
       graphs(backend) {
   if (l.dry) refuse_dry();
   if (method.unmask->traits().revises() && method.cache->traits().keeps_decided) {
-    throw usage_error(method.method +
-                      ": its cache keeps the K/V of decided tokens, which its rule may still "
-                      "replace or mask again");
+    throw usage_error(
+        method.method +
+        " cannot run: its cache keeps the KV of unmasked tokens, but its rule may edit "
+        "or remask them. Choose a rule without edits, or another cache");
   }
   const std::int64_t n = m.max_rows();
   const std::int64_t s = l.sequences;

@@ -183,8 +183,8 @@ class event_unmask final : public unmask_policy {
     const trajectory& t = held_->of(b, s);
     if (!t.events.empty() && t.events.front().token < 0) {
       throw usage_error(
-          "a method that replaces or reopens tokens repeats its own recording alone: drawn "
-          "decisions have no tokens and no edits");
+          "a method that edits or remasks tokens replays only its own recording: a drawn order has "
+          "no tokens and no edits");
     }
     const auto [from, to] = std::ranges::equal_range(t.events, q.step, {}, &trajectory_event::step);
     std::ptrdiff_t found = 0;
@@ -199,10 +199,11 @@ class event_unmask final : public unmask_policy {
     }
     if (found == to - from && q.request.resumed == 0) return;
     throw error(exit_code::run_failed,
-                "request " + std::to_string(q.request.id) + ": forward " + std::to_string(q.step) +
-                    " of its trajectory decides " + std::to_string(to - from) +
-                    " positions, of which this run offers " + std::to_string(found) +
-                    ": it is of another method, other settings, or an answer that was interrupted");
+                "request " + std::to_string(q.request.id) + ", pass " + std::to_string(q.step) +
+                    ": the recording unmasks " + std::to_string(to - from) +
+                    " positions, but only " + std::to_string(found) +
+                    " can be unmasked here. The recording must come from the same method and "
+                    "settings, without interruptions");
   }
 
   std::shared_ptr<held_trajectories> held_;
@@ -255,7 +256,7 @@ void refuse_copies(const recipe& method) {
   if (rows.views == 0 || rows.carries) return;
   throw usage_error(method.method +
                     " computes several rows at one position: a recorded or drawn order of "
-                    "decisions cannot be imposed on it");
+                    "unmasking cannot be imposed on it");
 }
 
 }  // namespace
@@ -294,7 +295,7 @@ recipe with_order(recipe method, trajectory_source source) {
   refuse_copies(method);
   if (method.unmask->traits().revises()) {
     throw usage_error(method.method +
-                      " replaces or reopens tokens: an order of decisions does not say which");
+                      " edits or remasks tokens: an order of unmasking does not say which");
   }
   method.unmask = std::make_unique<trajectory_unmask>(
       std::make_shared<held_trajectories>(std::move(source)), stand_in::order, 0,
@@ -462,7 +463,7 @@ commit_process fit_commits(double mean, double deviation, std::int32_t block) {
   if (block < 2 || !(mean > 0) || !(mean < block / 2.0)) {
     throw usage_error("commit statistics: a mean of " + std::to_string(mean) +
                       " tokens per step is out of reach for blocks of " + std::to_string(block) +
-                      ", whose K/V forward counts as a step");
+                      ", whose KV write pass counts as a step");
   }
   const auto deviation_at = [&](double ratio) {
     const double share = share_for_mean(mean, ratio, block);

@@ -65,12 +65,9 @@ std::map<std::string, json> scores_of(const std::vector<scored_answer>& answers,
   for (const auto& [name, lines] : sample_files_of(answers, items, "answers", {})) {
     write_file(asked / name, lines);
   }
-  const int status =
-      run_package({"score", asked.string(), "--output", written.string(), "--quiet"});
-  if (status != 0) {
-    throw environment_error(
-        fmt::format("the package ended with status {}; its own words stand above", status));
-  }
+  const package_end end =
+      run_package_for_reason({"score", asked.string(), "--output", written.string(), "--quiet"});
+  if (end.status != 0) throw environment_error("cannot score the answers: " + end.reason);
   return read_scores(written);
 }
 

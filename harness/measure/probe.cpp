@@ -100,11 +100,9 @@ void probe_recorder::finish() {
 std::map<std::string, std::string> probe_results(const std::filesystem::path& trace) {
   const scratch_folder scratch;
   const std::filesystem::path written = scratch.path() / "probes.json";
-  const int status = run_package({"probes", trace.string(), "--output", written.string()});
-  if (status != 0) {
-    throw environment_error(
-        fmt::format("the package ended with status {}; its own words stand above", status));
-  }
+  const package_end end =
+      run_package_for_reason({"probes", trace.string(), "--output", written.string()});
+  if (end.status != 0) throw environment_error("cannot compute the probes: " + end.reason);
   std::map<std::string, std::string> results;
   const auto all = nlohmann::json::parse(read_file(written, largest_results));
   for (const auto& [name, of] : all.items()) results[name] = of.dump();

@@ -143,7 +143,7 @@ std::string lacks_prompts(const benchmark_request& r, const fs::path& tokenizer)
 fs::path write_tasks_file(const benchmark_request& r, const fs::path& tokenizer,
                           const fs::path& folder) {
   const std::string beforehand =
-      "; `unmask prompts FILE.toml -o tasks/` writes prompts beforehand, on a machine that has it";
+      ". Write them on a machine that has it with: unmask prompts FILE.toml -o tasks/";
   if (const std::string lack = lacks_prompts(r, tokenizer); !lack.empty()) {
     throw environment_error("NOT RUN: needs benchmark:" + r.name + " (" + lack + ")");
   }
@@ -158,17 +158,16 @@ fs::path write_tasks_file(const benchmark_request& r, const fs::path& tokenizer,
   command.emplace_back("--quiet");
   command.emplace_back("-o");
   command.push_back(file.string());
-  int status = 0;
+  package_end end;
   try {
-    status = run_package(command);
+    end = run_package_for_reason(command);
   } catch (const error& problem) {
     throw environment_error(problem.what() + beforehand);
   }
-  if (status == 0) return file;
+  if (end.status == 0) return file;
   throw error(
-      status == static_cast<int>(exit_code::usage) ? exit_code::usage : exit_code::environment,
-      "NOT RUN: benchmark " + r.name + ": its prompts were not written, for the reason above" +
-          beforehand);
+      end.status == static_cast<int>(exit_code::usage) ? exit_code::usage : exit_code::environment,
+      "NOT RUN: cannot write the prompts of " + r.name + ": " + end.reason + beforehand);
 }
 
 fs::path tasks_file(const benchmark_request& r, const fs::path& tokenizer) {

@@ -36,8 +36,7 @@ std::optional<std::filesystem::path> find_tasks_file(const benchmark_request& re
 std::string lacks_prompts(const benchmark_request& request, const std::filesystem::path& tokenizer);
 
 // Has the package write the tasks file into `folder` and returns it. Environment error "NOT RUN:
-// needs ..." where Python or the data is missing; what the package says of the data stands on
-// standard error.
+// needs ..." where Python or the data is missing, or with the package's own reason.
 std::filesystem::path write_tasks_file(const benchmark_request& request,
                                        const std::filesystem::path& tokenizer,
                                        const std::filesystem::path& folder);

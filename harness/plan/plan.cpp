@@ -148,6 +148,23 @@ bool overridden(const experiment_spec& spec, const std::string& key) {
       spec.overrides, [&](const dotted_setting& o) { return short_key(o.key) == short_key(key); });
 }
 
+// A parameter that its method refuses is the mistake of the --set or sweep that gave it, not of the
+// method's entry: the message begins with that one.
+void check_values(const experiment_point& p, const method_info& method,
+                  const std::vector<std::string>& names, const combination& settings) {
+  for (const dotted_setting& s : settings) {
+    if (!s.key.starts_with("params.") && !s.key.starts_with("method.")) continue;
+    experiment_point alone;
+    alone.method = p.method;
+    alone.label = p.label;
+    if (!apply_setting(alone, s, names)) continue;
+    for (const auto& [name, value] : alone.params) {
+      if (p.params.at(name) != value) continue;  // another setting came later
+      located(s.where, [&] { resolve_parameters(method.name, method.parameters, alone.params); });
+    }
+  }
+}
+
 // A sweep or --set that changed nothing anywhere is a mistake, not a wish.
 void check_used(const dotted_setting& setting, const experiment_spec& spec,
                 const method_catalogue& methods) {
@@ -237,6 +254,9 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           }
           for (const dotted_setting& s : spec.overrides) {
             if (apply_setting(p, s, parameter_names[method.name])) used.insert(s.key);
+          }
+          for (const auto* all : {&model.settings, &settings, &spec.overrides}) {
+            check_values(p, methods(method.name), parameter_names[method.name], *all);
           }
           p.params = located(place_of(method),
                              [&] { return methods(method.name).resolve(method.preset, p.params); });

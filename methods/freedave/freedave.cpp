@@ -103,8 +103,9 @@ void check(const model_config& model, const parameters& p) {
                       ": it needs a model with a mask token");
   }
   if (causal && model.shifted_logits) {
-    throw usage_error("freedave cannot decode " + model.name +
-                      ": a block-causal model must have its logits in place");
+    throw usage_error("freedave cannot decode " + model.name + ": " + model.name +
+                      " predicts each token from the position before it, which freedave takes only "
+                      "from bidirectional models");
   }
   if (p.flag("eager") && !causal) {
     throw usage_error("freedave: eager=true changes the tokens of a bidirectional model such as " +
@@ -132,29 +133,28 @@ parameter_map official(const parameter_map& recorded) {
 method_info info() {
   method_info m;
   m.name = "freedave";
-  m.summary = "drafts from the last prediction, verified side by side: fewer forwards, same tokens";
+  m.summary = "drafts from the last prediction, verified side by side: fewer passes, same tokens";
   m.paper = "FreeDave (2025), arXiv 2510.00294";
   m.source = "methods/freedave";
   m.pace = "block, until complete; drafts may run into further blocks";
-  m.rows = "branches of the block: the canvas, and the canvas with guesses of the next steps";
+  m.rows = "branches of the block: the response, and the response with guesses of the next steps";
   m.shape = {row_extent::block};
-  m.keys = "what lies outside the window, and a row's own branch";
-  m.cache = "commit forward; on bidirectional models as fast_dllm";
-  m.unmask = "top-n or threshold, and all steps whose drafts the forward confirms";
+  m.keys = "what is outside the window, and a position's own branch";
+  m.cache = "KV write pass; on bidirectional models as fast_dllm";
+  m.unmask = "top-n or threshold, and all steps whose drafts the pass confirms";
   const std::string code = "FreeDave generation/core.py";
   m.parameters = {
       block_length_spec(0, 0, 4096, "tokens per block; 0: what the model was trained with, or 32",
                         code),
-      integer_spec("draft_steps", 4, 1, 64, "branches of a forward; 1: one step a forward", code),
-      tokens_per_step_spec(1, 1, 256, "tokens that one step decides", code),
+      integer_spec("draft_steps", 4, 1, 64, "branches of a pass; 1: one step per pass", code),
+      tokens_per_step_spec(1, 1, 256, "tokens that one step unmasks", code),
       real_spec("threshold", 0, 0, 2,
-                "a step decides all tokens at least this confident, where there are any; 0: none",
+                "a step unmasks all tokens at least this confident, if there are any; 0: none",
                 code),
-      choice_spec("order", {"confidence", "left_to_right"}, "which tokens a step decides first",
+      choice_spec("order", {"confidence", "left_to_right"}, "which tokens a step unmasks first",
                   code),
       choice_spec("cache", {"dual", "prefix"},
-                  "bidirectional models: K/V around the block are reused, or those before it",
-                  code),
+                  "bidirectional models: KV around the block are reused, or those before it", code),
       flag_spec("eager", false, "block-causal models: drafts may run into the blocks behind", code),
       flag_spec("early_exit", true, "end behind a block of nothing but stop ids", code),
       text_spec("stop", "model", "stop ids: 'model', 'none' or ids with commas", code)};

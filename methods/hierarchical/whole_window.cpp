@@ -14,17 +14,14 @@ std::vector<parameter_spec> loop_parameters() {
   return {block_length_spec(32, 1, 4096, "tokens per block", code),
           text_spec("stop", "model", "stop ids: 'model', 'none' or ids with commas", code),
           flag_spec("early_stop", true,
-                    "behind a block with a stop id the canvas becomes that id; false: it stays "
+                    "after a block with a stop id the response becomes that id; false: it stays "
                     "masked. The answer ends with the block either way",
                     code)};
 }
 
 void check(const std::string& method, const model_config& model, const parameters& p) {
   need_bidirectional(method, model);
-  if (model.shifted_logits) {
-    throw usage_error(method + " cannot decode " + model.name +
-                      ": it needs logits in place, not those of the row before");
-  }
+  need_in_place(method, model);
   stop_ids_of(method, model, p.text("stop"));
 }
 

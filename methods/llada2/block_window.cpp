@@ -11,16 +11,15 @@ namespace unmask::llada2 {
 
 std::vector<parameter_spec> shared_parameters() {
   const std::string code = "modeling_llada2_moe.py, generate";
-  return {
-      block_length_spec(0, 0, 256, "tokens per block; 0: the model's trained length", code),
-      real_spec("threshold", 0.95, 0, 2, "decide every mask that is more confident", code),
-      choice_spec("cache", {"blocks", "none"},
-                  "blocks: K/V of finished blocks are kept, which changes no token; none: every "
-                  "forward computes the whole window, as the published code does",
-                  code),
-      text_spec("stop", "model", "stop ids: 'model', 'none' or ids with commas", code),
-      flag_spec("eos_early_stop", false, "end at a stop id as soon as all before it is decided",
-                code)};
+  return {block_length_spec(0, 0, 256, "tokens per block; 0: the model's trained length", code),
+          real_spec("threshold", 0.95, 0, 2, "unmask every mask that is more confident", code),
+          choice_spec("cache", {"blocks", "none"},
+                      "blocks: KV of finished blocks are kept, which changes no token; none: every "
+                      "pass computes the whole window, as the published code does",
+                      code),
+          text_spec("stop", "model", "stop ids: 'model', 'none' or ids with commas", code),
+          flag_spec("eos_early_stop", false,
+                    "end at a stop id as soon as all before it is unmasked", code)};
 }
 
 settings settings_of(const std::string& method, const model_config& model, const parameters& p) {
@@ -35,10 +34,11 @@ settings settings_of(const std::string& method, const model_config& model, const
 }
 
 void check(const std::string& method, const model_config& model, const parameters& p) {
-  if (model.attention != mask_kind::block_causal || model.mask_id < 0 || model.shifted_logits) {
+  if (model.attention != mask_kind::block_causal || model.mask_id < 0) {
     throw usage_error(method + " cannot decode " + model.name +
-                      ": it needs a block-causal model with a mask token and logits in place");
+                      ": it needs a block-causal model with a mask token");
   }
+  need_in_place(method, model);
   if (p.integer("block_length") == 0 && model.block <= 0) {
     throw usage_error(method + ": " + model.name +
                       " does not name its block length; set block_length");

@@ -95,10 +95,11 @@ void check(const model_config& model, const parameters& p) {
     throw usage_error("multi_block cannot decode " + model.name +
                       ": it needs a model with a mask token");
   }
-  if (diffulex && (model.attention != mask_kind::block_causal || model.shifted_logits)) {
+  if (diffulex && model.attention != mask_kind::block_causal) {
     throw usage_error("multi_block: variant=diffulex cannot decode " + model.name +
-                      ": it needs a block-causal model with logits in place");
+                      ": it needs a block-causal model");
   }
+  if (diffulex) need_in_place("variant=diffulex of multi_block", model);
   if (!diffulex && model.attention != mask_kind::full) {
     throw usage_error("multi_block: variant=d2f cannot decode " + model.name +
                       ": its prompt is one bidirectional block, which a block-causal model was not "
@@ -127,14 +128,14 @@ parameter_map official(const parameter_map& recorded) {
 method_info info() {
   method_info m;
   m.name = "multi_block";
-  m.summary = "several unfinished blocks in one forward; commits cost no forward of their own";
+  m.summary = "several unfinished blocks in one pass; KV writes cost no pass of their own";
   m.paper = "D2F (2025), arXiv 2508.09192; MultiBD (2026), arXiv 2606.29215";
   m.source = "methods/multi_block";
-  m.pace = "consecutive blocks, each opened while the last is in work";
+  m.pace = "consecutive blocks, each opened while the last is current";
   m.rows = "complete blocks not yet cached, and all open blocks";
   m.shape = {row_extent::block};
   m.keys = "a block and what lies before it";
-  m.cache = "complete blocks, stored by a forward that decides others";
+  m.cache = "complete blocks, stored by a pass that unmasks others";
   m.unmask = "threshold, and the best of a block whose predecessor is nearly finished";
   const std::string d2f = "D2F-eval eval_llada.py", dfx = "Diffulex multi_bd";
   m.parameters = {
@@ -146,11 +147,10 @@ method_info info() {
       block_length_spec(32, 1, 4096, "tokens per block", d2f),
       integer_spec("max_blocks", 0, 0, 4096, "blocks not cached at once; 0: any number", dfx),
       real_spec("add_block_threshold", 0.1, 0, 2,
-                "a block opens when this share of the last one is decided", d2f),
+                "a block opens when this share of the last one is unmasked", d2f),
       real_spec("activation_threshold", 0.95, 0, 1,
-                "from this share of its predecessor on a block decides a token in every forward",
-                d2f),
-      real_spec("threshold", 0.9, 0, 2, "decide masks of more than this probability", d2f),
+                "from this share of its predecessor on a block unmasks a token in every pass", d2f),
+      real_spec("threshold", 0.9, 0, 2, "unmask masks of more than this probability", d2f),
       choice_spec("confidence", {"probability", "margin", "negative_entropy"},
                   "what ranks the masks where none passes", d2f),
       text_spec("stop", "model", "stop ids: 'model', 'none' or ids with commas", d2f)};

@@ -13,17 +13,17 @@ constexpr const char* dream_source = "Dream generation_utils.py";
 }  // namespace
 
 std::vector<parameter_spec> schedule_parameters() {
-  return {
-      steps_spec(0, 0, 1e6, "denoising steps for the whole canvas; 0: gen_length / tokens_per_step",
-                 llada_source),
-      tokens_per_step_spec(1, 1, 1024, "tokens decided per step when steps is 0", llada_source),
-      block_length_spec(32, 0, 1e6, "tokens per semi-autoregressive block; 0: one block",
-                        llada_source)};
+  return {steps_spec(0, 0, 1e6,
+                     "denoising steps for the whole response; 0: gen_length / tokens_per_step",
+                     llada_source),
+          tokens_per_step_spec(1, 1, 1024, "tokens unmasked per step if steps is 0", llada_source),
+          block_length_spec(32, 0, 1e6, "tokens per semi-autoregressive block; 0: one block",
+                            llada_source)};
 }
 
 std::vector<parameter_spec> parallel_parameters() {
   return {real_spec("threshold", 0.0, 0, 2,
-                    "decide every token at least this confident, at least one; 0: schedule",
+                    "unmask every token at least this confident, at least one; 0: schedule",
                     "Fast-dLLM generate.py"),
           real_spec("factor", 0.0, 0, 100,
                     "factor decoding: n-th best needs confidence 1 - factor / (n + 1); 0: off",
@@ -32,7 +32,7 @@ std::vector<parameter_spec> parallel_parameters() {
 
 parameter_spec entropy_bound_parameter() {
   return real_spec("gamma", 0.0, 0, 1e6,
-                   "EB-sampler's rule: decide the surest while their entropies without the largest "
+                   "EB-sampler's rule: unmask the surest while their entropies without the largest "
                    "sum to at most this, nats; 0: off",
                    "arXiv 2505.24857");
 }
@@ -40,7 +40,7 @@ parameter_spec entropy_bound_parameter() {
 void check_entropy_bound(const std::string& method, bool dream, const parameters& p) {
   if (p.real("gamma") <= 0) return;
   if (dream) {
-    throw usage_error(method + ": gamma is of LLaDA's loop; Dream's decides by a schedule of time");
+    throw usage_error(method + ": gamma is of LLaDA's loop; Dream's unmasks by a schedule of time");
   }
   for (const char* other : {"threshold", "factor"}) {
     if (p.values().contains(other) && p.real(other) > 0) {
@@ -97,6 +97,13 @@ void need_bidirectional(const std::string& method, const model_config& model) {
     throw usage_error(method + " cannot decode " + model.name +
                       ": it needs bidirectional attention; use block_diffusion");
   }
+}
+
+void need_in_place(const std::string& method, const model_config& model) {
+  if (!model.shifted_logits) return;
+  throw usage_error(method + " cannot decode " + model.name + ": " + model.name +
+                    " predicts each token from the position before it, and " + method +
+                    " is only defined for models that predict in place");
 }
 
 }  // namespace unmask

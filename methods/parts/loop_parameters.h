@@ -46,4 +46,7 @@ inline unmask_settings sampling_settings(const model_config& model, const parame
 // Refuses models that are not bidirectional masked diffusion models.
 void need_bidirectional(const std::string& method, const model_config& model);
 
+// Refuses models that predict a token from the position before it (shifted logits, as Dream's).
+void need_in_place(const std::string& method, const model_config& model);
+
 }  // namespace unmask

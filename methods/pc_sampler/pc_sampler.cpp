@@ -137,17 +137,17 @@ recipe make(const model_config& model, const parameters& p) {
 method_info info() {
   method_info m;
   m.name = "pc_sampler";
-  m.summary = "ranks masks by confidence, rarity of the token and place";
+  m.summary = "ranks masks by confidence, rarity of the token and position";
   m.paper = "PC-Sampler (2025), arXiv 2508.13021";
   m.source = "methods/pc_sampler";
   m.pace = "block schedule";
-  m.rows = "prompt and whole canvas";
+  m.rows = "prompt and whole response";
   m.keys = "all";
   m.cache = "none";
   m.unmask = "top-n by exp(-lambda i) min(alpha, -p ln f)";
   const std::string code = "PC-Sampler generate.py";
   m.parameters = {
-      real_spec("lambda", 0.25, 0, 100, "place i of a block weighs exp(-lambda i)", code),
+      real_spec("lambda", 0.25, 0, 100, "position i of a block weighs exp(-lambda i)", code),
       real_spec("alpha", 10.0, 0, 1e6, "upper limit of -p ln f", code),
       text_spec("frequencies", "flat",
                 "how often a corpus has each token, in the order of token ids: file:PATH, the "
@@ -164,10 +164,7 @@ method_info info() {
   m.presets["countdown"] = {{"lambda", 0.5}};
   m.check = [](const model_config& model, const parameters& p) {
     need_bidirectional("pc_sampler", model);
-    if (model.shifted_logits) {
-      throw usage_error("pc_sampler cannot decode " + model.name +
-                        ": it is published for logits in place, not those of the row before");
-    }
+    need_in_place("pc_sampler", model);
     counts_of(p.text("frequencies"), model.vocabulary);
   };
   m.make = make;

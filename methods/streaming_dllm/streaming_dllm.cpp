@@ -166,21 +166,16 @@ method_info streaming_info() {
       block_length_spec(32, 0, 1e6, "tokens per block; 0: one block", code),
       integer_spec("window_size", 96, 0, 1e6,
                    "masks behind the block that stay, beside the last one", code),
-      real_spec("threshold", 0.9, 1e-6, 2, "confidence that a block's first forward asks for",
-                code),
+      real_spec("threshold", 0.9, 1e-6, 2, "confidence that a block's first pass asks for", code),
       real_spec("confidence_alpha", 0.3, 0, 1,
-                "later forwards ask for threshold (1 - alpha (1 - share of rows that are masks))",
-                code),
+                "later passes ask for threshold (1 - alpha (1 - share of masks))", code),
       flag_spec("early_exit", true, "end the answer with a clean block that holds the end token",
                 code)};
   m.knobs = {{"window_size", "rows_skipped"}, {"threshold", "decided_early"}};
   m.presets = streaming_presets();
   m.check = [](const model_config& model, const parameters& p) {
     need_bidirectional("streaming_dllm", model);
-    if (model.shifted_logits) {
-      throw usage_error("streaming_dllm cannot decode " + model.name +
-                        ": it is known for logits in place, not those of the row before");
-    }
+    need_in_place("streaming_dllm", model);
     if (p.flag("early_exit") && model.eos_id < 0) {
       throw usage_error("streaming_dllm: " + model.name +
                         " has no end token; set early_exit to false");

@@ -186,10 +186,7 @@ recipe make(const model_config&, const parameters& p) {
 
 void check(const model_config& model, const parameters& p) {
   need_bidirectional("wino", model);
-  if (model.shifted_logits) {
-    throw usage_error("wino cannot decode " + model.name +
-                      ": it needs logits in place, not those of the row before");
-  }
+  need_in_place("wino", model);
   if (p.text("variant") == "official" && p.integer("num_to_transfer") != 1) {
     throw usage_error("wino: num_to_transfer belongs to variant=port; the official rule takes one");
   }
@@ -210,29 +207,29 @@ parameter_map official(const parameter_map& recorded) {
 method_info info() {
   method_info m;
   m.name = "wino";
-  m.summary = "wide in, narrow out: many masks are decided, doubtful tokens become masks again";
+  m.summary = "wide in, narrow out: many masks are unmasked, doubtful tokens are remasked";
   m.paper = "WINO (2025), arXiv 2507.18578";
   m.source = "methods/wino";
   m.pace = "block, until clean";
-  m.rows = "prompt and canvas, and a shadow of the block";
-  m.keys = "canvas; a shadow row all of it but its own position, and the shadow";
+  m.rows = "prompt and response, and a shadow of the block";
+  m.keys = "response; a shadow position sees all of it but its own, and the shadow";
   m.cache = "none";
-  m.unmask = "threshold with a cap; decided tokens of low probability are masked again";
+  m.unmask = "threshold with a cap; unmasked tokens of low probability are remasked";
   const std::string code = "LLaDA/decoding.py", port = "d2Cache src/generation/wino.py";
   m.parameters = {
       block_length_spec(32, 1, 4096, "tokens per block", code),
       choice_spec(
           "variant", {"official", "port"},
-          "official: reopens less than the step before took; port: less than this step takes",
+          "official: remasks less than the step before took; port: less than this step takes",
           code + "; " + port),
-      real_spec("threshold", 0.6, 0, 2, "decide masks of more than this confidence", code),
+      real_spec("threshold", 0.6, 0, 2, "unmask masks of more than this confidence", code),
       real_spec("threshold_back", 0.9, 0, 2,
-                "mask a decided token again whose probability is below this; 0: never", code),
-      real_spec("cap_share", 0.7, 0, 1, "share of the masks that one forward may decide", code),
+                "remask a token whose probability is below this; 0: never", code),
+      real_spec("cap_share", 0.7, 0, 1, "share of the masks that one pass may unmask", code),
       integer_spec("min_cap", 5, 1, 4096, "that share is at least so many", code),
       integer_spec("max_cap", 20, 1, 4096, "and at most so many", code),
       integer_spec("num_to_transfer", 1, 1, 4096,
-                   "variant=port: masks that a forward decides at least", port)};
+                   "variant=port: masks that a pass unmasks at least", port)};
   m.knobs = {{"threshold", "decided_early", "1"}, {"threshold_back", "reopened", "0"}};
   const auto preset = [](double threshold) {
     return parameter_map{{"block_length", 128}, {"threshold", threshold}};

@@ -144,9 +144,28 @@ TEST(contract, caches_that_keep_decided_rows_refuse_rules_that_revise) {
   const auto model = tiny_model(model_family::sdar, reference_backend());
   recipe r = make("llada21", *model);
   r.cache = std::make_unique<append_cache>(/*keeps_decided=*/true);
-  test::expect_error(exit_code::usage, "llada21: its cache keeps the K/V of decided tokens", [&] {
-    step_loop(*model, std::move(r), {1, 16, 0});
-  });
+  test::expect_error(exit_code::usage,
+                     "llada21 cannot run: its cache keeps the KV of unmasked tokens", [&] {
+                       step_loop(*model, std::move(r), {1, 16, 0});
+                     });
+}
+
+TEST(contract, methods_for_predictions_in_place_say_what_the_other_models_do) {
+  model_config dream;
+  dream.name = "Dream-7B";
+  dream.attention = mask_kind::full;
+  dream.mask_id = 1;
+  dream.shifted_logits = true;
+  for (const std::string name : {"pc_sampler", "wino", "streaming_dllm", "hierarchical"}) {
+    const method_info& method = method_registry::instance().find(name);
+    const parameters p(method.resolve("", {}));
+    test::expect_error(exit_code::usage,
+                       name +
+                           " cannot decode Dream-7B: Dream-7B predicts each token from the "
+                           "position before it, and " +
+                           name + " is only defined for models that predict in place",
+                       [&] { method.check(dream, p); });
+  }
 }
 
 TEST(contract, no_order_is_imposed_on_rules_that_verify_or_revise) {
@@ -161,7 +180,7 @@ TEST(contract, no_order_is_imposed_on_rules_that_verify_or_revise) {
     EXPECT_NO_THROW(impose(make("llada2", *model)));
     EXPECT_NO_THROW(impose(make("multi_block", *model)));
   }
-  test::expect_error(exit_code::usage, "llada21 replaces or reopens tokens",
+  test::expect_error(exit_code::usage, "llada21 edits or remasks tokens",
                      [&] { with_order(make("llada21", *model), none); });
 }
 

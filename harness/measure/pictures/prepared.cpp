@@ -155,22 +155,22 @@ prepared_picture prepare_picture(const fs::path& picture, const vision_config& c
       return read_prepared_picture(folder / name, config, preset, hash);
     }
   }
-  const std::string beforehand = "; `unmask pictures " + picture.string() + " --model " +
-                                 model.string() +
-                                 "` prepares it beforehand, on a machine that has Python";
+  const std::string beforehand =
+      ". Prepare it on a machine that has Python with: unmask pictures " + picture.string() +
+      " --model " + model.string();
   const fs::path folder = cache_folder();
-  int status = 0;
+  package_end end;
   try {
-    status = run_package({"pictures", picture.string(), "--model", model.string(), "--preset",
-                          preset, "--quiet", "-o", folder.string()});
+    end = run_package_for_reason({"pictures", picture.string(), "--model", model.string(),
+                                  "--preset", preset, "--quiet", "-o", folder.string()});
   } catch (const error& problem) {
     throw environment_error(problem.what() + beforehand);
   }
-  if (status != 0) {
-    throw error(
-        status == static_cast<int>(exit_code::usage) ? exit_code::usage : exit_code::environment,
-        picture.string() + ": NOT RUN: the picture was not prepared, for the reason above" +
-            (status == static_cast<int>(exit_code::usage) ? "" : beforehand));
+  if (end.status != 0) {
+    const bool usage = end.status == static_cast<int>(exit_code::usage);
+    throw error(usage ? exit_code::usage : exit_code::environment,
+                picture.string() + ": NOT RUN: cannot prepare the picture: " + end.reason +
+                    (usage ? "" : beforehand));
   }
   return read_prepared_picture(folder / name, config, preset, hash);
 }

@@ -46,9 +46,15 @@ TEST_F(model_names, are_folders_cache_entries_published_and_embedded_ones) {
   }
   const test::outcome missing = generate("--model Some/Other");
   EXPECT_EQ(missing.code, 3);
-  for (const char* part : {"Some/Other", "hf download Some/Other", "HF_HUB_CACHE"}) {
+  for (const char* part : {"cannot find the model 'Some/Other'. Looked in: this folder, ",
+                           "hf download Some/Other", "HF_HUB_CACHE"}) {
     EXPECT_NE(missing.text.find(part), std::string::npos) << missing.text;
   }
+  const test::outcome near = generate("--model tiny-lada");
+  EXPECT_NE(
+      near.text.find("cannot find the model 'tiny-lada'; did you mean 'tiny-llada'? Looked in: "),
+      std::string::npos)
+      << near.text;
 }
 
 // [[model]] path takes the same name; a folder beside the file goes before the cache.

@@ -183,10 +183,12 @@ TEST(imposed, edits_are_repeated_from_a_file) {
   }
   parameter_map other = c.given;
   other["block_length"] = std::int64_t{4};
-  test::expect_error(exit_code::run_failed, "it is of another method, other settings",
+  test::expect_error(exit_code::run_failed,
+                     "can be unmasked here. The recording must come from the same method and "
+                     "settings, without interruptions",
                      [&] { again(other); });
   const trajectory_source drawn = [](std::int64_t) { return steady_trajectory(8, 2, 5, 24, 1); };
-  test::expect_error(exit_code::usage, "drawn decisions have no tokens",
+  test::expect_error(exit_code::usage, "a drawn order has no tokens",
                      [&] { decode(*model, c, nullptr, &drawn, false); });
 }
 

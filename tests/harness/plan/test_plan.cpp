@@ -321,6 +321,19 @@ TEST(plan, settings_that_concern_nothing_are_refused) {
             std::string::npos);
 }
 
+TEST(plan, a_refused_value_is_told_with_the_setting_that_gave_it) {
+  const auto problem = [](const std::string& more, const std::vector<std::string>& sets = {}) {
+    return message_of([&] { plan_of(more, sets); });
+  };
+  const std::string said = "vanilla: parameter 'steps' is -1 but must be ";
+  EXPECT_EQ(problem("", {"params.steps=-1"}).rfind("--set params.steps=-1: " + said, 0), 0u);
+  EXPECT_EQ(problem("", {"method.vanilla.steps=-1"}).rfind("--set method.vanilla.steps=-1: ", 0),
+            0u);
+  EXPECT_EQ(problem("[sweep]\nparams.steps=[1, -1]").rfind("x.toml:14: " + said, 0), 0u);
+  // One that another setting replaces refuses nothing.
+  EXPECT_EQ(problem("[sweep]\nparams.steps=[-1]", {"params.steps=5"}), "");
+}
+
 TEST(plan, shards_part_the_plan) {
   const auto points = plan_of("[sweep]\nparams.steps=[1, 2, 3, 4, 5]");
   std::vector<std::string> all, parted;
