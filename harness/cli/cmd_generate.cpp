@@ -188,8 +188,8 @@ int command_generate(const texts& arguments) {
     return 0;
   }
   print("{}\n", text);
-  tell("[{}: {} output tokens, {} forwards, {} rows, {:.1f} ms{}]\n", point.method, counted,
-       c.forwards, c.rows, seconds * 1e3, watcher ? " with drawing" : "");
+  tell("[{}: {} output tokens, {} forward passes, {} computed positions, {:.1f} ms{}]\n",
+       point.method, counted, c.forwards, c.rows, seconds * 1e3, watcher ? " with drawing" : "");
   if (pictures.rows) {
     tell("[picture: {} rows of the prompt, tower {} run, {:.3g} GFLOP, {:.1f} ms]\n",
          pictures.count(), pictures.tower_runs, pictures.flops * 1e-9, pictures.seconds * 1e3);

@@ -341,8 +341,8 @@ int print_forecasts(const std::vector<folder_item>& items, const command_line& l
     all.add(sum);
   }
   t.notes.push_back(fmt::format(
-      "{} points; answers: {}; hours of one {} by a roofline, which is a prediction: {}; "
-      "forwards count a token each, so methods that decide several at once take less",
+      "{} sweep points; answers: {}; hours of one {} by a roofline, which is a prediction: {}; "
+      "one token per forward pass is assumed, so methods that unmask several at once take less",
       all.points, all.answers.text(), device.name, all.hours_text()));
   for (const std::string& reason : all.reasons()) t.notes.push_back(reason);
   print_tables(render(t, table_format::md));

@@ -34,7 +34,7 @@ void batch::admit(std::int32_t s, const sequence_request& request, std::int32_t 
   const auto prompt = static_cast<std::int32_t>(request.prompt.size());
   if (prompt == 0) throw usage_error("a request needs a prompt of at least one token");
   if (length > max_length_) {
-    throw usage_error("prompt and canvas take " + std::to_string(length) +
+    throw usage_error("prompt and response take " + std::to_string(length) +
                       " positions, more than the " + std::to_string(max_length_) +
                       " the batch was made for");
   }

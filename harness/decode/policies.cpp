@@ -18,7 +18,7 @@ std::int32_t request_positions(const std::string& method, const sequence_request
       static_cast<std::int64_t>(request.prompt.size()) + std::int64_t{request.gen_length};
   const std::int64_t whole = (positions + block - 1) / block * block;
   if (whole > std::numeric_limits<std::int32_t>::max()) {
-    throw usage_error(method + ": prompt and canvas take " + std::to_string(whole) +
+    throw usage_error(method + ": prompt and response take " + std::to_string(whole) +
                       " positions, more than any model was made for; take a smaller gen_length");
   }
   return static_cast<std::int32_t>(whole);

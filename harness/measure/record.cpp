@@ -40,10 +40,10 @@ std::string broken_answer_law(const answer_record& a, const token_rules& rules) 
   if (a.prompt_tokens < 0 || a.canvas_tokens < 0) return "a number of tokens is negative";
   if (std::string broken = broken_counters(w); !broken.empty()) return broken;
   if (w.committed < length) {
-    return fmt::format("{} tokens came out but only {} were decided", length, w.committed);
+    return fmt::format("{} tokens came out but only {} were unmasked", length, w.committed);
   }
   if (w.committed > a.canvas_tokens) {
-    return fmt::format("{} tokens were decided on a canvas of {}", w.committed, a.canvas_tokens);
+    return fmt::format("{} tokens were unmasked in a response of {}", w.committed, a.canvas_tokens);
   }
   return "";
 }

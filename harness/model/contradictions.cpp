@@ -82,7 +82,7 @@ std::string mask_contradiction(const model_config& model, const std::filesystem:
   if (model.mask_id < 0 || id < 0 || id == model.mask_id) return {};
   return "mask_token_id of config.json is " + std::to_string(model.mask_id) +
          ", but mask_token of tokenizer_config.json has the id " + std::to_string(id) +
-         ": the canvas is filled with the first, and answers are nonsense where it is wrong";
+         ": the response is filled with the first, and answers are nonsense if it is wrong";
 }
 
 // An end token of the tokenizer at which no answer ends: what is behind it is then counted as answer.

@@ -491,8 +491,10 @@ plan_forecast forecast_of(const experiment_spec& spec, const std::vector<experim
 std::string forecast_table(const experiment_spec& spec, const std::vector<experiment_point>& points,
                            const device_ceilings& device) {
   std::string text =
-      "| point | model | task | answers | prompt | tokens | method | settings | batch | device | "
-      "forwards, at most | passes | GPU hours | memory: weights + K/V + activations, GB |\n"
+      "| sweep point | model | task | answers | prompt | tokens | method | settings | batch | "
+      "device | "
+      "forward passes, at most | repetitions | GPU hours | memory: weights + KV + activations, GB "
+      "|\n"
       "|---|---|---|---:|---:|---:|---|---|---:|---|---:|---:|---:|---:|\n";
   bool guessed = false, estimated = false;
   plan_forecast sum(device);

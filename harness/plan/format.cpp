@@ -80,7 +80,7 @@ format_table listed(format_table page) {
 }
 
 format_table run_table() {
-  format_table t{"[run]", "run", "How each point is run and how often.", {}};
+  format_table t{"[run]", "run", "How each sweep point is run and how often.", {}};
   const run_settings run;
   for (const run_key& key : run_key_list()) {
     const bool is_text = std::holds_alternative<std::string run_keys::*>(key.field);
@@ -132,7 +132,7 @@ format_table method_table() {
 
 format_table probe_table() {
   return listed<probe_settings>(
-      {"[probe]", "probe", "What is looked at besides speed and score, in a pass of its own.", {}});
+      {"[probe]", "probe", "What is looked at besides speed and score, in an additional run.", {}});
 }
 
 format_table sweep_table() {

@@ -116,9 +116,9 @@ std::vector<serve_key> keys_of_arrivals() {
 std::vector<serve_key> keys_of_scheduling() {
   return {
       whole("prefill_tokens", 0,
-            "most rows of one prefill pass, beyond the first prompt; 0: no limit", 0,
+            "most positions of one prefill pass, beyond the first prompt; 0: no limit", 0,
             "LMDeploy max_prefill_token_num"),
-      whole("prefill_chunk", 0, "rows of one prompt per forward pass; 0: whole prompts", 0,
+      whole("prefill_chunk", 0, "positions of one prompt per forward pass; 0: whole prompts", 0,
             "SGLang's dLLM prefill takes one block"),
       whole("forwards_per_turn", 0,
             "lmd and fdfo: forward passes per turn; 0: LMDeploy's rule, 1 for fdfo", 0),

@@ -83,17 +83,17 @@ const std::vector<evidence_key>& evidence_key_list() {
   using e = evidence_settings;
   static const std::vector<evidence_key> list = {
       {"repetitions.min", 1, 100000, &e::min_repetitions,
-       "passes at least; `repetitions = N` is N and no more"},
-      {"repetitions.max", 1, 100000, &e::max_repetitions, "passes at most"},
+       "fewest repetitions; `repetitions = N` is N and no more"},
+      {"repetitions.max", 1, 100000, &e::max_repetitions, "most repetitions"},
       {"more_items", 1, 1000, &e::more_items, "as many times the items that the workloads ask for"},
       {"more_repetitions", 1, 1000, &e::more_repetitions,
        "as many times the repetitions, and the seeds of a search"},
-      {"warmup", 0, 1000, &e::warmup, "passes before the first sample"},
+      {"warmup", 0, 1000, &e::warmup, "repetitions before the first timed one"},
       {"ci_half_width", 0, 1, &e::ci_half_width,
-       "go on until the 95 % interval of the mean is so narrow, half of it relative to the mean"},
+       "go on until half of the 95 % interval of the mean is at most this share of the mean"},
       {"paired", 0, 0, &e::paired,
-       "all points of a model and workload in turn, with as many repetitions each; rows keep "
-       "items"}};
+       "measure all sweep points of a model and workload in turn, with equally many repetitions; "
+       "rows keep items"}};
   return list;
 }
 

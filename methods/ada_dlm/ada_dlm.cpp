@@ -65,10 +65,10 @@ method_info info() {
   m.summary = "adaptive freezing by two centroids of confidence histories over a delayed cache";
   m.paper = "Ada-DLM (ACL 2026)";
   m.source = "methods/ada_dlm";
-  m.pace = "whole canvas or block, until nothing is masked, at most T steps";
+  m.pace = "whole response or block, until nothing is masked, at most T steps";
   m.rows = "masked, and frozen one step before";
   m.shape = {row_extent::answer, 0.5};
-  m.keys = "cached and rows";
+  m.keys = "cached and computed positions";
   m.cache = "one step late; optional refresh";
   m.unmask = "two-centroid freeze";
   const std::string text = "not stated by the paper";
@@ -82,7 +82,7 @@ method_info info() {
        choice_spec(
            "block_history", {"zeros", "running"},
            "scope block: history at a block's start; running: scored from the first step, at "
-           "the cost of LM-head rows",
+           "the cost of positions in the LM head",
            text),
        steps_spec(0, 0, 1e6, "T: cap on steps; 0: the paper's 64 (Dream) or 100", "section 5"),
        choice_spec("at_cap", {"commit", "leave"},
@@ -90,17 +90,17 @@ method_info info() {
                    "Algorithm 1, line 29"),
        choice_spec("frozen_input", {"token", "mask"},
                    "what a frozen position enters as: its token, or the mask", text),
-       flag_spec("remask_by_id", false, "a token decided as the mask id stays masked",
+       flag_spec("remask_by_id", false, "a token unmasked as the mask id stays masked",
                  "LLaDA loops"),
        integer_spec(
            "delay", 1, 0, 1,
-           "forwards a frozen token takes part in before only its K/V is read; 0: K/V of the mask",
+           "passes that a frozen token takes part in before only its KV is read; 0: KV of the mask",
            "dKV-Cache"),
        integer_spec("cache_steps", 0, 0, 1e6,
-                    "refresh all canvas rows every so many steps; 0: never", "dKV-Cache"),
+                    "refresh the whole response every so many steps; 0: never", "dKV-Cache"),
        flag_spec("refresh_prompt", false, "a refresh computes the prompt too", "dKV-Cache"),
        choice_spec("execution", {"row_compact", "ffn_only"},
-                   "frozen rows leave the forward, or (ffn_only) skip K/V and feed-forward only",
+                   "frozen positions leave the pass, or (ffn_only) skip KV and feed-forward only",
                    "section 4.2.3, eq. 5")});
   m.presets["block32"] = {{"scope", "block"}};
   m.presets["fast-dllm-control"] = {{"rule", "threshold"}};

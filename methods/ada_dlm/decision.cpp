@@ -77,7 +77,7 @@ std::vector<parameter_spec> decision_parameters() {
       integer_spec("k_tokens", 0, 0, 1e6, "K itself, tokens; 0: from k", "Table 3"),
       choice_spec("k_basis", {"scope", "active", "sequence"},
                   "what k is a share of: positions of the scope at its start, those still active "
-                  "(K shrinks), or prompt and canvas",
+                  "(K shrinks), or prompt and response",
                   text),
       choice_spec("boundary", {"rank", "last"},
                   "boundary prototype: rank K + 1, or the last ranked",
@@ -90,7 +90,7 @@ std::vector<parameter_spec> decision_parameters() {
       flag_spec("w_clamp", false, "negative weights high - boundary count 0 (squared_euclidean)",
                 "variant"),
       choice_spec("ranked", {"active", "region"},
-                  "who is ranked: masked positions, or decided ones too", "Algorithm 1"),
+                  "who is ranked: masked positions, or unmasked ones too", "Algorithm 1"),
       choice_spec("short_set", {"last_ranked", "freeze_all"},
                   "at most K active: boundary is the last of them, or all freeze", text),
       flag_spec("guard", true, "nothing frozen: the most confident token is", text),
@@ -101,7 +101,8 @@ std::vector<parameter_spec> decision_parameters() {
       real_spec("average_threshold", 0.0, 0, 2,
                 "rule moving_average: freeze above it; 0: midpoint of the two centroids' means",
                 "control"),
-      flag_spec("limit_to_quota", false, "at most ceil(canvas / T) tokens freeze per step", text),
+      flag_spec("limit_to_quota", false, "at most ceil(gen_length / T) tokens freeze per step",
+                text),
       varying_above_zero(
           real_spec("temperature", 0.0, 0, 100, "Gumbel sampling temperature; 0: greedy", text)),
       choice_spec("confidence_dtype", {"float32", "float64"},

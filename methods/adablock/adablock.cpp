@@ -225,7 +225,7 @@ method_info info() {
   m.unmask = "threshold, at least the best";
   const std::string code = "AdaBlock-dLLM generate_adablock.py";
   m.parameters = {
-      real_spec("threshold", 0.9, 0, 2, "decide every token at least this confident", code),
+      real_spec("threshold", 0.9, 0, 2, "unmask every token at least this confident", code),
       real_spec("delimiter_threshold", 0.3, 0, 1e6,
                 "end a block at a delimiter of at least this probability; above 1: never", code),
       text_spec("delimiter_ids", "198",
@@ -237,7 +237,7 @@ method_info info() {
                 code),
       block_length_spec(32, 1, 1e6, "tokens of a block without a delimiter", code),
       choice_spec("cache", {"dual", "none", "prefix"},
-                  "what is reused inside a block: K/V around it, nothing, K/V before it", code)};
+                  "what is reused inside a block: KV around it, nothing, KV before it", code)};
   m.knobs = {{"threshold", "decided_early"}};
   m.presets["dream"] = {{"delimiter_threshold", 0.5}};
   m.check = check;

@@ -92,20 +92,20 @@ recipe make(const model_config& model, const parameters& p) {
 method_info info() {
   method_info m;
   m.name = "credit_decoding";
-  m.summary = "tokens that were favourites in earlier forwards pass the threshold sooner";
+  m.summary = "tokens that were favourites in earlier passes reach the threshold sooner";
   m.paper = "CreditDecoding (2025), arXiv 2510.06133";
   m.source = "methods/credit_decoding";
   m.pace = "block, until clean";
-  m.rows = "prompt and whole canvas";
+  m.rows = "prompt and whole response";
   m.keys = "all";
   m.cache = "none";
-  m.unmask = "threshold on logits raised by the credit of a block's earlier forwards";
+  m.unmask = "threshold on logits raised by the credit of a block's earlier passes";
   const std::string code = "dInfer parallel_strategy.py";
   m.parameters = {
-      real_spec("threshold", 0.9, 0, 2, "decide every mask at least this confident", code),
+      real_spec("threshold", 0.9, 0, 2, "unmask every mask at least this confident", code),
       real_spec("credit_alpha", 0.7, 0, 100, "logits + alpha ln(1 + credit); 0: no credit", code),
       real_spec("boost_gamma", 0.2, 0, 100, "a favourite of probability p gets p^gamma", code),
-      real_spec("decay_beta", 0.8, 0, 1, "factor on all credits at each forward", code)};
+      real_spec("decay_beta", 0.8, 0, 1, "factor on all credits at each pass", code)};
   append(m.parameters, dinfer::loop_parameters());
   m.knobs = {{"threshold", "decided_early"}};
   m.presets["llada-moe"] = {{"threshold", 0.76}};

@@ -317,23 +317,25 @@ method_info info() {
   m.rows = "masks by confidence and density, new tokens, most attended positions";
   m.shape = {row_extent::canvas, 0.25};
   m.keys = "all";
-  m.cache = "K/V of other positions stay";
+  m.cache = "KV of other positions stay";
   m.unmask = "top-n by confidence, or by confidence times density; threshold when set";
   const std::string code = "d2Cache src/cache/d2cache.py",
                     loop = "d2Cache src/generation/vanilla.py";
   m.parameters = {
       block_length_spec(0, 0, 1e6, "tokens per block; 0: one block", loop),
-      integer_spec("num_transfer_tokens", 1, 1, 1024, "tokens decided per step, or at least", loop),
-      real_spec("threshold", 0.0, 0, 2, "decide every token of at least this score; 0: none", loop),
+      integer_spec("num_transfer_tokens", 1, 1, 1024, "tokens unmasked per step, or at least",
+                   loop),
+      real_spec("threshold", 0.0, 0, 2, "unmask every token of at least this score; 0: none", loop),
       real_spec("cp_sigma", 10.0, 0, 1e4,
                 "certainty prior: confidence times density of this deviation; 0: confidence", loop),
-      integer_spec("current_k", 32, 1, 1e6, "masks that a forward computes", code),
+      integer_spec("current_k", 32, 1, 1e6, "masks that a pass computes", code),
       real_spec("sigma", 10.0, 1e-3, 1e4, "deviation of the density that ranks those masks", code),
       real_spec("rollout_p", 0.1, 0, 1,
-                "share of the others' importance that a forward computes, one position at least",
+                "share of the others' importance that a pass computes, one position at least",
                 code),
       integer_spec("inflate_w", 0, 0, 1e6,
-                   "positions between two rows at most this far apart are computed too", code)};
+                   "positions between two computed ones at most this far apart are computed too",
+                   code)};
   m.knobs = {{"current_k", "rows_skipped"}, {"threshold", "decided_early", "0"}};
   m.presets["semi"] = {
       {"block_length", 32}, {"cp_sigma", 0.0}, {"inflate_w", 4}, {"threshold", 0.9}};

@@ -71,7 +71,7 @@ std::map<std::string, parameter_map> presets() {
 method_info info() {
   method_info m;
   m.name = "dpad";
-  m.summary = "far masks behind a block are dropped before its first forward";
+  m.summary = "far masks after a block are left out before its first pass";
   m.paper = "DPad (ICLR 2026), arXiv 2508.14148";
   m.source = "methods/dpad";
   m.pace = "block schedule, until clean";
@@ -83,11 +83,11 @@ method_info info() {
   m.parameters = dropout_parameters("gaussian");
   append(m.parameters,
          {choice_spec("cache", {"none", "prefix", "dual"},
-                      "what is reused inside a block: nothing, K/V before it, K/V around it", code),
+                      "what is reused inside a block: nothing, KV before it, KV around it", code),
           flag_spec("early_termination", true,
                     "end the answer with a clean block that holds the end token", code),
           real_spec("threshold", 0.0, 0, 2,
-                    "decide every token at least this confident, at least one; 0: schedule", code),
+                    "unmask every token at least this confident, at least one; 0: schedule", code),
           entropy_bound_parameter(), confidence_parameter()});
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());

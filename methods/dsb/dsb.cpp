@@ -175,14 +175,14 @@ void check(const model_config& model, const parameters& p) {
 method_info info() {
   method_info m;
   m.name = "dsb";
-  m.summary = "a window of candidates that slides on with every decided token";
+  m.summary = "a window of candidates that slides on with every unmasked token";
   m.paper = "DSB (2026), arXiv 2602.05992";
   m.source = "methods/dsb";
   m.pace = "window from the first mask on, until clean";
-  m.rows = "all; with DSB Cache the window, rows left of it, and all after a block of tokens";
+  m.rows = "all; with DSB Cache the window, positions left of it, and all after a block of tokens";
   m.shape = {.extent = row_extent::block, .refreshes = true};
   m.keys = "all";
-  m.cache = "none, or refreshed after a block of decided tokens";
+  m.cache = "none, or refreshed after a block of unmasked tokens";
   m.unmask = "threshold, factor or top-n inside the window";
   const std::string code = "DSB generate.py";
   m.parameters = {
@@ -190,18 +190,19 @@ method_info info() {
       integer_spec("max_block_length", -1, -1, 1e6,
                    "positions of the window at most; -1: no limit (greedy)", code),
       choice_spec("cache", {"window", "none"},
-                  "window: DSB Cache, a full forward after every block_length decided tokens",
-                  code),
+                  "window: DSB Cache, a full pass after every block_length unmasked tokens", code),
       integer_spec("prefix_window", 24, 0, 1e6,
-                   "rows left of the window that are computed, those it slid over at least", code),
-      integer_spec("suffix_window", 0, 0, 1e6, "rows right of it that are computed (LLaDA)", code),
+                   "positions left of the window that are computed, those it slid over at least",
+                   code),
+      integer_spec("suffix_window", 0, 0, 1e6, "positions right of it that are computed (LLaDA)",
+                   code),
       real_spec("threshold", 0.9, 0, 2,
-                "decide every token at least this confident, at least one; 0: factor or schedule",
+                "unmask every token at least this confident, at least one; 0: factor or schedule",
                 code),
       real_spec("factor", 0.0, 0, 100, "n-th best needs confidence 1 - factor / (n + 1); 0: off",
                 code),
       steps_spec(0, 0, 1e6,
-                 "schedule over the whole canvas where threshold and factor are 0; 0: gen_length",
+                 "schedule over the whole response if threshold and factor are 0; 0: gen_length",
                  code),
       confidence_parameter()};
   append(m.parameters, sampling_parameters());

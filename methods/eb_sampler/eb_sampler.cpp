@@ -86,11 +86,11 @@ recipe make(const model_config& model, const parameters& p) {
 method_info info() {
   method_info m;
   m.name = "eb_sampler";
-  m.summary = "decides as many of the surest masks as a bound on their entropies allows";
+  m.summary = "unmasks as many of the surest masks as a bound on their entropies allows";
   m.paper = "EB-sampler (Ben-Hamu et al., NeurIPS 2025), arXiv 2505.24857";
   m.source = "methods/eb_sampler";
-  m.pace = "canvas or block, until clean";
-  m.rows = "prompt and canvas; with a cache as fast_dllm";
+  m.pace = "response or block, until clean";
+  m.rows = "prompt and response; with a cache as fast_dllm";
   m.keys = "all";
   m.cache = "none, or refreshed at block entry";
   m.unmask = "the longest run whose entropies without the largest sum to at most gamma";
@@ -103,13 +103,13 @@ method_info info() {
       choice_spec("rule", {"sum_minus_max", "sum_before"},
                   "entropies that count: all but the largest (the paper), all but the last",
                   "sum_before: d2Cache vanilla.py at batch 1"),
-      integer_spec("min_tokens", 1, 1, 1024, "tokens that a forward decides at least",
+      integer_spec("min_tokens", 1, 1, 1024, "tokens that a pass unmasks at least",
                    "d2Cache vanilla.py, num_transfer_tokens"),
       flag_spec("ban_mask_token", false, "the mask token is never predicted",
                 "UNI-D2 eb_sampler.py"),
-      block_length_spec(0, 0, 1e6, "tokens per block; 0: the whole canvas", "d2Cache vanilla.py"),
+      block_length_spec(0, 0, 1e6, "tokens per block; 0: the whole response", "d2Cache vanilla.py"),
       choice_spec("cache", {"none", "dual", "prefix"},
-                  "K/V that a block reuses: nothing, those around it, those before it",
+                  "KV that a block reuses: nothing, those around it, those before it",
                   "d2Cache vanilla.py")};
   m.knobs = {{"gamma", "decided_early", "0"}};
   m.presets["d2cache"] = {{"gamma", 0.001},

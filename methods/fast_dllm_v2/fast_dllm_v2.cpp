@@ -224,11 +224,11 @@ method_info nested_info() {
       "blocks decoded sub-block by sub-block; the next block's first token comes for nothing";
   m.paper = "Fast-dLLM v2 (2025), arXiv 2509.26328";
   m.source = "methods/fast_dllm_v2";
-  m.pace = "sub-blocks of a block; prefill and commit decide the next token";
+  m.pace = "sub-blocks of a block; prefill and KV write pass unmask the next token";
   m.rows = "block, or sub-block";
   m.shape = {row_extent::block};
   m.keys = "history and block";
-  m.cache = "commit forward; inside a block as the last forward left it";
+  m.cache = "KV write pass; inside a block as the last pass left it";
   m.unmask = "threshold inside the sub-block";
   const std::string model_code = "Fast_dLLM_v2 modeling.py generate",
                     eval = "Fast-dLLM v2/generation_functions.py";
@@ -236,16 +236,16 @@ method_info nested_info() {
       block_length_spec(0, 0, 256, "tokens per block; 0: the model's trained length", model_code),
       integer_spec("sub_block_length", 8, 0, 256, "tokens per sub-block; 0: the whole block",
                    model_code),
-      real_spec("threshold", 0.9, 0, 2, "decide every token more confident than this, at least one",
+      real_spec("threshold", 0.9, 0, 2, "unmask every token more confident than this, at least one",
                 eval),
-      flag_spec("sub_block_cache", false,
-                "a sub-block whose first token is decided is computed alone, over the block's K/V",
-                model_code),
-      choice_spec(
-          "loop", {"hf", "eval"},
-          "hf: stop ids are looked for before every forward; eval: in complete blocks alone, "
-          "and not in seeds",
+      flag_spec(
+          "sub_block_cache", false,
+          "a sub-block whose first token is unmasked is computed by itself, over the block's KV",
           model_code),
+      choice_spec("loop", {"hf", "eval"},
+                  "hf: stop ids are looked for before every pass; eval: only in complete blocks, "
+                  "and not in seeds",
+                  model_code),
       text_spec("stop", "model", "stop ids: 'model', 'none' or ids with commas", model_code)};
   m.knobs = {{"threshold", "decided_early", "1"}, {"sub_block_cache", "kv_reused", "false"}};
   m.presets["hf"] = {{"threshold", 1.0}};

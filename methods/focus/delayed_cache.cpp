@@ -19,8 +19,8 @@ delayed_settings delayed_settings_of(const parameters& p, bool right_neighbour) 
 parameter_spec delayed_keys_parameter() {
   return choice_spec(
       "keys", {"retained", "stored"},
-      "slots that rows see: up to the last row still there (the published engine), or "
-      "decided positions to the right of it too, whose K/V is stored",
+      "cache slots that positions see: up to the last one still there (the published engine), or "
+      "unmasked positions to the right of it too, whose KV is stored",
       "FOCUS's LMDeploy fork; FOCUS section 4.3");
 }
 
@@ -122,18 +122,19 @@ recipe make_delayed(const std::string& name, const model_config& model, const pa
 method_info delayed_info(bool right_neighbour) {
   method_info m;
   m.name = right_neighbour ? "delayed_cache_plus" : "delayed_cache";
-  m.summary = right_neighbour
-                  ? "block diffusion that freezes a decided token once its neighbour is decided too"
-                  : "block diffusion that freezes a decided token one forward after its decision";
+  m.summary =
+      right_neighbour
+          ? "block diffusion that caches an unmasked token once its neighbour is unmasked too"
+          : "block diffusion that caches an unmasked token one pass later";
   m.paper = right_neighbour ? "FOCUS (DC+, neighbour-aware delayed cache)"
                             : "FOCUS (DC ablation); dKV-Cache (Ma et al., 2025)";
   m.source = "methods/focus";
-  m.pace = "block: prefill, denoise, commit";
+  m.pace = "block: prefill, denoise, write KV";
   m.rows = "positions of the block not frozen yet";
   m.shape = {row_extent::block, 0.7};
-  m.keys = "slots up to the last computed position";
-  m.cache = right_neighbour ? "frozen when it and its right neighbour were decided inputs"
-                            : "frozen when it was a decided input";
+  m.keys = "cache slots up to the last computed position";
+  m.cache = right_neighbour ? "stored once it and its right neighbour were unmasked inputs"
+                            : "stored once it was an unmasked input";
   m.unmask = "threshold, static count or sequential";
   m.parameters = block_parameters(0.9);
   m.knobs = {{"remasking", "decided_early", "low_confidence_static"}};

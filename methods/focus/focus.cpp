@@ -34,8 +34,8 @@ void check_focus(const model_config& model, const parameters& p) {
   check_block_model("focus", model, p);
   if (p.text("remasking") == "klass") {
     throw usage_error(
-        "focus: remasking klass compares every mask with itself a forward before, and focus drops "
-        "rows of masks");
+        "focus: remasking klass compares every mask with itself one pass before, and focus evicts "
+        "masks");
   }
   check_focus_eviction("focus", model, p);
 }
@@ -47,24 +47,25 @@ std::vector<parameter_spec> focus_parameters() {
   for (parameter_spec& spec : focus_eviction_parameters()) all.push_back(std::move(spec));
   const std::vector<parameter_spec> own = {
       flag_spec("placeholder_integrity", true,
-                "keep rows without K/V that lie before the last chosen one; false: later layers "
+                "keep positions without KV before the last chosen one; false: later layers "
                 "do not see such positions",
                 app + ", eq. 16"),
       choice_spec(
           "unprocessed", {"pointer", "flag"},
-          "rows without K/V: those behind the last retained position so far, or those that no "
-          "forward took through every layer, a prefill of their block included",
+          "positions without KV: those after the last retained one so far, or those that no "
+          "pass took through every layer, a prefill of their block included",
           app + ", eq. 16; section 4.2"),
       flag_spec(
           "count_prefill", false,
-          "tokens that the prefill decides in a block shared with the prompt count in the mean",
+          "tokens that the prefill unmasks in a block shared with the prompt count in the mean",
           app + ", eq. 17-19"),
       delayed_keys_parameter(),
       choice_spec(
           "layer1_keys", {"retained", "processed"},
-          "keys retained: those of layer 1 end at the last retained or the last computed row", hf),
+          "keys retained: those of layer 1 end at the last retained or the last computed position",
+          hf),
       choice_spec("freeze_rule", {"right_neighbour", "decided"},
-                  "what freezes a decided token: DC+ or plain DC", hf)};
+                  "what caches an unmasked token: DC+ or plain DC", hf)};
   all.insert(all.end(), own.begin(), own.end());
   return all;
 }
@@ -72,14 +73,14 @@ std::vector<parameter_spec> focus_parameters() {
 method_info focus_info() {
   method_info m;
   m.name = "focus";
-  m.summary = "block diffusion that drops, inside layer 1, masked rows unlikely to be decided now";
+  m.summary = "block diffusion that evicts, inside layer 1, masks unlikely to be unmasked now";
   m.paper = "FOCUS (sands-lab/FOCUS)";
   m.source = "methods/focus";
-  m.pace = "block: prefill, denoise, commit";
+  m.pace = "block: prefill, denoise, write KV";
   m.rows = "positions not frozen; after layer 1 the retained ones";
   m.shape = {row_extent::block, 0.6};
-  m.keys = "slots up to the last computed, from layer 1 on up to the last retained position";
-  m.cache = "frozen when it and its right neighbour were decided inputs";
+  m.keys = "cache slots up to the last computed, from layer 1 on up to the last retained position";
+  m.cache = "stored once it and its right neighbour were unmasked inputs";
   m.unmask = "threshold among the retained masks";
   m.parameters = focus_parameters();
   m.knobs = {{"selection", "rows_dropped"}};

@@ -258,7 +258,7 @@ void check_focus_eviction(const std::string& method, const model_config& model,
   if (p.text("deviation_set") == "block" && p.text("importance_set") != "block") {
     throw usage_error(method +
                       ": deviation_set block needs importance_set block, which has the "
-                      "scores of rows that are no masks");
+                      "scores of positions that are no masks");
   }
   const bool fixed = p.text("selection") != "dynamic";
   if (fixed && p.integer("k") == 0) {
@@ -276,25 +276,27 @@ std::vector<parameter_spec> focus_eviction_parameters() {
                     engine = "FOCUS's LMDeploy fork", hf = "FOCUS's OpenCompass modeling_sdar.py";
   return {
       real_spec("alpha", 1.5, 1, 1024,
-                "budget = ceil(alpha x mean tokens decided per step of the block)", paper),
+                "budget = ceil(alpha x mean tokens unmasked per step of the block)", paper),
       varying_at({"random"}, choice_spec("selection", {"dynamic", "top", "bottom", "random"},
                                          "dynamic: budget and deviation rule; else the k best, "
                                          "worst or random ones",
                                          hf)),
-      integer_spec("k", 0, 0, 64, "masked rows kept by top, bottom and random; 0: none given", hf),
+      integer_spec("k", 0, 0, 64, "masked positions kept by top, bottom and random; 0: none given",
+                   hf),
       choice_spec("score", {"delta", "layer1"},
                   "rank by importance of layer 1 minus layer 0, or of layer 1 alone",
                   "FOCUS appendix B"),
       choice_spec("importance_set", {"masked", "block"},
-                  "queries and keys of the importance: masked rows, or every computed row",
+                  "queries and keys of the importance: masked positions, or every computed one",
                   paper + ", eq. 2"),
       choice_spec("importance_dtype", {"float32", "bfloat16"},
                   "type that the importance of a layer is rounded to", engine),
       choice_spec("deviation_rule", {"mean_plus_deviation", "deviation"},
                   "dynamic: also keep every score that reaches this", paper + ", eq. 5"),
-      choice_spec("deviation_set", {"masked", "block"},
-                  "rows whose scores have the deviation: masked rows, or every computed row",
-                  paper + ", eq. 5"),
+      choice_spec(
+          "deviation_set", {"masked", "block"},
+          "positions whose scores have the deviation: masked positions, or every computed one",
+          paper + ", eq. 5"),
       integer_spec("std_ddof", 0, 0, 1, "the deviation divides by n - this", engine + "; 1: HF"),
       choice_spec("average_scope", {"block", "block_carry", "request"},
                   "mean over the block; the same with the last budget carried into the next "
@@ -302,11 +304,11 @@ std::vector<parameter_spec> focus_eviction_parameters() {
                   app + ", eq. 17-19"),
       integer_spec("initial_k", 0, 0, 64, "budget of the very first step; 0: ceil(alpha)", hf),
       flag_spec("count_empty_steps", false,
-                "forwards that decide nothing (commits) count in the mean", app + ", eq. 18"),
+                "passes that unmask nothing (KV write passes) count in the mean", app + ", eq. 18"),
       flag_spec("mean_floor", true, "a mean below one token a step counts as one", engine),
-      flag_spec("ar_context", true, "keep the masked row directly before a chosen one", paper),
+      flag_spec("ar_context", true, "keep the masked position directly before a chosen one", paper),
       choice_spec("adjacency", {"positions", "rows"},
-                  "directly before: by position, or by place in the computed rows", hf)};
+                  "directly before: by position, or in the list of computed positions", hf)};
 }
 
 }  // namespace unmask

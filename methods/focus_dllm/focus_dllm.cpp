@@ -187,24 +187,25 @@ void check_focus_dllm(const model_config& model, const parameters& p) {
 method_info focus_dllm_info() {
   method_info m;
   m.name = "focus_dllm";
-  m.summary = "confidence-guided windows of rows over sinks, top prompt blocks and response";
+  m.summary = "confidence-guided windows over sinks, top prompt blocks and response";
   m.paper = "Focus-dLLM (2026), a reading of the paper: no official code exists";
   m.source = "methods/focus_dllm";
   m.pace = "block schedule, full refresh at block entry";
   m.rows = "windows around the top rho * n positions by past confidence";
   m.shape = {row_extent::block, 0.5, true};
   m.keys = "dense in the first layers; then sinks, top blocks of the prompt, the response";
-  m.cache = "refreshed at block entry; active rows overwrite theirs";
-  m.unmask = "top-n of the schedule among active rows";
+  m.cache = "refreshed at block entry; active positions overwrite theirs";
+  m.unmask = "top-n of the schedule among active positions";
   const std::string eq = "Focus-dLLM eq. ";
   m.knobs = {{"sparse_attention", "keys_hidden", "false"},
              {"past_confidence", "rows_skipped", "false"}};
   m.parameters = {
-      real_spec("rho", 4.0, 0, 1e6, "focus positions per token the schedule decides", eq + "4"),
+      real_spec("rho", 4.0, 0, 1e6, "focus positions per token that the schedule unmasks",
+                eq + "4"),
       integer_spec("window", 8, 0, 4096,
                    "window w: positions i - w/2 .. i + w/2 around each focus position", eq + "5"),
       flag_spec("past_confidence", true,
-                "guide rows by past confidence (PCGI); false: the whole block is active",
+                "choose positions by past confidence (PCGI); false: the whole block is active",
                 "Focus-dLLM Table 2"),
       choice_spec(
           "inactive_confidence", {"stale", "none"},
@@ -229,9 +230,10 @@ method_info focus_dllm_info() {
                    "tokens of a prompt block (mean of its post-RoPE keys; the last may be ragged)",
                    eq + "7"),
       flag_spec("sinks", true, "sparse layers also see the sinks", "Focus-dLLM Table 3"),
-      real_spec("sink_fraction", 0.01, 0, 1,
-                "sinks per prompt token, at least one: largest mean attention of the active rows",
-                eq + "6")};
+      real_spec(
+          "sink_fraction", 0.01, 0, 1,
+          "sinks per prompt token, at least one: largest mean attention of the active positions",
+          eq + "6")};
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.presets["paper"] = {};

@@ -52,20 +52,21 @@ recipe make(const model_config& model, const parameters& p) {
 method_info info() {
   method_info m;
   m.name = "hierarchical";
-  m.summary = "the best of each run of adjacent masks, so that neighbours are not decided together";
+  m.summary =
+      "the best of each run of adjacent masks, so that neighbours are not unmasked together";
   m.paper = "dInfer (inclusionAI, 2025), arXiv 2510.08666";
   m.source = "methods/hierarchical";
   m.pace = "block, until clean";
-  m.rows = "prompt and whole canvas";
+  m.rows = "prompt and whole response";
   m.keys = "all";
   m.cache = "none";
   m.unmask = "best of each run above the low threshold, all above the threshold, the best";
   const std::string code = "dInfer parallel_strategy.py";
   m.parameters = {
       real_spec("low_threshold", 0.4, 0, 1,
-                "the best of a run is decided above this confidence; 0: always, 1: never", code),
+                "the best of a run is unmasked above this confidence; 0: always, 1: never", code),
       real_spec("threshold", 1.0, 0, 1,
-                "every mask above this confidence is decided; 1: none for this", code)};
+                "every mask above this confidence is unmasked; 1: none for this", code)};
   append(m.parameters, dinfer::loop_parameters());
   m.knobs = {{"low_threshold", "decided_early", "1"}};
   m.presets["command-line"] = {{"low_threshold", 0.3}};

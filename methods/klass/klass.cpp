@@ -67,25 +67,25 @@ std::map<std::string, parameter_map> presets() {
 method_info info() {
   method_info m;
   m.name = "klass";
-  m.summary = "decides where the model is sure and its distribution has stopped moving";
+  m.summary = "unmasks where the model is sure and its distribution has stopped moving";
   m.paper = "KLASS (NeurIPS 2025), arXiv 2511.05664";
   m.source = "methods/klass";
-  m.pace = "block (LLaDA) or canvas (Dream), until clean or out of steps";
-  m.rows = "prompt and whole canvas";
+  m.pace = "block (LLaDA) or response (Dream), until clean or out of steps";
+  m.rows = "prompt and whole response";
   m.keys = "all";
   m.cache = "none";
-  m.unmask = "threshold on confidence and on divergence from the last forwards; else top-n";
+  m.unmask = "threshold on confidence and on divergence from the last passes; else top-n";
   const std::string code = "KLASS llada_klass.py, dream_klass.py";
   m.parameters = {
       real_spec("confidence_threshold", 0.9, 0, 1,
                 "a mask has to be more confident (Dream: or equally); 1: never", code),
       real_spec("kl_threshold", 0.01, 0, 1e6,
                 "and its distribution to move less than this, nats; 0: never", code),
-      integer_spec("kl_history", 2, 1, 1024, "for so many forwards in a row", code),
+      integer_spec("kl_history", 2, 1, 1024, "for so many passes in a row", code),
       choice_spec("strategy", {"all", "max_conf", "min_kl"},
                   "of those: all, the most confident, the one that moved least", code),
       steps_spec(0, 0, 1e6,
-                 "forwards for the whole canvas; what is masked then stays so; 0: gen_length",
+                 "passes for the whole response; what is masked then stays so; 0: gen_length",
                  code),
       block_length_spec(32, 0, 1e6, "LLaDA: tokens per block; 0: one block", code)};
   m.knobs = {{"confidence_threshold", "decided_early", "1"}};

@@ -44,7 +44,7 @@ method_info info() {
   m.rows = "whole block; with cache=none the window up to its end";
   m.shape = {row_extent::block};
   m.keys = "history and block";
-  m.cache = "commit forward, or none";
+  m.cache = "KV write pass, or none";
   m.unmask = "threshold, at least the schedule's number";
   m.parameters = shared_parameters();
   const std::string code = "modeling_llada2_moe.py, generate";

@@ -60,23 +60,22 @@ recipe make(const model_config& model, const parameters& p) {
 method_info info() {
   method_info m;
   m.name = "llada21";
-  m.summary = "LLaDA2.1: decided tokens of the block in work are edited until it is quiet";
+  m.summary = "LLaDA2.1: unmasked tokens of the current block are edited until it is quiet";
   m.paper = "LLaDA2.1 (inclusionAI, 2026), arXiv 2602.08676";
   m.source = "methods/llada21";
   m.pace = "block, aligned to position 0, until clean and quiet";
   m.rows = "whole block; with cache=none the window up to its end";
   m.shape = {row_extent::block};
   m.keys = "history and block";
-  m.cache = "commit forward where the last one changed a token, or none";
-  m.unmask = "threshold, and a second one for replacing decided tokens";
+  m.cache = "KV write pass if the last pass changed a token, or none";
+  m.unmask = "threshold, and a second one for editing unmasked tokens";
   m.parameters = llada2::shared_parameters();
   const std::string code = "modeling_llada21_moe.py, generate";
-  append(
-      m.parameters,
-      {real_spec("editing_threshold", 0.9, 0, 2,
-                 "replace a decided token by one of more than this confidence; 1: never", code),
-       integer_spec("max_post_steps", 16, 0, 1024, "forwards of a clean block at most", code),
-       integer_spec("num_to_transfer", 1, 1, 256, "masks that a forward decides at least", code)});
+  append(m.parameters,
+         {real_spec("editing_threshold", 0.9, 0, 2,
+                    "edit an unmasked token into one of more than this confidence; 1: never", code),
+          integer_spec("max_post_steps", 16, 0, 1024, "passes of a clean block at most", code),
+          integer_spec("num_to_transfer", 1, 1, 256, "masks that a pass unmasks at least", code)});
   m.knobs = {{"editing_threshold", "replaced"}};
   // The two modes of the model cards (inclusionAI/LLaDA2.1-mini, "Best Practices").
   m.presets["quality"] = {{"threshold", 0.7}, {"editing_threshold", 0.5}};

@@ -231,7 +231,7 @@ std::vector<parameter_spec> optimus_parameters() {
   });
   const std::vector<parameter_spec> own = {
       choice_spec("remasking", {"low_confidence_dynamic", "entropy_bound"},
-                  "rule that decides tokens: the threshold; EB-sampler's",
+                  "rule that unmasks tokens: the threshold; EB-sampler's",
                   engine + "; arXiv 2505.24857"),
       choice_spec("policy", {"streaming", "naive", "prefix_caching"},
                   "chunk from the first not cached; fixed sub-blocks; whole block",
@@ -239,25 +239,24 @@ std::vector<parameter_spec> optimus_parameters() {
       chunk_spec(0, 0, 64, "tokens per request and step; 0: elastic (streaming)", s4),
       choice_spec(
           "cache_rule", {"any_decoded", "contiguous_prefix", "right_neighbour", "none"},
-          "when a decided token leaves the forward: after one as input; also everything "
-          "left of it decided; also its right neighbour; never before the block is complete",
+          "when an unmasked token leaves the pass: after one as input; also everything "
+          "left of it unmasked; also its right neighbour; never before the block is complete",
           s2 + ", table 1; WeDLM; FOCUS"),
       flag_spec("out_block", false,
-                "freed rows go to the next block (fixed: chunk = block; elastic: a candidate)", s3),
+                "freed positions go to the next block (fixed: chunk = block; elastic: a candidate)",
+                s3),
       choice_spec("obs_mask", {"block_causal", "full"},
-                  "do rows of the block see those of the next", ours),
-      choice_spec(
-          "suffix_visible", {"none", "stale"},
-          "masks outside the chunk: unseen, or K/V of the block's first forward, which then "
-          "computes all of it",
-          s3 + "; Fast-dLLM"),
+                  "do positions of the block see those of the next", ours),
+      choice_spec("suffix_visible", {"none", "stale"},
+                  "masks outside the chunk: unseen, or KV of the block's first pass, which then "
+                  "computes all of it",
+                  s3 + "; Fast-dLLM"),
       flag_spec("final_refresh", false, "recompute every complete block once as a whole",
                 "LMDeploy, SGLang"),
-      choice_spec(
-          "boundary_fusion", {"off", "fill", "full"},
-          "a complete block's last refresh shares a forward with masks of the next: as many "
-          "as the chunk holds, or a whole chunk",
-          ours),
+      choice_spec("boundary_fusion", {"off", "fill", "full"},
+                  "a complete block's last refresh shares a pass with masks of the next: as many "
+                  "as the chunk holds, or a whole chunk",
+                  ours),
       choice_spec("stop_check", {"block", "prefix"},
                   "look for stop ids in complete blocks, or left of the first mask", engine),
       flag_spec("prefill_emits", true,
@@ -283,9 +282,9 @@ std::vector<parameter_spec> optimus_parameters() {
                 "auto measures them",
                 s4),
       flag_spec("request_cost", true,
-                "elastic: T has a term for every request of the forward besides its rows", ours),
+                "elastic: T has a term for every request of the pass besides its positions", ours),
       choice_spec("chunk_rows", {"expected", "full"},
-                  "elastic: T at the rows that chunks were seen to hold, or at b c",
+                  "elastic: T at the positions that chunks were seen to hold, or at b c",
                   s4 + " (full)"),
       real_spec("latency_floor_ms", 10, 0, 1e6, "elastic, roofline: shortest step", ours),
       real_spec("latency_us_per_token", 71, 0, 1e6, "elastic, roofline: slope", ours),
@@ -316,10 +315,10 @@ method_info optimus_info() {
   m.paper = "Optimus (arXiv 2605.24832)";
   m.source = "methods/optimus";
   m.pace = "elastic chunk: argmax of N(c) b / T(b c)";
-  m.rows = "decided tokens not cached yet, then the first masks";
+  m.rows = "unmasked tokens not cached yet, then the first masks";
   m.shape = {row_extent::chunk};
-  m.keys = "cached slots and the chunk";
-  m.cache = "a token settles by one forward with its own id as input";
+  m.keys = "cached positions and the chunk";
+  m.cache = "a token is cached after one pass with its own id as input";
   m.unmask = "threshold, at least one per chunk";
   m.parameters = optimus_parameters();
   m.knobs = {{"policy", "rows_skipped", "prefix_caching"}};

@@ -135,7 +135,7 @@ void block_pace::open_next_block(batch& b, std::int32_t s) {
 void block_pace::refuse_stuck(const progress& p) const {
   throw error(exit_code::run_failed,
               settings_.method + ": the block at position " + std::to_string(p.history) +
-                  " decides nothing any more: the model predicts the mask token, which stays a "
+                  " unmasks nothing any more: the model predicts the mask token, which stays a "
                   "mask when masks are recognised by their id; set mask_track=state");
 }
 

@@ -47,7 +47,7 @@ std::vector<parameter_spec> block_parameters(double threshold) {
       choice_spec("remasking",
                   {"low_confidence_dynamic", "low_confidence_static", "sequential", "entropy_bound",
                    "klass"},
-                  "rule that decides tokens; entropy_bound: EB-sampler's; klass: KLASS'",
+                  "rule that unmasks tokens; entropy_bound: EB-sampler's; klass: KLASS'",
                   engine + "; arXiv 2505.24857, 2511.05664"),
       real_spec("gamma", 0.1, 0, 1e6,
                 "entropy_bound: bound on the sum of entropies without the largest, nats",
@@ -55,10 +55,10 @@ std::vector<parameter_spec> block_parameters(double threshold) {
       real_spec("kl_threshold", 0.01, 0, 1e6,
                 "klass: a distribution has to move less than this, nats; 0: never",
                 "arXiv 2511.05664"),
-      integer_spec("kl_history", 2, 1, 1024, "klass: for so many forwards in a row",
+      integer_spec("kl_history", 2, 1, 1024, "klass: for so many passes in a row",
                    "arXiv 2511.05664"),
       real_spec("threshold", threshold, 0, 2,
-                "dynamic, klass: decide every token at least this confident, at least one", engine),
+                "dynamic, klass: unmask every token at least this confident, at least one", engine),
       choice_spec("accept_compare", {">=", ">"}, "comparison with the threshold", engine),
       real_spec("temperature", 1.0, 1e-3, 100, "divides the logits before the confidence softmax",
                 engine),
@@ -90,11 +90,12 @@ std::vector<parameter_spec> engine_parameters() {
       flag_spec("partial_prefill", true,
                 "the prefill is the first denoising step of a block shared with the prompt",
                 engine),
-      choice_spec("commit", {"frozen", "full", "frozen_then_full"},
-                  "forward of a complete block: only rows not frozen yet, all rows, or first "
-                  "the one and then the other",
-                  engine),
-      flag_spec("commit_last", false, "commit the last block of a request too", hf)};
+      choice_spec(
+          "commit", {"frozen", "full", "frozen_then_full"},
+          "KV write pass of a complete block: positions not cached yet, all of them, or first "
+          "the one and then the other",
+          engine),
+      flag_spec("commit_last", false, "write the KV of the last block of a request too", hf)};
 }
 
 parameter_map with_argmax(parameter_map preset) {
@@ -176,7 +177,8 @@ void check_block_model(const std::string& method, const model_config& model, con
     }
   }
   if (declared(p, "commit_last") && p.text("loop") == "hf" && !p.flag("commit_last")) {
-    throw usage_error(method + ": loop hf commits the last block too; set commit_last=true");
+    throw usage_error(method +
+                      ": loop hf writes the KV of the last block too; set commit_last=true");
   }
 }
 

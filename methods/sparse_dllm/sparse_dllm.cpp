@@ -263,7 +263,7 @@ recipe make_sparse_dllm(const model_config& model, const parameters& p) {
 method_info sparse_dllm_info() {
   method_info m;
   m.name = "sparse_dllm";
-  m.summary = "dynamic bidirectional K/V eviction with a delayed sparse cache";
+  m.summary = "dynamic bidirectional KV eviction with a delayed sparse cache";
   m.paper = "Sparse-dLLM (Song et al., 2025)";
   m.source = "methods/sparse_dllm";
   m.pace = "block schedule";
@@ -275,13 +275,13 @@ method_info sparse_dllm_info() {
   const std::string paper = "Sparse-dLLM Alg. 1", code = "Sparse-dLLM modeling_llada.py";
   m.knobs = {{"retention_ratio", "keys_hidden", "1"}};
   m.parameters = {
-      real_spec("retention_ratio", 0.5, 0, 1, "share r of the scored K/V that is kept", paper),
+      real_spec("retention_ratio", 0.5, 0, 1, "share r of the scored KV that is kept", paper),
       integer_spec("kernel_size", 3, 1, 255, "window of the pooling over scores; odd", paper),
       choice_spec("pooling", {"max", "avg", "none"},
                   "max, avg (ablation; borders left out of the mean) or none",
                   "Sparse-dLLM Table 8"),
       integer_spec("delay", 1, 0, 4096,
-                   "full forwards of a block before the one that builds the cache",
+                   "full passes of a block before the one that builds the cache",
                    "Sparse-dLLM Table 3"),
       choice_spec("eviction", {"bidirectional", "prefix"},
                   "evict from prefix and suffix, or from the prefix only", "Sparse-dLLM Table 4"),

@@ -28,7 +28,7 @@ method_info minimal_info() {
   m.paper = "none";
   m.source = "tests/minimal_method";
   m.pace = "as vanilla";
-  m.rows = "prompt and whole canvas";
+  m.rows = "prompt and whole response";
   m.keys = "all";
   m.cache = "none";
   m.unmask = "leftmost masks, as many as the schedule says";

@@ -198,7 +198,7 @@ std::unique_ptr<row_policy> chosen_rows(std::unique_ptr<row_policy> base, const 
   if (!keeps || !rows.narrows_at.empty() || rows.partial_rows || rows.most_views(1) > 0 ||
       rows.carries) {
     throw usage_error(rule->method() +
-                      ": its base does not keep the K/V of a row that a function "
+                      ": its base does not keep the KV of a position that a function "
                       "leaves out; take one with a KV cache of all positions");
   }
   return std::make_unique<python_rows>(std::move(base), std::move(rule));

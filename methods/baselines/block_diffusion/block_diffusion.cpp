@@ -36,11 +36,11 @@ method_info block_diffusion_info() {
   m.summary = "blocks of masks over an exact cache of earlier blocks (SDAR, LLaDA2.0)";
   m.paper = "SDAR (JetAstra, 2025) and LMDeploy's dLLM engine";
   m.source = "methods/baselines/block_diffusion";
-  m.pace = "block: prefill, denoise, commit";
+  m.pace = "block: prefill, denoise, write KV";
   m.rows = "whole block";
   m.shape = {row_extent::block};
   m.keys = "history and block";
-  m.cache = "commit forward";
+  m.cache = "KV write pass";
   m.unmask = "threshold, static count or sequential";
   m.parameters = block_parameters(0.9);
   m.parameters.push_back(sampler_parameter());

@@ -261,7 +261,7 @@ void check_dkv_cache(const model_config& model, const parameters& p) {
 method_info dkv_cache_info() {
   method_info m;
   m.name = "dkv_cache";
-  m.summary = "delayed K/V cache of decoded tokens with periodic refresh";
+  m.summary = "delayed KV cache of unmasked tokens with periodic refresh";
   m.paper = "dKV-Cache (Ma et al., 2025)";
   m.source = "methods/baselines/dkv_cache";
   m.pace = "block schedule (LLaDA) or time schedule (Dream)";
@@ -278,14 +278,15 @@ method_info dkv_cache_info() {
                              "decoded",
                              "dKV-Cache generation_utils")),
       integer_spec("refresh_interval", 0, 0, 1e6,
-                   "steps between full forwards; 0: the paper's 8 (LLaDA), 2 (greedy), 4 (Dream)",
+                   "steps between full passes; 0: the paper's 8 (LLaDA), 2 (greedy), 4 (Dream)",
                    "dKV-Cache, cache_reloading_step"),
       integer_spec("window_size", 4, 0, 4096,
                    "greedy: masked neighbours computed with each token to decode",
                    "dKV-Cache generation_utils"),
-      choice_spec("shift_type", {"un", "un_right"},
-                  "Dream: a row rests when its successor is decoded (un) or both are (un_right)",
-                  "dKV-Cache cache_utils.py")};
+      choice_spec(
+          "shift_type", {"un", "un_right"},
+          "Dream: a position rests once its successor is unmasked (un) or both are (un_right)",
+          "dKV-Cache cache_utils.py")};
   append(m.parameters, {confidence_parameter()});
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());

@@ -38,29 +38,28 @@ class interval_refresh final : public feature_policy {
 method_info dllm_cache_info() {
   method_info m;
   m.name = "dllm_cache";
-  m.summary = "whole-canvas decoding that reuses K, V and layer outputs between refreshes";
+  m.summary = "decoding of the whole response that reuses K, V and layer outputs between refreshes";
   m.paper =
       "dLLM-Cache: Accelerating Diffusion Large Language Models with Adaptive Caching "
       "(Liu et al., 2025)";
   m.source = "methods/baselines/dllm_cache";
   m.pace = "block schedule (LLaDA) or time schedule (Dream)";
-  m.rows = "prompt and canvas; beyond the first layer those due and those whose V moved most";
+  m.rows = "prompt and response; beyond the first layer those due and those whose V moved most";
   m.keys = "all";
   m.cache = "K, V, attention and feed-forward outputs of every layer";
   m.unmask = "as vanilla";
   const std::string source = "cache_hook_LLaDA.py, cache_hook_Dream.py";
   m.knobs = {{"transfer_ratio", "rows_skipped", "1"}};
   m.parameters = canvas_parameters();
-  append(
-      m.parameters,
-      {integer_spec("prompt_interval_kp", 50, 1, 1e6,
-                    "forwards from one refresh of the prompt rows to the next (K_p)", source),
-       integer_spec("response_interval_kr", 7, 1, 1e6,
-                    "forwards from one refresh of the response rows to the next (K_r)", source),
-       real_spec("transfer_ratio", 0.25, 0, 1,
-                 "share of the response rows computed in between, those whose V is least similar "
-                 "to the stored one; 0: none",
-                 source)});
+  append(m.parameters,
+         {integer_spec("prompt_interval_kp", 50, 1, 1e6,
+                       "passes from one refresh of the prompt to the next (K_p)", source),
+          integer_spec("response_interval_kr", 7, 1, 1e6,
+                       "passes from one refresh of the response to the next (K_r)", source),
+          real_spec("transfer_ratio", 0.25, 0, 1,
+                    "share of the response computed in between, those whose V is least similar "
+                    "to the stored one; 0: none",
+                    source)});
   const auto preset = [&](const char* name, std::int64_t kp, std::int64_t kr) {
     m.presets[name] = {
         {"prompt_interval_kp", kp}, {"response_interval_kr", kr}, {"transfer_ratio", 0.25}};

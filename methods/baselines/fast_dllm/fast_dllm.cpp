@@ -87,7 +87,7 @@ void check_fast_dllm(const model_config& model, const parameters& p) {
 method_info fast_dllm_info() {
   method_info m;
   m.name = "fast_dllm";
-  m.summary = "blockwise approximate K/V cache (prefix or dual) and parallel decoding";
+  m.summary = "blockwise approximate KV cache (prefix or dual) and parallel decoding";
   m.paper = "Fast-dLLM (Wu et al., 2025)";
   m.source = "methods/baselines/fast_dllm";
   m.pace = "block schedule, or until the block is clean";
@@ -98,9 +98,9 @@ method_info fast_dllm_info() {
   m.unmask = "top-n of the schedule; threshold, factor or gamma when set";
   const std::string source = "Fast-dLLM generate.py";
   m.knobs = {{"cache", "kv_reused", "none"}, {"threshold", "decided_early", "0"}};
-  m.parameters = {
-      choice_spec("cache", {"dual", "prefix", "none"},
-                  "what is reused inside a block: K/V around it, K/V before it, nothing", source)};
+  m.parameters = {choice_spec("cache", {"dual", "prefix", "none"},
+                              "what is reused inside a block: KV around it, KV before it, nothing",
+                              source)};
   append(m.parameters, {confidence_parameter()});
   append(m.parameters, parallel_parameters());
   append(m.parameters, {entropy_bound_parameter()});

@@ -23,11 +23,11 @@ float pattern_scale(const model_config& model, const std::string& choice) {
 method_info sparse_d_info() {
   method_info m;
   m.name = "sparse_d";
-  m.summary = "whole-canvas decoding with a fixed sparse attention pattern per head";
+  m.summary = "decoding of the whole response with a fixed sparse attention pattern per head";
   m.paper = "SparseD: Sparse Attention for Diffusion Language Models (Wang et al., 2025)";
   m.source = "methods/baselines/sparse_d";
   m.pace = "block schedule (LLaDA) or time schedule (Dream)";
-  m.rows = "prompt and whole canvas";
+  m.rows = "prompt and whole response";
   m.keys = "all, then a pattern of key blocks per layer, head and query block";
   m.cache = "none";
   m.unmask = "as vanilla";

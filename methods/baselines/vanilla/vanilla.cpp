@@ -13,11 +13,11 @@ namespace {
 method_info vanilla_info() {
   method_info m;
   m.name = "vanilla";
-  m.summary = "whole-canvas decoding without a cache, LLaDA's and Dream's own loops";
+  m.summary = "decoding of the whole response without a cache, LLaDA's and Dream's own loops";
   m.paper = "LLaDA (Nie et al., 2025), Dream 7B (Ye et al., 2025)";
   m.source = "methods/baselines/vanilla";
   m.pace = "block schedule (LLaDA) or time schedule (Dream)";
-  m.rows = "prompt and whole canvas";
+  m.rows = "prompt and whole response";
   m.keys = "all";
   m.cache = "none";
   m.unmask = "top-n of the schedule; threshold or factor when set";
@@ -25,7 +25,7 @@ method_info vanilla_info() {
   append(m.parameters,
          {flag_spec("early_stop", false,
                     "LLaDA: end with the block that holds the answer's end, as a control; the "
-                    "official loop decides the padding behind it",
+                    "official loop unmasks the padding after it",
                     "")});
   m.knobs = {{"threshold", "decided_early", "0"}};
   m.presets["dream-instruct"] = {{"temperature", 0.2}, {"top_p", 0.95}, {"alg", "entropy"}};

@@ -83,14 +83,14 @@ void check_ada_blocks(const model_config& model, const parameters& p) {
 method_info ada_blocks_info() {
   method_info m;
   m.name = "ada_blocks";
-  m.summary = "block diffusion that decides by Ada-DLM's two-centroid freeze rule";
+  m.summary = "block diffusion that unmasks by Ada-DLM's two-centroid freeze rule";
   m.paper = "unpublished combination: SDAR / LMDeploy blocks, Ada-DLM (ACL 2026) decisions";
   m.source = "methods/combinations/ada_blocks";
-  m.pace = "block: prefill, denoise, commit";
+  m.pace = "block: prefill, denoise, write KV";
   m.rows = "whole block";
   m.shape = {row_extent::block};
   m.keys = "history and block";
-  m.cache = "commit forward";
+  m.cache = "KV write pass";
   m.unmask = "two-centroid freeze among the masks of the block";
   m.parameters = ada_block_parameters();
   m.knobs = {{"rule", "decided_early"}};

@@ -141,22 +141,23 @@ void check_focus_chunks(const model_config& model, const parameters& p) {
   check_focus_eviction("focus_chunks", model, p);
   if (p.text("suffix_visible") == "stale") {
     throw usage_error(
-        "focus_chunks: suffix_visible stale needs K/V of masked rows in every layer, and evicted "
-        "rows have none");
+        "focus_chunks: suffix_visible stale needs KV of masks in every layer, and evicted "
+        "ones have none");
   }
 }
 
 method_info focus_chunks_info() {
   method_info m;
   m.name = "focus_chunks";
-  m.summary = "Optimus' elastic chunks that drop, inside layer 1, masks unlikely to be decided now";
+  m.summary =
+      "Optimus' elastic chunks that evict, inside layer 1, masks unlikely to be unmasked now";
   m.paper = "unpublished combination: Optimus (arXiv 2605.24832) pace, FOCUS eviction";
   m.source = "methods/combinations/focus_chunks";
   m.pace = "elastic chunk: argmax of N(c) b / T(b c)";
-  m.rows = "the chunk; after layer 1 its retained rows";
+  m.rows = "the chunk; after layer 1 its retained positions";
   m.shape = {row_extent::chunk};
-  m.keys = "cached slots and the chunk, from layer 2 on its retained rows";
-  m.cache = "a token settles by one forward with its own id as input";
+  m.keys = "cached positions and the chunk, from layer 2 on its retained positions";
+  m.cache = "a token is cached after one pass with its own id as input";
   m.unmask = "threshold among the retained masks, at least one per chunk";
   m.parameters = focus_chunk_parameters();
   m.knobs = {{"selection", "rows_dropped"}};

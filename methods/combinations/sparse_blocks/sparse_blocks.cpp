@@ -182,11 +182,11 @@ method_info sparse_blocks_info() {
   m.summary = "block diffusion that sees only the prompt keys its block scores highest";
   m.paper = "unpublished combination: SDAR / LMDeploy blocks, Sparse-dLLM (Song et al., 2025) keys";
   m.source = "methods/combinations/sparse_blocks";
-  m.pace = "block: prefill, denoise, commit";
+  m.pace = "block: prefill, denoise, write KV";
   m.rows = "whole block";
   m.shape = {row_extent::block};
   m.keys = "top share of the prompt per layer and block, answer so far, block";
-  m.cache = "commit forward";
+  m.cache = "KV write pass";
   m.unmask = "threshold, static count or sequential";
   const std::string paper = "Sparse-dLLM Alg. 1", ours = "not in the paper";
   m.knobs = {{"retention_ratio", "keys_hidden", "1"}};
@@ -196,11 +196,11 @@ method_info sparse_blocks_info() {
           integer_spec("kernel_size", 3, 1, 255, "window of the pooling over scores; odd", paper),
           choice_spec("pooling", {"max", "avg", "none"}, "of the scores", "Sparse-dLLM Table 8"),
           integer_spec("delay", 1, 0, 4096,
-                       "forwards of a block before the one that chooses, all with every key",
+                       "passes of a block before the one that chooses, all with every key",
                        "Sparse-dLLM Table 3"),
           choice_spec("candidates", {"prompt", "history"},
                       "who may be left out: the prompt, or finished blocks as well", ours),
-          choice_spec("commit_keys", {"all", "kept"}, "keys of the commit forward", ours)});
+          choice_spec("commit_keys", {"all", "kept"}, "keys of the KV write pass", ours)});
   m.check = check_sparse_blocks;
   m.make = make_sparse_blocks;
   return m;

@@ -275,7 +275,7 @@ class Slots(unittest.TestCase):
             with self.assertRaisesRegex(engine.RuleError, words):
                 MODELS("tiny-sdar").decode(asked, rule, gen_length=8)
         no_kv = engine.over("vanilla", "no_kv", rows=lambda step: None)
-        with self.assertRaisesRegex(engine.UserError, "does not keep the K/V"):
+        with self.assertRaisesRegex(engine.UserError, "does not keep the KV"):
             MODELS("tiny-llada").decode(asked, no_kv, gen_length=32)
 
 

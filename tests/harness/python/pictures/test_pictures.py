@@ -218,7 +218,7 @@ class Generate(support.Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("picture: 70 rows of the prompt, tower 1 run", done.stderr)
         forwards = 8
-        self.assertIn(f"{forwards} forwards, {forwards * (3 + 70 + 3 + 8)} rows", done.stderr)
+        self.assertIn(f"{forwards} forward passes, {forwards * (3 + 70 + 3 + 8)} computed positions", done.stderr)
         again = self.generate("--raw", "--image", self.picture, said)
         self.assertEqual(done.stdout, again.stdout)
         other = self.generate("--raw", "--image", GOLDENS / "images/grey16.png", said)
