@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "methods/parts/block_parameters.h"
+#include "methods/parts/loop_parameters.h"
 #include "methods/parts/specs.h"
 
 namespace unmask::llada2 {

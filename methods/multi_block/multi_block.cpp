@@ -10,6 +10,7 @@
 #include "methods/multi_block/kernels/accept_blocks.h"
 #include "methods/multi_block/open_blocks.h"
 #include "methods/parts/block_parameters.h"
+#include "methods/parts/loop_parameters.h"
 #include "methods/parts/specs.h"
 
 namespace unmask::multi_block {
