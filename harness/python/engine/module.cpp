@@ -6,6 +6,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <filesystem>
+#include <new>
 #include <optional>
 
 #include "harness/base/output.h"
@@ -53,6 +55,10 @@ void translate(const std::exception_ptr& thrown, void*) {
       default:
         return set_error("EngineError", failure.what());
     }
+  } catch (const std::filesystem::filesystem_error& failure) {
+    set_error("EnvironmentFault", failure.path1().string() + ": " + failure.code().message());
+  } catch (const std::bad_alloc&) {
+    set_error("EnvironmentFault", "out of memory; use a smaller batch size, length or model");
   } catch (const std::logic_error& broken) {
     set_error("EngineError", std::string("internal error: ") + broken.what());
   }

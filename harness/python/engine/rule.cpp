@@ -189,7 +189,11 @@ parameter_value value_of(const std::string& name, nb::handle v) {
     throw usage_error("parameter '" + name + "' is a number of more than 64 bits");
   }
   if (nb::isinstance<nb::float_>(v)) return nb::cast<double>(v);
-  if (nb::isinstance<nb::str>(v)) return nb::cast<std::string>(v);
+  if (nb::isinstance<nb::str>(v)) {
+    std::string text;
+    if (nb::try_cast(v, text)) return text;
+    throw usage_error("parameter '" + name + "' is a text with half a surrogate pair");
+  }
   throw usage_error("parameter '" + name + "' is a bool, an int, a float or a text, not " +
                     nb::cast<std::string>(nb::str(v.type().attr("__name__"))));
 }
@@ -299,8 +303,10 @@ wanted wanted_of(const nb::dict& rule) {
 parameter_map map_of(const nb::dict& values) {
   parameter_map map;
   for (const auto& [key, value] : values) {
-    if (!nb::isinstance<nb::str>(key)) throw usage_error("the name of a parameter is a text");
-    const auto name = nb::cast<std::string>(key);
+    std::string name;
+    if (!nb::isinstance<nb::str>(key) || !nb::try_cast(key, name)) {
+      throw usage_error("the name of a parameter is a text");
+    }
     map[name] = value_of(name, value);
   }
   return map;

@@ -26,6 +26,10 @@ class Anything:
     def one_of(self, *values):
         return self.draw.choice(values)
 
+    def mostly(self, good, other):
+        """A good argument five times in six, so that calls with several reach what is behind their checks."""
+        return good if self.draw.random() < 5 / 6 else other
+
     def number(self):
         return self.one_of(0, 1, 2, 4, 8, -1, 1.5, 10**6, 2**31, 2**63, 2**70, float("nan"), None, "8", True, [], np.int64(4))
 
@@ -56,27 +60,32 @@ def calls(any_, model, folder):
     number, text = any_.number, any_.text
 
     def defined():
-        rule = engine.method(any_.method(), name=any_.one_of("drawn", None, "Bad", 3), wants=any_.one_of((), "logits", ["x"], 3),
-                             limit=number(), batched=any_.one_of(True, False), **any_.one_of({}, {"threshold": number()}))
-        return model.decode([[5, 6, 7]], rule(any_.function()), gen_length=4)
+        rule = engine.method(any_.mostly("block_diffusion", any_.method()), wants=any_.mostly("logits", any_.one_of(["x"], 3)),
+                             name=any_.mostly("drawn", any_.one_of(None, "Bad", 3)), limit=any_.mostly(5, number()),
+                             batched=any_.mostly(False, True), **any_.mostly({}, {"threshold": number()}))
+        return model.decode([[5, 6, 7]], rule(any_.mostly(lambda step: [0], any_.function())), gen_length=4)
 
     def over():
-        functions = {any_.one_of("pace", "rows"): any_.function()}
-        return model.decode([[5, 6, 7]], engine.over(any_.method(), any_.one_of("laid", "", None), **functions), gen_length=4)
+        functions = {any_.one_of("pace", "rows"): any_.mostly(lambda step: None, any_.function())}
+        name, base = any_.mostly("laid", any_.one_of("", None)), any_.mostly("block_diffusion", any_.method())
+        return model.decode([[5, 6, 7]], engine.over(base, name, **functions), gen_length=4)
 
     def ran():
-        experiment = {"run": any_.one_of({"repetitions": 1, "warmup": 0, "gen_length": 4}, {"gen_length": number()}, number()),
-                      "model": any_.one_of([{"path": "models/tiny-sdar"}], [{"path": text()}], [], number()),
-                      "workload": any_.one_of([{"tasks": ["word_problem"], "limit": 1}], [{"limit": number()}], []),
-                      "method": any_.one_of([{"name": "block_diffusion"}], [{"name": any_.method()}], [{}])}
+        experiment = {
+            "run": any_.mostly({"repetitions": 1, "warmup": 0, "gen_length": 4}, any_.one_of({"gen_length": number()}, number())),
+            "model": any_.mostly([{"path": "models/tiny-sdar"}], any_.one_of([{"path": text()}], [], number())),
+            "workload": any_.mostly([{"tasks": ["word_problem"], "limit": 1}], any_.one_of([{"limit": number()}], [])),
+            "method": any_.mostly([{"name": "block_diffusion"}], any_.one_of([{"name": any_.method()}], [{}]))}
         return engine.run(experiment, folder / "run", progress=False, fresh=True)
 
     return {
-        "Model": lambda: engine.Model(any_.one_of("tiny-sdar", "tiny-sdra", "", text(), 3, None), device=any_.one_of("cpu", "tpu"),
-                                      threads=any_.one_of(1, number()), weights=any_.one_of("checkpoint", "random:3", "x", "random:" + "9" * 30)),
-        "decode": lambda: model.decode(any_.prompts(), any_.method(), any_.settings(), gen_length=any_.one_of(4, 4, number()),
-                                       batch_size=any_.one_of(1, 2, number()), seed=any_.one_of(0, number()),
-                                       preset=any_.one_of("", "hf", "x", 3), trace=any_.one_of(False, True)),
+        "Model": lambda: engine.Model(
+            any_.mostly("tiny-sdar", any_.one_of("tiny-sdra", "", text(), 3, None)), device=any_.mostly("cpu", "tpu"),
+            threads=any_.mostly(1, number()), weights=any_.mostly("checkpoint", any_.one_of("x", "random:3", "random:" + "9" * 30))),
+        "decode": lambda: model.decode(
+            any_.mostly([[5, 6, 7]], any_.prompts()), any_.mostly("block_diffusion", any_.method()),
+            any_.mostly({}, any_.settings()), gen_length=any_.mostly(4, number()), batch_size=any_.mostly(2, number()),
+            seed=any_.mostly(1, number()), preset=any_.mostly("", any_.one_of("hf", "x", 3)), trace=any_.mostly(False, True)),
         "logits": lambda: model.logits(any_.ids()), "text": lambda: model.text(any_.ids(), special=any_.one_of(True, False)),
         "encode": lambda: model.encode(any_.one_of(text(), [text()], 3, None), chat=any_.one_of(True, False)),
         "show": lambda: engine.show(any_.method()), "method": defined, "over": over, "run": ran,
