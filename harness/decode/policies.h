@@ -404,6 +404,9 @@ struct unmask_traits {
   bool holds = false;
   // Masks of the step's range whose predicting row is not computed are candidates too, of row -1.
   bool without_rows = false;
+  // Products of the candidates with the LM head beyond the first, which judge() makes: counted alike.
+  std::int32_t more_heads = 0;
+  std::int32_t heads() const { return 1 + more_heads; }
   bool revises() const { return replaces || reopens; }
 };
 

@@ -364,7 +364,7 @@ std::int32_t step_loop::impl::list_candidates(std::int32_t shift) {
 
 void step_loop::impl::decide() {
   const stopwatch clock(totals.step_seconds);
-  const std::int32_t sequences = limits.sequences;
+  const std::int32_t sequences = limits.sequences, heads = method.unmask->traits().heads();
   std::int32_t outputs = 0;
   {
     const phase_range range(profile_phase::candidates, -1);
@@ -375,7 +375,8 @@ void step_loop::impl::decide() {
     {
       const phase_range range(profile_phase::lm_head, found.count);
       const std::int32_t* row = found.row.as<std::int32_t>();
-      report_head(model, std::count_if(row, row + found.count, is_computed));
+      const std::int64_t computed = std::count_if(row, row + found.count, is_computed);
+      for (std::int32_t i = 0; i < heads; ++i) report_head(model, computed);
       method.unmask->judge(state, plan, final.view().first(outputs), model.head(), found);
     }
     const phase_range range(profile_phase::decide, found.count);
@@ -407,7 +408,8 @@ void step_loop::impl::decide() {
     sequence_counters& c = state.at(s).counters;
     refuse_broken_decisions(s);
     const step_outcome outcome = outcome_of(s);
-    const std::int64_t judged = std::count_if(row + begin[s], row + begin[s + 1], is_computed);
+    const std::int64_t judged =
+        heads * std::count_if(row + begin[s], row + begin[s + 1], is_computed);
     c.committed += outcome.taken - outcome.reopened;
     c.replaced += outcome.replaced;
     c.reopened += outcome.reopened;

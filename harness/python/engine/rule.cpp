@@ -31,6 +31,11 @@ struct wanted {
   std::int32_t more_heads() const { return (margin || entropy ? 1 : 0) + (logits ? 1 : 0); }
 };
 
+unmask_traits with_heads(unmask_traits traits, std::int32_t more) {
+  traits.more_heads += more;
+  return traits;
+}
+
 // Rows [C, width] for a rule. A rule may keep them: then the next step gets memory of its own.
 class shared_rows {
  public:
@@ -64,7 +69,7 @@ class python_unmask final : public unmask_policy {
  public:
   python_unmask(std::unique_ptr<unmask_policy> base, std::shared_ptr<const asked_rule> rule,
                 wanted wants)
-      : unmask_policy(base->traits()),
+      : unmask_policy(with_heads(base->traits(), wants.more_heads())),
         base_(std::move(base)),
         rule_(std::move(rule)),
         wants_(wants) {}

@@ -79,6 +79,23 @@ class Rules(unittest.TestCase):
             if at:
                 self.assertIs(step.memory, seen[0].memory)
 
+    def test_every_product_with_the_head_is_counted(self):
+        """By hand: of each candidate, the base's own product, one more for margin or entropy, and one for logits."""
+        seen, flops, model = [], {}, MODELS("tiny-sdar")
+        row = 2 * model.vocabulary * model.hidden
+        for wants, products in (((), 1), (("margin",), 2), (("margin", "entropy"), 2), (("logits",), 2),
+                                (("entropy", "logits"), 3), (("hidden", "history"), 1)):
+            def looks(step):
+                seen.append(len(step))
+                return [0]
+
+            seen.clear()
+            rule = engine.method(base="block_diffusion", name="looks", wants=wants)(looks)
+            answer = model.decode(questions("tiny-sdar", 1), rule, gen_length=16)[0]
+            self.assertEqual(answer.counters["head_rows"], products * sum(seen), wants)
+            flops[wants] = answer.counters["flops"]
+            self.assertEqual(flops[wants] - flops[()], (products - 1) * sum(seen) * row, wants)
+
     def test_the_kernels_of_a_gpu_show_the_same(self):
         """Emulated: what a step shows is in the host's memory there too."""
         seen = {}
