@@ -43,7 +43,7 @@ struct package_end {
 // goes once the package has ended, and without the reason if it failed.
 package_end run_package_for_reason(const std::vector<std::string>& arguments);
 
-// What a module of Python is asked for that the package does: that Python can call it in itself.
+// What a module of Python is asked for that the package does: that Python can start it.
 struct package_wanted {
   std::vector<std::string> arguments;
   std::string help;

@@ -126,7 +126,7 @@ int run_command_here(const std::vector<std::string>& words, int threads, std::st
   return code;
 }
 
-// {exit code, None}; of a command that the Python package has: {its words, variables that it reads}.
+// (exit code, None); of a command that the Python package has: (its words, variables that it reads).
 nb::tuple run_words(const std::vector<std::string>& words, int threads) {
   package_wanted wanted;
   try {

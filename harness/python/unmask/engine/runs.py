@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import re
+import subprocess
 import sys
 
 from unmask.engine.compiled import _engine
@@ -16,7 +17,7 @@ from unmask.rows.files import replace_file
 
 def main(words, threads=0):
     """Runs a command of the program, ["run", "FILE.toml", "-o", "DIR"]: its exit code. The files behind --rule are
-    loaded before. A command of this package ("table", "claims") runs in this process too."""
+    loaded before. A command of this package ("table", "claims") runs in a process of its own."""
     words, rest = [str(word) for word in words], []
     while words:
         word = words.pop(0)
@@ -34,18 +35,15 @@ def main(words, threads=0):
 
 
 def of_the_package(words, variables):
-    """Runs a command of the Python package, under the variables that the program would give it: its exit code."""
-    from unmask import __main__ as package  # pylint: disable=import-outside-toplevel
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        return package.main(words)
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    """Runs a command of the Python package as the program does, in a process of its own, under the variables that the
+    program would give it. What it printed is printed here, so that a notebook shows it. Returns its exit code."""
+    package = str(pathlib.Path(__file__).resolve().parents[2])
+    path = os.pathsep.join([package] + [os.environ["PYTHONPATH"]] * bool(os.environ.get("PYTHONPATH")))
+    done = subprocess.run([sys.executable, "-P", "-B", "-m", "unmask", *words], capture_output=True, text=True, check=False,
+                          env={**os.environ, **variables, "PYTHONPATH": path})
+    print(done.stderr, end="", file=sys.stderr)
+    print(done.stdout, end="")
+    return done.returncode
 
 
 def toml_value(value, where):
