@@ -95,7 +95,7 @@ def drawn(draw, rows, options=None):
 def parser_of(description, default):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("rows", nargs="+", help="row files (*.jsonl) or directories of them")
-    parser.add_argument("-o", "--output", default=default, help="path without extension")
+    parser.add_argument("-o", "--output", default=default, help="path without extension, for .svg, .png and .pdf; with one, for that file only")
     paper_arguments(parser)
     return parser
 
@@ -179,9 +179,10 @@ def main(draw, description, default, more=None):
     def made():
         rows = read_rows(options.rows, options.method, options.rename)
         for drawing in drawn(draw, rows.reportable(), options):
-            output = options.output + (f"-{drawing.name}" if drawing.name else "")
-            save(drawing.figure, output)
-            print(f"{output}.svg .png .pdf: {drawing.title}")
+            path, kinds = path_and_kinds(options.output)
+            output = path + (f"-{drawing.name}" if drawing.name else "")
+            save(drawing.figure, output, kinds)
+            print(f"{output}.{' .'.join(kinds)}: {drawing.title}")
         plt.close("all")
         return 0
 

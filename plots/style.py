@@ -360,8 +360,15 @@ def svg_text(figure):
     return drawing_of(figure, "svg").decode()
 
 
-def save(figure, output):
+def path_and_kinds(output):
+    """The path of a figure without extension, and which files it is: OUTPUT.svg alone where that is the path's end,
+    else .svg, .png and .pdf."""
+    stem, dot, kind = output.rpartition(".")
+    return (stem, [kind]) if stem and dot and kind in METADATA else (output, list(METADATA))
+
+
+def save(figure, output, kinds=tuple(METADATA)):
     """OUTPUT.svg, .png and .pdf, all drawn before the first is written; each is there whole, or as it was."""
-    for kind, content in {kind: drawing_of(figure, kind) for kind in METADATA}.items():
+    for kind, content in {kind: drawing_of(figure, kind) for kind in kinds}.items():
         replace_file(f"{output}.{kind}", content)
     plt.close(figure)

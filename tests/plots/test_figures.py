@@ -356,6 +356,17 @@ class Files(unittest.TestCase):
             for name, content in files[0].items():
                 self.assertGreater(len(content), 3000, name)
 
+    def test_a_path_with_an_extension_is_that_file_alone(self):
+        for output, wanted in (("a/figure.pdf", ("a/figure", ["pdf"])), ("b/figure.svg", ("b/figure", ["svg"])),
+                               ("run.1/figure", ("run.1/figure", ["svg", "png", "pdf"])),
+                               ("focus.v2", ("focus.v2", ["svg", "png", "pdf"])), (".png", (".png", ["svg", "png", "pdf"]))):
+            self.assertEqual(common.path_and_kinds(output), wanted)
+        with tempfile.TemporaryDirectory() as folder:
+            path, kinds = common.path_and_kinds(os.path.join(folder, "figure.svg"))
+            (drawing,) = draw(pareto, "decode")
+            common.save(drawing.figure, path, kinds)
+            self.assertEqual(os.listdir(folder), ["figure.svg"])
+
     def test_a_figure_that_cannot_be_written_leaves_the_one_that_was_there(self):
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "figure")
