@@ -144,6 +144,18 @@ class Extends(support.Case):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(experiments.read_experiment(str(path)), tomllib.loads(done.stdout))
 
+    def test_the_example_of_the_page_changes_what_it_says(self):
+        """Of the 28 settings of the quickstart, 14 methods on two tasks, it removes a method and changes another."""
+        page = (support.SOURCE / "experiments/README.md").read_text(encoding="utf-8")
+        self.write("mine.toml", page.partition("```toml\n")[2].partition("```")[0])
+        done = program("run", "mine.toml", "--dry-run", "--format", "json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        labels = [point["label"] for point in json.loads(done.stdout)["points"]]
+        self.assertEqual((len(labels), labels.count("autoregressive"), labels.count("fast_dllm, threshold 0.9")), (26, 0, 2))
+        method = [m for m in experiments.read_experiment(str(self.folder / "mine.toml"))["method"]
+                  if m.get("label") == "fast_dllm, threshold 0.9"]
+        self.assertEqual([m["params"] for m in method], [{"cache": "dual", "threshold": 0.8}])
+
     def test_a_run_is_repeated_from_its_bundle_alone(self):
         """The base is gone where the bundle is repeated, and so is the folder that the model was in."""
         self.write("lent/e.toml", support.EXPERIMENT.replace("models/tiny-sdar", "../models/own"))
