@@ -201,6 +201,7 @@ std::optional<std::string> setting_of(const result_row& row, const std::string& 
 
 bool row_selector::matches(const result_row& row) const {
   return std::ranges::all_of(keys, [&](const auto& wanted) {
+    if (wanted.first == "seed" && is_of_any_seed(row)) return true;  // met under every seed
     const auto found = setting_of(row, wanted.first);
     if (!found) return false;
     return std::ranges::any_of(wanted.second, [&](const parameter_value& v) {

@@ -98,6 +98,8 @@ class Seeds(unittest.TestCase):
         once = [of_seed("base", 0, 0.5, 1.0) | {"variation": "seed=any"}, *self.rows[3:]]
         cells = crossover.crossover_cells(once, "base")
         self.assertEqual([{m["label"] for m in cell["methods"]} for cell in cells], [{"base", "fast"}] * 3)
+        lines = lines_of(printed(once, "--where", "seed=2"))
+        self.assertEqual([(line[1], line[6]) for line in lines], [("base seed=any", "base"), ("fast seed=2", "2.00")])
         speedups = [m["speedup"].value for cell in cells for m in cell["methods"] if m["label"] == "fast"]
         self.assertEqual(sorted(round(s, 6) for s in speedups), [2, 2, 2.5])
         for row in once:  # a ratio of one pass has no interval to compare by
