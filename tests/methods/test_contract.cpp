@@ -156,7 +156,7 @@ TEST(contract, methods_for_predictions_in_place_say_what_the_other_models_do) {
   dream.attention = mask_kind::full;
   dream.mask_id = 1;
   dream.shifted_logits = true;
-  for (const std::string name : {"pc_sampler", "wino", "streaming_dllm", "hierarchical"}) {
+  for (const std::string name : {"pc_sampler", "streaming_dllm", "hierarchical"}) {
     const method_info& method = method_registry::instance().find(name);
     const parameters p(method.resolve("", {}));
     test::expect_error(exit_code::usage,

@@ -423,7 +423,7 @@ TEST(record, each_broken_law_is_found) {
   using fault = void (*)(pass_record&);
   const std::vector<std::pair<const char*, fault>> faults = {
       {"only 3 were unmasked", [](pass_record& p) { p.answers[1].work.committed = 3; }},
-      {"canvas of 5", [](pass_record& p) { p.answers[0].canvas_tokens = 5; }},
+      {"response of 5", [](pass_record& p) { p.answers[0].canvas_tokens = 5; }},
       {"committed is 6, more than the 5 of head_rows",
        [](pass_record& p) { p.answers[0].work.head_rows = 5; }},
       {"still holds masks", [](pass_record& p) { p.answers[0].tokens[0] = 99; }},
