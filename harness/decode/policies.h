@@ -63,21 +63,22 @@ struct sequence_step {
   bool active = false;
   forward_kind what = forward_kind::denoise;
   std::int32_t first = 0, last = 0;  // positions in play: rows are chosen from these
-  std::int32_t candidate_first = 0, candidate_last = 0;  // where tokens may be decided
-  std::int32_t quota = 0;      // tokens the schedule wants decided (policies may exceed or ignore)
-  std::int32_t kv_length = 0;  // keys visible to this forward: slots [0, kv_length)
-  std::int32_t slots = 0;  // that it touches, where rows of views have some behind the positions
-  std::int32_t block_first = 0, block_last = 0;  // the block being decoded
+  std::int32_t candidate_first = 0, candidate_last = 0;  // where tokens may be unmasked
+  std::int32_t quota = 0;  // tokens the schedule wants unmasked (policies may exceed or ignore it)
+  std::int32_t kv_length = 0;  // keys visible to this forward pass: cache slots [0, kv_length)
+  std::int32_t slots = 0;  // cache slots it touches, if rows of views have some after the positions
+  std::int32_t block_first = 0, block_last = 0;  // the current block
   std::int32_t step = 0;                         // steps made in this block before this one
-  std::int32_t commit =
-      0;  // forward_kind::commit: commit forwards the block has had before this one
+  // With forward_kind::commit: KV write passes that the block has had before this one.
+  std::int32_t commit = 0;
   // A held batch repeats the last rows of this sequence (schedule_action::recompute). Nothing is
   // unmasked, and policies leave all state unchanged. KV may be written only if it stays the same,
   // or if the next forward pass writes it before it is read.
   bool recompute = false;
 };
 
-// Device-readable copies of the plan: [S] each, one entry per place; 0 for inactive places.
+// Copies of the plan that the device can read: [S] each, one entry per batch slot; 0 if it is
+// inactive.
 struct step_arrays {
   std::int32_t* first = nullptr;
   std::int32_t* last = nullptr;
@@ -89,7 +90,7 @@ struct step_arrays {
 };
 
 struct step_choice {
-  std::vector<sequence_step> of;  // one per place in the batch
+  std::vector<sequence_step> of;  // one per batch slot
   step_arrays arrays;
 };
 
@@ -101,19 +102,20 @@ struct row_views {
   std::int32_t count = 0;
   tensor begin;     // [V+1] rows of each view; positions ascend inside a view
   tensor sequence;  // [V] ascending
-  tensor token;     // [rows] the row's token; -1: the canvas's
-  // [rows] uint8: the row judges its position in these states (one_state()). Not read where
-  // row_traits::carries holds.
+  tensor token;     // [rows] the row's token; -1: the sequence's
+  // [rows] uint8: the row judges its position in these states (one_state()). It is not read with
+  // row_traits::carries.
   tensor judges;
-  tensor range;  // [V, ranges, 2] slots that its rows see, empty ranges included
+  tensor range;  // [V, ranges, 2] cache slots that its rows see, empty ranges included
 };
 
-// The row lists of a forward in backend memory, rebuilt every step without allocating.
+// The row lists of a forward pass in backend memory. They are rebuilt every step without
+// allocating.
 struct row_lists {
   tensor begin, sequence, position, token;
   std::int32_t rows = 0;
-  tensor slot;                // [rows] read when slots_differ
-  bool slots_differ = false;  // a cache policy that compacts: slot[r] instead of position[r]
+  tensor slot;                // [rows] read if slots_differ
+  bool slots_differ = false;  // a cache policy compacts: slot[r] is used instead of position[r]
   row_views views = {};
   row_set set(std::int32_t sequences) const {
     return {sequences,
@@ -125,14 +127,14 @@ struct row_lists {
   }
 };
 
-// Candidates of a step with what the head said about them and what was decided.
+// Candidates of a step with what the head found for them and what became of them.
 struct candidate_lists {
   tensor begin, position, row;
   tensor token, probability, margin, negative_entropy, score, accept;
-  tensor outcome;  // [4, S] numbers of decisions of this step: step_outcome, then those refused
+  tensor outcome;  // [4, S] counts of this step: step_outcome, then refused decisions
   std::int32_t count = 0;
-  // Where the head writes. Only what the rule reads: the entropy costs a second pass over the
-  // vocabulary, on a GPU a second product with the whole head.
+  // Returns where the head writes. It names only what the rule reads: the entropy costs a second
+  // pass over the vocabulary, and on a GPU a second product with the whole head.
   confidence_out judged() const {
     confidence_out out;
     out.token = token.as<std::int32_t>();
@@ -144,15 +146,15 @@ struct candidate_lists {
             row.as<std::int32_t>()};
   }
 };
-// Room for the candidates of `sequences` places with `rows` rows in all.
+// Allocates room for the candidates of `sequences` batch slots with `rows` rows in all.
 candidate_lists make_candidate_lists(const backend& backend, std::int32_t sequences,
                                      std::int64_t rows);
 
 // What became of the candidates of one sequence in a step.
 struct step_outcome {
   std::int32_t taken = 0;     // masks that got a token
-  std::int32_t replaced = 0;  // decided positions that got another one
-  std::int32_t reopened = 0;  // decided positions that are masks again
+  std::int32_t replaced = 0;  // unmasked positions that got another token
+  std::int32_t reopened = 0;  // unmasked positions that are masks again
   bool quiet() const { return taken == 0 && replaced == 0 && reopened == 0; }
 };
 
@@ -170,8 +172,8 @@ struct pace_shape {
   std::int32_t turn = 0;
   // A prompt may enter in pieces of a multiple of this many rows; 0: it enters whole.
   std::int32_t prefill_piece = 0;
-  // Forward passes after which the request ends, or over which the schedule spreads its tokens. As many in a
-  // row may unmask nothing. 0: not known, and as many as there are positions may.
+  // Forward passes after which the request ends, or over which the schedule spreads its tokens. As
+  // many in a row may unmask nothing. 0: not known, and as many as there are positions may.
   std::int32_t steps = 0;
   // The most rows of one forward pass: row_copies per position, plus more_rows (row_traits::views).
   std::int32_t row_copies = 1, more_rows = 0;
@@ -215,7 +217,7 @@ class pace_policy {
   virtual std::string learnt() const { return {}; }
 
  protected:
-  // As much of the `rest` of a prompt as may enter at once.
+  // Returns how much of the `rest` of a prompt may enter at once.
   std::int32_t prefill_piece(std::int32_t rest) const {
     return prefill_limit_ > 0 && rest > prefill_limit_ ? prefill_limit_ : rest;
   }
@@ -223,52 +225,54 @@ class pace_policy {
 
  private:
   pace_shape shape_;
-  std::int32_t prefill_limit_ = 0;  // rows of one prefill forward; 0: the prompt
+  std::int32_t prefill_limit_ = 0;  // rows of one prefill pass; 0: the whole prompt
   std::int32_t chosen_chunk_ = 0;
 };
 
 // What a row policy does besides select().
 struct row_traits {
-  std::vector<std::int32_t> narrows_at;  // layers in which narrow() is asked, ascending
-  // Share of the rows of a decode forward that is left behind the last of these layers, on average,
-  // for predictions of cost.
+  std::vector<std::int32_t> narrows_at;  // layers in which narrow() is called, ascending
+  // The mean share of the rows of a decode pass that is left after the last of these layers.
+  // Forecasts of cost use it.
   double keeps = 1;
-  // First layer of sequence_counters::late_layer_rows, counted from 0: behind the last that narrows.
-  // Of rows that stay together it is layer 2, as the published counts of both kinds have it.
+  // Returns the first layer of sequence_counters::late_layer_rows, counted from 0: the one after
+  // the last that narrows. If nothing narrows it is layer 2, as in the published counts of both
+  // kinds.
   std::int32_t first_late_layer() const { return narrows_at.empty() ? 2 : narrows_at.back() + 1; }
-  // feed_forward_rows() names the rows that write K/V and pass the feed-forward; the others only
-  // attend, and keep the residual. Does not combine with narrowing.
+  // feed_forward_rows() names the rows that write KV and pass the feed-forward. The other rows only
+  // attend, and keep the residual. It does not combine with narrowing.
   bool partial_rows = false;
-  // Views that a sequence has at most, and one more for every so many positions (0: none);
-  // select() lists them (row_views), key_policy::see() their keys. views 0: a sequence is one view,
-  // which is not listed. Does not combine with the two above.
+  // The most views of a sequence, and one more for every so many positions (0: no more). select()
+  // lists the views (row_views), and key_policy::see() their keys. views 0: a sequence is one view,
+  // which is not listed. Views do not combine with narrowing or partial_rows.
   std::int32_t views = 0, view_positions = 0;
   std::int32_t most_views(std::int32_t positions) const {
     return views + (view_positions > 0 ? positions / view_positions + 1 : 0);
   }
-  // Where logits are shifted, the row before a candidate may lie in an earlier forward
-  // (carried_outputs), as always under a model's own block-causal mask. No position has several rows.
+  // If logits are shifted, the row before a candidate may be one of an earlier forward pass
+  // (carried_outputs). Under a model's own block-causal mask this is always so. No position has
+  // several rows then.
   bool carries = false;
 };
 
-// Which positions are computed.
+// Chooses which positions are computed.
 class row_policy {
  public:
   explicit row_policy(row_traits traits = {}) : traits_(std::move(traits)) {}
   virtual ~row_policy() = default;
   const row_traits& traits() const { return traits_; }
-  // Default: every position in play.
+  // Lists the rows of a forward pass. Default: every position in play.
   virtual void select(const batch& b, const step_choice& plan, row_lists& rows);
-  // row_traits::narrows_at. May drop rows inside layer `layer`, after its K/V were written and
-  // before its attention; true when `rows` shrank: kept [rows.rows] then lists the surviving row
-  // indices of before.
+  // Called for row_traits::narrows_at. May evict rows inside layer `layer`, after its KV was
+  // written and before its attention. Returns whether `rows` shrank; kept [rows.rows] then lists
+  // the former indices of the rows that stay.
   virtual bool narrow(const batch& b, const step_choice& plan, std::int32_t layer,
                       const tensor_view& q, const tensor_view& k, row_lists& rows, tensor& kept) {
     (void)b, (void)plan, (void)layer, (void)q, (void)k, (void)rows, (void)kept;
     return false;
   }
-  // row_traits::partial_rows. Asked once per forward, after select(): `updated` lists those rows
-  // and index [updated.rows] holds where they stand in `rows`, ascending.
+  // Called with row_traits::partial_rows, once per forward pass after select(). `updated` lists
+  // those rows, and index [updated.rows] their indices in `rows`, ascending.
   virtual void feed_forward_rows(const batch& b, const step_choice& plan, const row_lists& rows,
                                  row_lists& updated, tensor& index) {
     (void)b, (void)plan, (void)rows, (void)updated, (void)index;
@@ -278,7 +282,7 @@ class row_policy {
   row_traits traits_;
 };
 
-// One layer of a forward: post-RoPE queries and keys, values, [R, heads, dim].
+// One layer of a forward pass: queries and keys after RoPE, and values, [R, heads, dim].
 struct layer_rows {
   const batch& state;
   const step_choice& plan;
@@ -289,29 +293,31 @@ struct layer_rows {
 
 // What the attention of one layer sees.
 struct layer_keys {
-  // The host can read key_begin and, under a mask other than full, the list, which then ascends.
+  // The host can read key_begin. Under a mask other than full it can also read the list, which
+  // ascends.
   key_set set;
-  // Where the attention adds the softmax mass of each key (backend::attention, key_mass; the policy has
-  // zeroed it and reads it in a later layer); no data: nothing is spent.
+  // The attention adds the softmax mass of each key here (backend::attention, key_mass). The policy
+  // zeroes it before and reads it in a later layer. Without data nothing is spent.
   tensor_view mass;
-  // With set.tiles, [S, blocks] float32 that the host can read: keys that a row of each query block
-  // sees, mean over the heads.
+  // With set.tiles, [S, blocks] float32 that the host can read: the keys that a row of each query
+  // block sees, mean over the heads.
   tensor_view keys_of_blocks;
-  // Lists are made by operations: how long they are is known after the step, and is counted then.
-  // The rows of such a layer are those that entered.
+  // Operations make the lists, so their lengths are known and counted only after the step. The rows
+  // of such a layer are those that entered it.
   bool counted_later = false;
 };
 
 // What a key policy does besides select().
 struct key_traits {
-  // choose() is asked in every layer. Only then may select() answer otherwise than by the plan, and
-  // use a mass or a block mask.
+  // choose() is called in every layer. Only then may select() return anything but what follows from
+  // the plan, and use a mass or a block mask.
   bool chooses = false;
-  // see() says what the views of the rows see; select() is not asked. Does not combine with choosing.
+  // see() lists the keys of each view, and select() is not called. It does not combine with
+  // choosing.
   bool by_view = false;
 };
 
-// Which cached slots each row attends to in a layer.
+// Chooses which cache slots each row attends to in a layer.
 class key_policy {
  public:
   // `block`: tokens per block of a block-causal mask; 0: the model's trained length.
@@ -319,15 +325,16 @@ class key_policy {
       : traits_(traits), block_(block) {}
   virtual ~key_policy() = default;
   const key_traits& traits() const { return traits_; }
-  // key_traits::chooses. Scores what the cache holds and chooses from it, after the K/V of the
-  // layer were written. What scores is run by batch::score().
+  // Called with key_traits::chooses. Scores what the cache holds and chooses from it, after the KV
+  // of the layer was written. Operations that score are run by batch::score().
   virtual void choose(const layer_rows& layer, const paged_kv& cache) { (void)layer, (void)cache; }
-  // Names the arrays that say what is seen. It asks for no operation and waits for none, because
-  // the layers that read them may be recorded; what the arrays hold may change with every step.
-  // Default: slots [0, kv_length) under the model's own mask. kv_length [S] holds the plan's.
+  // Names the arrays that list the keys. It launches no operation and waits for none, because the
+  // layers that read the arrays may be recorded. Their content may change with every step.
+  // Default: cache slots [0, kv_length) under the model's own mask. kv_length [S] holds the plan's.
   virtual layer_keys select(const batch& b, const step_choice& plan, std::int32_t layer,
                             const std::int32_t* kv_length) const;
-  // key_traits::by_view. Once per forward, behind select() of the rows: fills rows.views.range.
+  // Called with key_traits::by_view, once per forward pass after select() of the rows. Fills
+  // rows.views.range.
   virtual void see(const batch& b, const step_choice& plan, row_lists& rows) const {
     (void)b, (void)plan, (void)rows;
   }
@@ -337,17 +344,17 @@ class key_policy {
   std::int32_t block_;
 };
 
-// What a sequence computes anew in one layer. A row that is not computed keeps its K/V, and the
-// stored outputs of its attention block and of its feed-forward are added to the residual again.
+// What a sequence computes anew in one layer. A row that is not computed keeps its KV. The stored
+// outputs of its attention block and of its feed-forward are added to the residual again.
 struct layer_refresh {
-  bool prompt = true;      // every row of the prompt
-  bool response = true;    // every row of the canvas
-  std::int32_t moved = 0;  // without `response`: the canvas rows whose V moved most
-  bool probe = false;  // without `response`: V of every canvas row is computed, compared, stored
+  bool prompt = true;      // every position of the prompt
+  bool response = true;    // every position of the response
+  std::int32_t moved = 0;  // without `response`: its positions whose V moved most, so many
+  bool probe = false;  // without `response`: V of all its positions is computed, compared, stored
 };
 
-// For methods that keep outputs of layers between forwards (feature_layers.h carries them out). K/V
-// of all layers must then be stored.
+// Keeps outputs of layers between forward passes (feature_layers.h carries it out). The KV of all
+// layers must then be stored.
 class feature_policy {
  public:
   // Layers below this one, at least one, are always computed in full and store no outputs.
@@ -360,49 +367,54 @@ class feature_policy {
   std::int32_t first_layer_;
 };
 
-// What a cache policy does besides writing every row's K/V.
+// What a cache policy does besides writing every row's KV.
 struct cache_traits {
-  bool evicts = false;  // after_attention() is asked in the forwards for which prepare() says so
-  // K/V of decided positions are kept while others of their block are still masks: no rule may
-  // replace or reopen a token then.
+  bool evicts =
+      false;  // after_attention() is called in forward passes for which prepare() returns true
+  // KV of unmasked positions is kept while other positions of their block are still masks. No rule
+  // may edit or remask a token then.
   bool keeps_decided = false;
 };
 
-// What is kept of K/V between forwards.
+// Chooses which KV is kept between forward passes.
 class cache_policy {
  public:
   explicit cache_policy(cache_traits traits = {}) : traits_(traits) {}
   virtual ~cache_policy() = default;
   const cache_traits& traits() const { return traits_; }
-  // Slots that the first `length` positions of a sequence take, the first `prompt` of which are its
-  // prompt. No prompt of this length takes more than prompt = 0: a batch is made for that.
+  // Returns the cache slots that the first `length` positions of a sequence take. The first
+  // `prompt` of them are its prompt. No prompt takes more than prompt = 0, for which a batch is
+  // made.
   virtual kv_storage storage(std::int32_t prompt, std::int32_t length) const = 0;
-  // Before a forward: which storage each sequence uses; may set row slots (and slots_differ). True:
-  // after_attention() is asked in the layers of this forward (cache_traits::evicts).
+  // Called before a forward pass. Chooses which storage each sequence uses, and may set row slots
+  // (and slots_differ). Returns whether after_attention() is called in the layers of this forward
+  // pass (cache_traits::evicts).
   virtual bool prepare(const batch& b, const step_choice& plan, row_lists& rows, kv_cache& cache) {
     (void)b, (void)plan, (void)rows, (void)cache;
     return false;
   }
-  // cache_traits::evicts. After the attention of a layer: keeps a part of its K/V.
+  // Called with cache_traits::evicts, after the attention of a layer. Keeps a part of its KV.
   virtual void after_attention(const layer_rows& layer, kv_cache& cache) {
     (void)layer, (void)cache;
   }
-  // After the decisions of a step: mark what is now cached.
+  // Called after the unmasking of a step. Marks what is cached now.
   virtual void settle(batch& b, const step_choice& plan) { (void)b, (void)plan; }
 
  private:
   cache_traits traits_;
 };
 
-// Which decisions the rule of an unmask policy makes beside keeping and taking (kernels/decisions.h).
-// A rule that replaces or reopens gets the decided positions of the step's range as candidates too.
+// Which decisions the rule of an unmask policy makes besides keeping and taking
+// (kernels/decisions.h). A rule that edits or remasks gets the unmasked positions of the step's
+// range as candidates too.
 struct unmask_traits {
-  // A decided token equal to the mask id stays masked (official LLaDA and Dream loops).
+  // A position that is unmasked with the mask id stays masked (official LLaDA and Dream loops).
   bool masks_by_id = false;
-  bool replaces = false;
-  bool reopens = false;
-  bool holds = false;
-  // Masks of the step's range whose predicting row is not computed are candidates too, of row -1.
+  bool replaces = false;  // edits: an unmasked position gets another token
+  bool reopens = false;   // remasks: an unmasked position becomes a mask again
+  bool holds = false;     // a mask gets its token, but the sequence keeps the mask
+  // Masks of the step's range are candidates too if the row that predicts them is not computed.
+  // Their row is -1.
   bool without_rows = false;
   // Products of the candidates with the LM head beyond the first, which judge() makes: counted alike.
   std::int32_t more_heads = 0;
@@ -410,19 +422,20 @@ struct unmask_traits {
   bool revises() const { return replaces || reopens; }
 };
 
-// Which candidates are decided.
+// Chooses which candidates get their token.
 class unmask_policy {
  public:
   explicit unmask_policy(unmask_traits traits = {}) : traits_(traits) {}
   virtual ~unmask_policy() = default;
   const unmask_traits& traits() const { return traits_; }
-  // Fill token and whatever scores decide() needs. `head_input` [R, D] is the final-norm output.
+  // Fills token and the scores that decide() needs. `head_input` [R, D] is the output of the final
+  // norm.
   virtual void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
                      const packed_matrix& head, candidate_lists& candidates) = 0;
-  // Fill accept with decisions that the traits announce.
+  // Fills accept with decisions that the traits announce.
   virtual void decide(const batch& b, const step_choice& plan, candidate_lists& candidates) = 0;
-  // Somebody else decided (trajectory.h): `accept` is filled. For policies that learn from what was
-  // decided; scores mean nothing then.
+  // Called instead of decide() if a recording decided (trajectory.h) and filled `accept`. For
+  // policies that learn from what was unmasked. The scores mean nothing then.
   virtual void learn(const batch& b, const step_choice& plan, const candidate_lists& candidates) {
     (void)b, (void)plan, (void)candidates;
   }
@@ -431,24 +444,24 @@ class unmask_policy {
   unmask_traits traits_;
 };
 
-// How a method came to its choice in the last forward, for one sequence: by names of its own, which
-// the README of its folder explains.
+// How a method came to its choice in the last forward pass, for one sequence. The README of its
+// folder explains the names.
 struct method_report {
   std::map<std::string, double> numbers;
   std::map<std::string, std::vector<float>> arrays;
 };
 
-// What observers may ask about the last forward. Empty: the method has nothing to say. Valid as
-// long as the policies.
+// What observers may ask about the last forward pass. A function that is empty is not offered. They
+// are valid as long as the policies.
 struct recipe_views {
   std::map<std::string, std::function<method_report(std::int32_t s)>> reports;
-  // Positions of slots 0, 1, 2, ... of sequence s in a layer, as far as the cache moved K/V there;
-  // the slots behind them, or all, hold what their rows wrote.
+  // Returns the positions of cache slots 0, 1, 2, ... of sequence s in a layer, as far as the cache
+  // moved KV there. All other slots hold what their rows wrote.
   std::function<std::vector<std::int32_t>(const step_choice& plan, std::int32_t layer,
                                           std::int32_t s)>
       slot_positions;
-  // Bytes allocated, for all places together, for what the decisions remember of a request from one
-  // step to the next, K/V and layer outputs left out.
+  // Returns the bytes allocated, for all batch slots together, for what the unmask policy remembers
+  // of a request from step to step, without KV and layer outputs.
   std::function<std::size_t()> state_bytes;
 };
 

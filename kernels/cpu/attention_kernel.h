@@ -4,7 +4,7 @@
 // The attention kernel, written once over a vector type (vec.h).
 //
 // Vector lanes are query vectors: the rows of one sequence times the query heads that share a KV
-// head. Keys and values are read where they lie, one broadcast scalar at a time, so nothing is
+// head. Keys and values are read in place, one broadcast scalar at a time, so nothing is
 // transposed but the queries, and the softmax of a lane never looks at another lane:
 //   S^T [key, lane]  = K [key, dim] Q^T [dim, lane]          Q is multiplied by the scale first
 //   O^T [dim, lane] = O^T * exp(m_old - m_new) + V^T [dim, key] P^T [key, lane]
@@ -22,11 +22,11 @@ namespace unmask::cpu {
 
 inline constexpr int max_lanes = 32;
 
-// Keys and values beyond this, in bytes, come from memory. Less than it stays in the caches of a quiet machine, and
-// asking for it ahead costs 3 to 5 % (AMD EPYC, Zen 4, 32 MB of third cache).
+// Keys and values beyond this, in bytes, come from memory. Less than it stays in the caches of a
+// quiet machine, and asking for it ahead costs 3 to 5 % (AMD EPYC, Zen 4, 32 MB of third cache).
 inline constexpr std::int64_t cache_bytes = 6 << 20;
 
-// Consecutive keys inside one page.
+// A run of consecutive keys inside one page.
 struct key_run {
   std::int32_t first = 0, count = 0;
 };
@@ -133,8 +133,8 @@ UNMASK_INLINE void lane_product(std::int64_t groups, const float* a, std::int64_
   }
 }
 
-// The keys or the values of the next block, asked for while this block is computed. Other heads lie between
-// the rows of one head, and pages end: a processor does not foresee these addresses.
+// The keys or the values of the next block, asked for while this block is computed. Other heads lie
+// between the rows of one head, and pages end: a processor does not foresee these addresses.
 struct rows_ahead {
   const attention_tile* tile = nullptr;
   const float* rows = nullptr;  // keys or values of the tile; null: there is no next block
@@ -165,7 +165,7 @@ struct nothing_ahead {
   UNMASK_INLINE void ask(std::int64_t /*part*/, std::int64_t /*parts*/) const {}
 };
 
-// All `rows` rows of a product, MR at a time and the rest in ever smaller tiles.
+// Computes all `rows` rows of a product, MR at a time and the rest in smaller and smaller tiles.
 template <class V, int MR, int NV, bool Across, class Next = nothing_ahead>
 void lane_products(std::int64_t rows, std::int64_t groups, const float* a, std::int64_t stride,
                    const float* b, float* c, const float* carry, const Next& next = {}) {
@@ -240,7 +240,8 @@ void load_queries(const attention_tile& t, float* out) {
   }
 }
 
-// Minus infinity where a lane's view does not hold a key of a block that begins at key `first`.
+// Minus infinity if the view of a lane does not contain a key of the block that begins at key
+// `first`.
 template <int Width>
 void hide_unseen(const attention_tile& t, std::int32_t first, std::int32_t count, float* score) {
   for (std::int32_t i = 0; i < count; ++i) {
@@ -252,7 +253,7 @@ void hide_unseen(const attention_tile& t, std::int32_t first, std::int32_t count
   }
 }
 
-// Scores of one block, minus infinity where a lane may not look.
+// Computes the scores of one block, minus infinity for keys that a lane does not see.
 template <class V, int MR, int NV, class Next = nothing_ahead>
 void score_block(const attention_tile& t, const key_block& block, std::int32_t first,
                  const std::int32_t* limit, const float* query, float* score,

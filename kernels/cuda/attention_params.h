@@ -122,8 +122,9 @@ bool can_use_tensor_cores(const attention_params& p);
 // Launches it. `most_keys` is a bound on the keys of one row that the host knows.
 void launch_tensor_attention(const device_backend& device, attention_params p,
                              std::int64_t packed_rows, std::int64_t most_keys);
-// Returns true if ops/attention_refresh.cu computes this attention, which launch_tensor_attention asks:
-// a newer kernel, of sequences with 1,024 packed rows or more in the mean, without lists and block masks.
+// Returns true if ops/attention_refresh.cu computes this attention, which launch_tensor_attention
+// asks: a newer kernel, of sequences with 1,024 packed rows or more in the mean, without lists and
+// block masks.
 bool takes_refresh_attention(const device_backend& device, const attention_params& p,
                              std::int64_t packed_rows);
 void launch_refresh_attention(const device_backend& device, const attention_params& p,

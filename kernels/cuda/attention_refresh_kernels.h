@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Attention of many rows (prefill, refresh, whole sequences) by warpgroups, whose products overlap with
-// exponentials, as in FlashAttention-3. An item is 128 packed rows of one sequence and kv head; two
-// warpgroups of 64 rows compute, a third copies queries, keys and values, so that nothing of addresses
-// is in the loop of the others.
+// Attention of many rows (prefill, refresh, whole sequences) by warpgroups, whose products overlap
+// with exponentials, as in FlashAttention-3. An item is 128 packed rows of one sequence and kv
+// head; two warpgroups of 64 rows compute, a third copies queries, keys and values, so that nothing
+// of addresses is in the loop of the others.
 //
-// Within a warpgroup: while tensor cores multiply the weights of tile i - 1 by its values, the scores of
-// tile i, whose product was started first, are weighed. Between the two: each starts its products when
-// the other has started its own (ping-pong), so that one weighs while the other multiplies.
+// Within a warpgroup: while tensor cores multiply the weights of tile i - 1 by its values, the
+// scores of tile i, whose product was started first, are weighed. Between the two: each starts its
+// products when the other has started its own (ping-pong), so that one weighs while the other
+// multiplies.
 //
-// Registers. ptxas does not know that a product under way still reads its left operand beyond the piece of
-// code in which it is waited for. So the new weights are packed behind the wait for the product that
-// reads the old ones, in straight code; nothing computed before it may end in them.
+// Registers: a running product still reads its left operand, and ptxas does not know that. So the
+// new weights are packed after the wait for the product that reads the old ones, in straight code.
+// Nothing that is computed before the wait may be written into them.
 //
-// Shared memory: queries [128, dim], keys and values [2][128, dim], bfloat16, in tiles of 64 dimensions as
-// in attention_tensor_kernels.h. Named barriers: a stage is full, one for each computing warpgroup, because they
-// do not wait at the same time; a stage is empty, which both say. Queries come with the first keys of an item,
-// and are free when the last ones are.
+// Shared memory: queries [128, dim], keys and values [2][128, dim], bfloat16, in tiles of 64
+// dimensions as in attention_tensor_kernels.h. Named barriers: a stage is full, one for each
+// computing warpgroup, because they do not wait at the same time; a stage is empty, which both say.
+// Queries come with the first keys of an item, and are free when the last ones are.
 #pragma once
 
 #include "kernels/cuda/attention_tensor_kernels.h"
@@ -50,8 +51,8 @@ using refresh_weights = std::uint32_t[shape::keys / 16][4];
 
 // ---- the warpgroup that copies ------------------------------------------------------------------
 
-// Loads in the order in which they are wanted. A load is announced when the one behind it has been started,
-// so that the copies of two are under way.
+// Loads in the order of use. A load is announced when the next one has been started, so that two
+// copies run at the same time.
 template <class shape>
 struct refresh_copier {
   const attention_params& p;
@@ -93,7 +94,7 @@ struct refresh_copier {
                     static_cast<const std::uint16_t*>(p.q) + (there ? from : 0), there);
     }
   }
-  // Keys or values of the tile from `base` on: two pages. Zeros behind the last key.
+  // Copies keys or values of the tile from `base` on: two pages, with zeros after the last key.
   UNMASK_DEVICE void load_side(const cache_side& side, const tensor_item& w, int base, int last_key,
                                std::uint16_t* to) {
     constexpr int apart = 128 / shape::pieces;
@@ -166,7 +167,7 @@ UNMASK_DEVICE void copy_items(const attention_params& p, std::uint16_t* query, s
 
 // ---- the warpgroups that compute ----------------------------------------------------------------
 
-// Starts score = Q K^T. The descriptors of 16 dimensions more are a constant apart.
+// Starts score = Q K^T. The descriptors of the next 16 dimensions differ by a constant.
 template <class shape>
 UNMASK_DEVICE void start_scores(tensor_scores<shape>& score, wgmma_place query, wgmma_place key) {
   wgmma_begin(score);
@@ -192,7 +193,8 @@ UNMASK_DEVICE void start_output(tensor_sums<shape>& sums, refresh_weights<shape>
   wgmma_commit();
 }
 
-// Turns scores into exp(scale (score - m)) under the new largest score of each row and adds them to l.
+// Turns scores into exp(scale (score - m)) under the new largest score of each row and adds them to
+// l.
 template <class shape>
 UNMASK_DEVICE void weigh_scores(tensor_scores<shape>& score, tensor_sums<shape>& sums,
                                 float (&grow)[2], float scale_log2) {
@@ -280,7 +282,8 @@ struct refresh_worker {
     release(refresh_barrier::empty_value, value_turn++);
   }
 
-  // The scores of the tile from `base` on, while the values of the one before are added.
+  // Computes the scores of the tile from `base` on, while the values of the previous tile are
+  // added.
   template <bool masked>
   UNMASK_DEVICE void add_tile(const int (&seen)[1][2], int base, int last_key) {
     sync_named(refresh_barrier::turn + group, refresh_barrier::of_turn);
@@ -293,7 +296,8 @@ struct refresh_worker {
     weigh_scores<shape>(score, sums, grow, p.scale_log2);
     wgmma_wait<0>();
     end_values();
-    // Few tiles behind the first hold a row's largest score; by 1 nothing changes.
+    // After the first tile, few tiles hold the largest score of a row. A factor of 1 changes
+    // nothing.
     if (warp_vote(grow[0] != 1.0F || grow[1] != 1.0F) != 0) scale_output<shape>(sums, grow);
     pack_scores<shape>(weight, score);
   }
@@ -333,7 +337,7 @@ UNMASK_DEVICE void compute_items(const attention_params& p, const std::uint16_t*
   const int heads_each = group, mine = shuffle(warp_index() / 4, 0);
   refresh_worker<shape> worker{p, place_of(query + mine * 64 * 64, 16), place_of(key, 16),
                                place_of(value, shape::keys * 64 * 2), mine};
-  // Everything is empty, and the first warpgroup begins.
+  // At first all stages are empty, and it is the turn of the first warpgroup.
 #pragma unroll
   for (int stage = 0; stage < shape::stages; ++stage) {
     arrive_named(refresh_barrier::empty_key + stage, refresh_barrier::of_empty);

@@ -3,23 +3,24 @@
 //
 // Ragged paged attention on tensor cores (mma.sync m16n8k16, sm_80 and later): bfloat16 queries,
 // keys and values, float32 scores, sums and results. After FlashAttention-2: a warp owns 16 or 32
-// packed rows (tokens x the heads that share a kv head), the block walks the keys in tiles of 64 that
-// cp.async brings in `stages` ahead, scores stay in registers and become the left operand of the
-// product with V. With 32 rows a fragment of K or V that was read from shared memory serves two
+// packed rows (tokens x the heads that share a kv head), the block walks the keys in tiles of 64
+// that cp.async brings in `stages` ahead, scores stay in registers and become the left operand of
+// the product with V. With 32 rows a fragment of K or V that was read from shared memory serves two
 // products instead of one, which is what limits wide batches of rows (prefill, refresh).
 //
 // A tile of keys that are not listed is one page: its address is looked up once, not for every 16
-// bytes. Under a causal or block-causal mask, tiles that no row of the item sees are not loaded, and
-// only tiles that some row sees in part are masked element by element.
+// bytes. Under a causal or block-causal mask, tiles that no row of the item sees are not loaded,
+// and only tiles that some row sees in part are masked element by element.
 //
-// Shared memory: queries [16 or 32 x warps, dim], keys and values [stages][64, dim], bfloat16, rows of
-// dim / 8 pieces of 16 bytes, and an integer for every row of queries. Piece c of row r lies at
+// Shared memory: queries [16 or 32 x warps, dim], keys and values [stages][64, dim], bfloat16, rows
+// of dim / 8 pieces of 16 bytes, and an integer for every row of queries. Piece c of row r lies at
 // c ^ (r & 7): the eight rows that one ldmatrix phase reads fall into different banks.
 //
-// By warpgroups (wgmma, sm_90a), 128 packed rows of 128 dimensions: two warpgroups of 64 rows, whose
-// warps hold 16 rows as above, so that everything but the products and the places in shared memory is
-// the same. Tensor cores read keys, values and queries from there themselves, in tiles of 64
-// dimensions one behind the other; two blocks run at once, and multiply while others exponentiate.
+// By warpgroups (wgmma, sm_90a), 128 packed rows of 128 dimensions: two warpgroups of 64 rows,
+// whose warps hold 16 rows as above, so that everything but the products and the places in shared
+// memory is the same. Tensor cores read keys, values and queries from there themselves, in tiles of
+// 64 dimensions one behind the other; two blocks run at once, and multiply while others
+// exponentiate.
 #pragma once
 
 #include "kernels/cuda/attention_tensor_plan.h"
@@ -31,7 +32,7 @@ UNMASK_DEVICE int swizzled_piece(int row, int piece) {
   return row * dim + ((piece ^ (row & 7)) << 3);
 }
 
-// Of tiles with `rows` rows.
+// The shape of a kernel whose tiles have `rows` rows.
 template <int dim, bool groups>
 UNMASK_DEVICE int tensor_place(int rows, int row, int piece) {
   if (!groups) return swizzled_piece<dim>(row, piece);
@@ -50,7 +51,8 @@ UNMASK_DEVICE int slots_seen(const attention_params& p, std::int32_t position) {
   return (position / p.mask_block + 1) * p.mask_block;
 }
 
-// Of tokens first .. last (rows of `position`), which need not stand in order.
+// Returns which keys tokens first .. last see together. They index `position`, and may be in any
+// order.
 UNMASK_DEVICE visible_slots visible_to(const attention_params& p, int first, int last) {
   visible_slots seen{0x7FFFFFFF, 0};
   for (int i = first + lane_index(); i <= last; i += warp_size) {
@@ -61,14 +63,14 @@ UNMASK_DEVICE visible_slots visible_to(const attention_params& p, int first, int
   return {warp_min(seen.all), warp_max(seen.none)};
 }
 
-// What an item of the work list is: `item_rows` packed rows of one sequence and kv head, over all of
-// its keys or one chunk of them.
+// One item of the work list: `item_rows` packed rows of one sequence and kv head, with all of its
+// keys or one chunk of them.
 struct tensor_item {
   int sequence, keys, splits, split, kv_head, first_packed, first_row, packed;
   int group;  // heads that share a kv head
 };
 
-// rows_fastest: p.rows_fastest is asked (attention_tensor_plan.h).
+// rows_fastest: uses p.rows_fastest (attention_tensor_plan.h).
 template <bool rows_fastest>
 UNMASK_DEVICE tensor_item tensor_item_of(const attention_params& p, std::int32_t item,
                                          int item_rows, int group) {
@@ -92,8 +94,8 @@ UNMASK_DEVICE tensor_item tensor_item_of(const attention_params& p, std::int32_t
   return w;
 }
 
-// Whether an item sees keys base .. base + 63 under a block mask: 0 no row of it, 2 every row, 1 some.
-// Slots are positions. The work of a warp, the same in each.
+// Returns how many rows of an item see keys base .. base + 63 under a block mask: 0 none, 1 some, 2
+// all. Cache slots are positions here. Every warp computes the same.
 struct tile_view {
   const block_mask& mask;
   int sequence, heads, first_head, group, first_block, last_block;  // of query positions
@@ -115,13 +117,14 @@ UNMASK_DEVICE int tile_seen(const tile_view& v, int base, int last_key) {
   return warp_vote(some) == 0 ? 0 : (warp_vote(!all) == 0 ? 2 : 1);
 }
 
-// The first key of the next tile from `at` on that some row sees.
+// Returns the first key of the next tile from `at` on that some row sees.
 UNMASK_DEVICE int next_tile(const tile_view& v, bool masked, int at, int last_key) {
   while (masked && at < last_key && tile_seen(v, at, last_key) == 0) at += tensor_keys;
   return at;
 }
 
-// The weights of 16 keys, sums of a product, as the left operand of the next.
+// Packs the weights of 16 keys, which are sums of one product, as the left operand of the next
+// product.
 UNMASK_DEVICE void pack_weights(std::uint32_t (&a)[4], const float (&x)[4], const float (&y)[4]) {
   a[0] = pack_bf16(x[0], x[1]);
   a[1] = pack_bf16(x[2], x[3]);
@@ -129,8 +132,9 @@ UNMASK_DEVICE void pack_weights(std::uint32_t (&a)[4], const float (&x)[4], cons
   a[3] = pack_bf16(y[2], y[3]);
 }
 
-// row_tiles: of 16 rows that a warp owns. sparse: there is a block mask, of blocks of a multiple of
-// 8; tiles that no row sees are not loaded. groups: by warpgroups, of keys that are not listed.
+// row_tiles: tiles of 16 rows that a warp owns. sparse: there is a mask of blocks, whose size is a
+// multiple of 8, and tiles that no row sees are not loaded. groups: computes by warpgroups, for
+// keys that are not listed.
 template <int dim_, int warps, int stages_, int row_tiles_, bool sparse_, bool groups_>
 struct tensor_shape {
   static constexpr int dim = dim_, stages = stages_, row_tiles = row_tiles_;
@@ -138,37 +142,39 @@ struct tensor_shape {
   static constexpr int threads = warps * warp_size, pieces = dim / 8, steps = dim / 16;
   static constexpr int warp_rows = 16 * row_tiles, item_rows = warps * warp_rows;
   static constexpr int tile = tensor_keys * dim;
-  // Of 128 dimensions a warp holds the scores of half a tile: the sums of 32 rows take the rest of
-  // its registers, and a row's bits may not depend on how many rows a warp has.
+  // With 128 dimensions a warp holds the scores of half a tile, because the sums of 32 rows take
+  // the rest of its registers. The bits of a row may not depend on how many rows a warp has.
   static constexpr int score_keys = dim > 64 && !groups ? tensor_keys / 2 : tensor_keys;
   static_assert(stages == 2);
   static_assert(!groups || (dim == 128 && warps == 8 && row_tiles == 1));
 };
 
-// Scores of a tile or of half of it. A lane holds two rows of every row tile of its warp: lane / 4 and
-// that + 8, of each two columns of every eight.
+// The scores of a tile or of half of it. In every row tile of its warp a lane holds two rows, lane
+// / 4 and lane / 4 + 8, and in each of them two columns of every eight.
 template <class shape>
 using tensor_scores = float[shape::row_tiles][shape::score_keys / 8][4];
 
-// Sums over the keys so far: the output o, the largest score m and the sum of weights l of each row.
+// Sums over the keys so far: the output o, the largest score m and the sum of weights l of each
+// row.
 template <class shape>
 struct tensor_sums {
   float o[shape::row_tiles][shape::dim / 8][4], m[shape::row_tiles][2], l[shape::row_tiles][2];
 };
 
-// Row h (0 or 1) of a lane in row tile i, of the packed rows from `first` on.
+// Returns row h (0 or 1) of a lane in row tile i, counted from packed row `first`.
 template <class shape>
 UNMASK_DEVICE int packed_row(int first, int i, int h) {
   return first + warp_index() * shape::warp_rows + i * 16 + lane_index() / 4 + h * 8;
 }
 
-// The part of an item that a block works on: keys first_key .. last_key, of which every row sees those
+// The part of an item that a block works on: keys first_key .. last_key. Every row sees the keys
 // below `unmasked`.
 struct tensor_span {
   int first_key, last_key, unmasked;
 };
 
-// Whether keys are listed one by one. Asked of the parameters each time, which all threads share.
+// Returns whether keys are listed one by one. It reads the parameters each time, which all threads
+// share.
 template <class shape>
 UNMASK_DEVICE bool is_listed(const attention_params& p) {
   return !shape::groups && p.key_begin != nullptr;
@@ -207,7 +213,7 @@ UNMASK_DEVICE tile_view view_of(const attention_params& p, const tensor_item& w)
           shape::sparse ? p.position[w.first_row + (behind - 1) / group] / p.tiles.size : 0};
 }
 
-// Starts the copies of a tile of keys that lie in one page. Places behind the last key are filled with
+// Starts the copies of a tile of keys that are in one page. Fills what is after the last key with
 // zeros, because a NaN there would survive its weight of 0.
 template <class shape>
 UNMASK_DEVICE void copy_page(const attention_params& p, const tensor_item& w, int base,
@@ -271,7 +277,7 @@ UNMASK_DEVICE void copy_tile(const attention_params& p, const tensor_item& w, in
   }
 }
 
-// Starts the copies of an item's queries.
+// Starts the copies of the queries of an item.
 template <class shape>
 UNMASK_DEVICE void copy_queries(const attention_params& p, const tensor_item& w,
                                 std::uint16_t* query) {
@@ -379,8 +385,8 @@ UNMASK_DEVICE void multiply_keys(tensor_scores<shape>& score, const std::uint16_
   }
 }
 
-// Removes the scores of keys from `base` on that lie behind the last key or that a row does not see.
-// seen: slots that each row sees.
+// Removes the scores of keys from `base` on that are after the last key or that a row does not see.
+// seen: cache slots that each row sees.
 template <class shape>
 UNMASK_DEVICE void mask_slots(tensor_scores<shape>& score, const int (&seen)[shape::row_tiles][2],
                               int base, int last_key) {
@@ -423,7 +429,8 @@ UNMASK_DEVICE void mask_listed(tensor_scores<shape>& score, const int (&seen)[sh
   }
 }
 
-// Masks a tile that not every row sees whole. slots: that each row of the item sees.
+// Masks a tile of which some row sees only a part. slots: cache slots that each row of the item
+// sees.
 template <class shape>
 UNMASK_DEVICE void mask_tile(tensor_scores<shape>& score, const attention_params& p,
                              const tensor_item& w, int base, int last_key,
@@ -443,7 +450,8 @@ UNMASK_DEVICE void mask_tile(tensor_scores<shape>& score, const attention_params
   }
 }
 
-// Removes the scores of keys from `base` on whose block a row's head does not keep.
+// Removes the scores of keys from `base` on that are in a block that the head of a row does not
+// keep.
 template <class shape>
 UNMASK_DEVICE void mask_blocks(tensor_scores<shape>& score, const attention_params& p,
                                const tensor_item& w, int base, int last_key) {
@@ -469,8 +477,8 @@ UNMASK_DEVICE void mask_blocks(tensor_scores<shape>& score, const attention_para
   }
 }
 
-// Turns scores into weights exp(scale (score - m)) under the new largest score m of each row, adds them
-// to l, and scales what o holds to the new m.
+// Turns scores into weights exp(scale (score - m)), where m is the new largest score of each row.
+// Adds the weights to l, and scales o to the new m.
 template <class shape>
 UNMASK_DEVICE void weigh(tensor_scores<shape>& score, tensor_sums<shape>& sums, float scale_log2) {
   constexpr int row_tiles = shape::row_tiles, columns = shape::score_keys / 8;
@@ -488,8 +496,8 @@ UNMASK_DEVICE void weigh(tensor_scores<shape>& score, tensor_sums<shape>& sums, 
       top = fmaxf(top, shuffle_xor(top, 1));
       top = fmaxf(top, shuffle_xor(top, 2));
       const float base_log2 = top == -INFINITY ? 0.0F : top * scale_log2;
-      // Not by exp2 where the largest score is the old one: it is multiplied and subtracted from
-      // with one rounding, base_log2 has had two, and what is left of 0 would scale every tile.
+      // If the largest score is the old one, exp2 would not give exactly 1: the score is multiplied
+      // and subtracted with one rounding, base_log2 had two, and the rest would scale every tile.
       grow[i][h] = sums.m[i][h] == top
                        ? 1.0F
                        : exp2_fast(fused_multiply_add(sums.m[i][h], scale_log2, -base_log2));
@@ -507,7 +515,7 @@ UNMASK_DEVICE void weigh(tensor_scores<shape>& score, tensor_sums<shape>& sums, 
       sums.l[i][h] = fused_multiply_add(sums.l[i][h], grow[i][h], sum);
     }
   }
-  // Few tiles behind the first hold a row's largest score. To know it takes a register.
+  // After the first tile, few tiles hold the largest score of a row. To know it takes a register.
   if (!shape::groups && warp_vote(higher) == 0) return;
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) {
@@ -566,7 +574,7 @@ UNMASK_DEVICE void add_values_by_warps(tensor_sums<shape>& sums, const tensor_sc
   }
 }
 
-// Adds the keys of a tile, or of half of it, to the sums. `masked`: the sequence has a block mask.
+// Adds the keys of a tile, or of half of it, to the sums. masked: the sequence has a block mask.
 template <class shape>
 UNMASK_DEVICE void add_keys(tensor_sums<shape>& sums, const attention_params& p,
                             const tensor_item& w, const tensor_span& span, const tile_view& view,
@@ -589,13 +597,13 @@ UNMASK_DEVICE void add_keys(tensor_sums<shape>& sums, const attention_params& p,
   }
 }
 
-// Stores what an item's sums come to: the output, or where its keys were cut the part of this cut.
+// Stores the result of an item: the output, or if its keys were cut, the part of this cut.
 template <class shape>
 UNMASK_DEVICE void store_sums(const attention_params& p, std::int32_t item, int group,
                               tensor_sums<shape>& sums) {
   constexpr int dim = shape::dim;
   const int lane = lane_index();
-  // Looked up again: held over the loop it would take registers that the sums need.
+  // This is looked up again, because over the loop it would take registers that the sums need.
   const tensor_item w = tensor_item_of<shape::rows_fastest>(p, item, shape::item_rows, group);
 #pragma unroll
   for (int i = 0; i < shape::row_tiles; ++i) {
@@ -638,8 +646,8 @@ UNMASK_DEVICE void store_sums(const attention_params& p, std::int32_t item, int 
   }
 }
 
-// One item after the other: its queries, and tile by tile of its keys the scores, their weights and
-// the weighted values, while the next tile is under way.
+// Computes one item after the other: loads its queries, and for each tile of its keys computes
+// scores, weights and weighted values while the next tile is copied.
 template <int dim, int warps, int stages, int row_tiles, bool sparse = false, bool groups = false>
 UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 1)
     attention_tensor_kernel(attention_params p) {
@@ -649,7 +657,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 
   std::uint16_t* query = shared.take<std::uint16_t>(shape::item_rows * dim).data();
   std::uint16_t* key = shared.take<std::uint16_t>(stages * shape::tile).data();
   std::uint16_t* value = shared.take<std::uint16_t>(stages * shape::tile).data();
-  const auto slots = shared.take<std::int32_t>(shape::item_rows);  // that each row sees
+  const auto slots = shared.take<std::int32_t>(shape::item_rows);  // cache slots that each row sees
   const int group = p.heads / p.kv_heads;
   const std::int32_t items = p.item_begin[p.sequences];
   for (std::int32_t item = static_cast<std::int32_t>(block_index()); item < items;
@@ -688,7 +696,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 
       const int at = stage_of(tile_key, turn) + part * score_keys * dim;
       const int base = tile_key + part * score_keys;
       add_keys<shape>(sums, p, w, span, view, masked, base, slots, query, key + at, value + at);
-      // The second half of the last tile often lies behind the last key; it would change no bit.
+      // The second half of the last tile is often after the last key. It would change no bit.
       if (score_keys < tensor_keys && part == 0 && base + score_keys < span.last_key) {
         part = 1;
         continue;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The work list of attention on tensor cores (attention_tensor_kernels.h): how rows and keys are cut into
-// items, and how the parts of rows whose keys were cut are merged.
+// The work list of attention on tensor cores (attention_tensor_kernels.h): how rows and keys are
+// cut into items, and how the parts of rows whose keys were cut are merged.
 #pragma once
 
 #include "kernels/cuda/attention_params.h"
@@ -12,7 +12,7 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 static_assert(tensor_keys == kv_page_size && attention_chunk == least_piece * tensor_keys);
 
-// Tiles of rows of a sequence, and of its keys.
+// Returns how many tiles the rows, or the keys, of a sequence take.
 UNMASK_DEVICE int row_tiles_of(const attention_params& p, int s) {
   const int packed = (p.row_begin[s + 1] - p.row_begin[s]) * (p.heads / p.kv_heads);
   return (packed + p.tile_rows - 1) / p.tile_rows * p.kv_heads;
@@ -21,9 +21,10 @@ UNMASK_DEVICE int key_tiles_of(const attention_params& p, int s) {
   return (p.keys_of[s] + tensor_keys - 1) / tensor_keys;
 }
 
-// A tile of rows and the kv head of an item, and the item's place among those of its sequence, each cut
-// into `splits`. kv heads run fastest. With p.rows_fastest tiles of rows do, if there are more of them than
-// heads: blocks that work at the same time then read the keys of few heads, which fit into L2.
+// The tile of rows and the kv head of an item, from its index among the items of its sequence,
+// whose keys are cut into `splits`. kv heads run fastest. With p.rows_fastest the tiles of rows run
+// fastest, if there are more of them than heads: blocks that work at the same time then read the
+// keys of few heads, which fit into L2.
 struct tile_and_head {
   int tile, kv_head;
 };
@@ -39,7 +40,8 @@ UNMASK_DEVICE tile_and_head tile_at(const attention_params& p, int row_tiles, in
   return {place / p.kv_heads, place % p.kv_heads};
 }
 
-// Cutting into pieces of at most `share` tiles of keys. The work of a warp, the same in each lane.
+// Counts what a cut into pieces of at most `share` tiles of keys gives. A warp counts, and each
+// lane gets the result.
 UNMASK_DEVICE tensor_cutting cutting_by(const attention_params& p, std::int64_t share) {
   tensor_cutting c;
   for (int s = lane_index(); s < p.sequences; s += warp_size) {
@@ -57,11 +59,12 @@ constexpr std::size_t tensor_plan_shared_bytes =
     plan_threads / warp_size * (sizeof(std::int64_t) + 3 * sizeof(std::int32_t)) +
     tensor_cuts * sizeof(std::int64_t);
 
-// The work list: item_begin, and how the keys of each sequence are cut. One block. The work of a batch is
-// its tiles of rows times tiles of keys. Every sequence with more keys than a share is cut into pieces of
-// about that share, so that a long context does not run alone at the end and few sequences fill the
-// device; the share is the one of least cost among those that cut the longest sequence into 1, 2, 3, 4,
-// 6, ... pieces. It is never below 512 keys, nor below a share of even_share.
+// Makes the work list: item_begin, and how the keys of each sequence are cut. One block. The work
+// of a batch is its tiles of rows times tiles of keys. Every sequence with more keys than a share
+// is cut into pieces of about that share, so that a long context does not run alone at the end and
+// few sequences fill the device; the share is the one of least cost among those that cut the
+// longest sequence into 1, 2, 3, 4, 6, ... pieces. It is never below 512 keys, nor below a share of
+// even_share.
 UNMASK_KERNEL void UNMASK_THREADS(plan_threads) tensor_plan_kernel(attention_params p) {
   shared_allocator shared;
   const auto sums = shared.take<std::int64_t>(plan_threads / warp_size);
@@ -121,8 +124,8 @@ UNMASK_KERNEL void UNMASK_THREADS(plan_threads) tensor_plan_kernel(attention_par
 
 constexpr int merge_blocks = 6;  // on a multiprocessor
 
-// Merges the parts of sequences whose keys were cut. One warp per (row, head), four elements a lane; it
-// waits for memory more than it reads, so that a device wants all the warps that it can hold.
+// Merges the parts of sequences whose keys were cut. One warp per (row, head), four elements per
+// lane. It mostly waits for memory, so it needs as many warps as the device can hold.
 template <int dim>
 UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(plan_threads, merge_blocks)
     tensor_merge_kernel(attention_params p) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// How attention on tensor cores (attention_tensor_kernels.h) cuts its work into items, each a tile of rows
-// and a piece of the keys; the cost model cuts the same way.
+// How attention on tensor cores (attention_tensor_kernels.h) is divided into items. An item is a
+// tile of rows with a piece of the keys. The cost model divides in the same way.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,13 @@
 
 namespace unmask::cuda {
 
-constexpr int tensor_keys = 64;  // per tile: one page where keys are not listed
+constexpr int tensor_keys = 64;  // keys per tile: one page if keys are not listed
 constexpr int tensor_stages = 2;
 constexpr int least_piece = 8;  // tiles of keys: 512 keys
 
-// Packed rows (tokens x the heads that share a kv head) of an item: the smallest tile that holds those of
-// an average sequence, because rows beyond them are computed for nothing, and keys are read once for all.
+// Returns the packed rows of an item (tokens times the heads that share a kv head): the smallest
+// tile that holds those of an average sequence. Further rows would be computed for nothing, and
+// keys are read once for all rows of a tile.
 constexpr int tensor_tile_rows(std::int64_t average) {
   return average <= 16 ? 16 : (average <= 32 ? 32 : (average <= 64 ? 64 : 128));
 }
@@ -29,8 +30,9 @@ constexpr std::size_t tensor_shared_bytes(int dim, int rows, int stages) {
          static_cast<std::size_t>(rows) * sizeof(std::int32_t);
 }
 
-// Blocks that a multiprocessor holds: as shared memory, of which one may have `shared_bytes`, and registers
-// have room for; a thread takes up to 255, and half of them where 128 rows are eight warps'.
+// Returns the blocks that a multiprocessor holds. Shared memory, of which one may have
+// `shared_bytes`, and registers limit them. A thread takes up to 255 registers, and half of that if
+// eight warps share 128 rows.
 constexpr int tensor_blocks(int dim, int tile_rows, int shared_bytes) {
   constexpr int reserved = 1024;  // of each block, by CUDA
   const auto each = static_cast<int>(tensor_shared_bytes(dim, tile_rows, tensor_stages)) + reserved;
@@ -38,22 +40,23 @@ constexpr int tensor_blocks(int dim, int tile_rows, int shared_bytes) {
 }
 
 constexpr int tensor_cuts = 16;
-// Tiles of keys of a piece where the longest sequence's are cut into 1, 2, 3, 4, 6, 8, 12, ... 192 pieces
-// (`cut` 0, 1, ...), and no share is below `finest`.
+// Returns the tiles of keys of a piece if the longest sequence is cut into 1, 2, 3, 4, 6, 8, 12,
+// ... 192 pieces (`cut` 0, 1, ...). No piece is smaller than `finest`.
 UNMASK_HOST_DEVICE inline std::int64_t tensor_share(int longest, int cut, std::int64_t finest) {
   const int pieces = ((2 + cut % 2) << (cut / 2)) / 2;
   const std::int64_t share = (longest + pieces - 1) / pieces;
   return share > finest ? share : finest;
 }
-// Pieces of so many tiles of keys.
+// Returns how many pieces so many tiles of keys make.
 UNMASK_HOST_DEVICE inline int tensor_pieces(int tiles, std::int64_t share) {
   return tiles > share ? static_cast<int>((tiles + share - 1) / share) : 1;
 }
 
-// What the work takes when it is cut: its longest piece, or its waves of pieces of the mean size over the
-// places of the device, whichever is more; and what its parts are stored and read again for. In 32nds of
-// a tile of keys, times places. A row's part is dim + 2 floats, twice; a tile has 64 keys and values of
-// dim bfloat16: a 32nd of it.
+// What the work costs if it is cut. It is the larger of two times: that of its longest piece, and
+// that of its waves, if pieces of the mean size fill the device. What is stored and read again for
+// the parts comes on top. The unit is a 32nd of a tile of keys, times the blocks that run at once:
+// a part of a row is dim + 2 floats, written and read, and a tile has 64 keys and values of dim
+// bfloat16.
 struct tensor_cutting {
   std::int64_t pieces = 0, parts = 0;  // parts: pieces of sequences that are cut
   std::int32_t longest = 0;            // piece, in tiles of keys
