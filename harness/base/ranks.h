@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// A group of ranks: processes of one machine that run one model together, each with its share of it
+// (model/share.h). They exchange bytes over shared memory and wait for each other in the kernel
+// (futex): a rank that waits takes no time of a core. All ranks make the same moves in the same order.
+//
+// A move: each rank writes its bytes into an area of its own, waits until all have, and reads all. Two
+// areas are used in turn, so that one wait suffices: who writes into an area again has seen that all
+// wrote into the other, and so read this one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/base/error.h"
+
+namespace unmask {
+
+// What ended a group of ranks; its words name the rank. The group moves nothing any more.
+class rank_failure : public error {
+ public:
+  explicit rank_failure(const std::string& sentence) : error(exit_code::environment, sentence) {}
+};
+
+inline constexpr int most_ranks = 64;
+
+// Memory of a group: of this process, its threads, and the processes that open it. It has no name in the
+// system: nothing is left of it once the last of them has ended, however that comes.
+class rank_memory {
+ public:
+  // Environment error if the system gives none.
+  static std::shared_ptr<rank_memory> create(int ranks);
+  // By the file() of the process that made it. Environment error if that is gone or of another kind.
+  static std::shared_ptr<rank_memory> open(const std::string& file);
+  ~rank_memory();
+  rank_memory(const rank_memory&) = delete;
+  rank_memory& operator=(const rank_memory&) = delete;
+
+  int ranks() const { return ranks_; }
+  // By which other processes of this user open it while this one lives.
+  std::string file() const;
+
+ private:
+  friend class rank_group;
+  rank_memory(void* memory, std::size_t bytes, int ranks, int descriptor);
+  void* memory_;
+  std::size_t bytes_;
+  int ranks_, descriptor_;
+};
+
+// One rank's end of a group.
+class rank_group {
+ public:
+  // Waits for nobody. Environment error for a rank that is there already.
+  rank_group(std::shared_ptr<rank_memory> memory, int rank);
+  ~rank_group();
+  rank_group(const rank_group&) = delete;
+  rank_group& operator=(const rank_group&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const;
+
+  // all = the `bytes` of every rank, in rank order; as many on every rank. rank_failure if a rank has
+  // ended, has failed, or does not come within patience() seconds.
+  void gather(const void* mine, std::size_t bytes, void* all);
+  // The text of every rank.
+  std::vector<std::string> gather(const std::string& text);
+  // `bytes` of rank 0 come to all.
+  void from_first(void* bytes, std::size_t count);
+  double from_first(double value);
+  std::string from_first(const std::string& text);
+
+  // Seconds that a move waits for another rank; 0: for ever. At first $UNMASK_RANKS_PATIENCE, else 60.
+  double patience() const { return patience_; }
+  void wait_for(double seconds) { patience_ = seconds; }
+  // Says why a rank has ended, empty: it has not. Asked several times a second while a move waits.
+  void watch(std::function<std::string(int rank)> ended) { ended_ = std::move(ended); }
+  // All other ranks stop waiting with these words; the first that fails is heard.
+  void fail(const std::string& words);
+  // The same, for this rank too.
+  [[noreturn]] void give_up(const std::string& words);
+  // What somebody failed with; empty: nobody did.
+  std::string failure() const;
+
+  std::uint64_t moves() const { return moves_; }
+  std::uint64_t received() const { return received_; }  // bytes of other ranks, by gather()
+
+ private:
+  friend class rank_memory;
+  struct header;
+  header& head() const;
+  char* area(int rank) const;
+  void meet();
+
+  std::shared_ptr<rank_memory> memory_;
+  int rank_, turn_ = 0;
+  double patience_;
+  std::uint64_t moves_ = 0, received_ = 0;
+  std::function<std::string(int)> ended_;
+};
+
+// The group that this thread is a rank of; null: it computes alone.
+rank_group* current_ranks();
+// Puts a group in force for this thread while it lives; null: computes alone meanwhile.
+class ranks_in_force {
+ public:
+  explicit ranks_in_force(rank_group* group);
+  ~ranks_in_force();
+  ranks_in_force(const ranks_in_force&) = delete;
+  ranks_in_force& operator=(const ranks_in_force&) = delete;
+
+ private:
+  rank_group* before_;
+};
+
+}  // namespace unmask

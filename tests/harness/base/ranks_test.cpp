@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/base/ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <sys/resource.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+
+#include "harness/base/files.h"
+#include "tests/rank_threads.h"
+#include "tests/support.h"
+
+namespace unmask {
+namespace {
+
+using test::on_ranks;
+
+std::vector<std::string> none(int ranks) {
+  return std::vector<std::string>(static_cast<std::size_t>(ranks));
+}
+
+// Byte i of rank r is 7 r + i: what every rank must find, whatever the length, also of several areas.
+TEST(ranks, gather_brings_the_bytes_of_all_in_their_order) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    const auto threw = on_ranks(ranks, [&](rank_group& group) {
+      for (const std::size_t n : {std::size_t{1}, std::size_t{8}, std::size_t{4097},
+                                  (std::size_t{1} << 20) - 1, (std::size_t{5} << 18) + 3}) {
+        const auto byte = [](int r, std::size_t i) {
+          return static_cast<unsigned char>(7 * static_cast<std::size_t>(r) + i);
+        };
+        std::vector<unsigned char> mine(n), all(n * static_cast<std::size_t>(ranks));
+        for (std::size_t i = 0; i < n; ++i) mine[i] = byte(group.rank(), i);
+        group.gather(mine.data(), n, all.data());
+        std::size_t wrong = 0;
+        for (int r = 0; r < ranks; ++r) {
+          for (std::size_t i = 0; i < n; ++i) {
+            wrong += all[static_cast<std::size_t>(r) * n + i] == byte(r, i) ? 0 : 1;
+          }
+        }
+        EXPECT_EQ(wrong, 0U) << ranks << " ranks, " << n << " bytes";
+      }
+      EXPECT_EQ(group.moves(), 6U);  // the last one took two
+      EXPECT_EQ(group.received(),
+                static_cast<std::uint64_t>(ranks - 1) *
+                    (1 + 8 + 4097 + (std::uint64_t{1} << 20) - 1 + (std::uint64_t{5} << 18) + 3));
+    });
+    EXPECT_EQ(threw, none(ranks));
+  }
+}
+
+TEST(ranks, take_numbers_and_texts_of_the_first_and_of_all) {
+  const auto threw = on_ranks(3, [](rank_group& group) {
+    EXPECT_EQ(group.from_first(0.5 + group.rank()), 0.5);
+    EXPECT_EQ(group.from_first(std::string(group.rank() == 0 ? "plan" : "another")), "plan");
+    EXPECT_EQ(group.from_first(std::string()), "");
+    const std::vector<std::string> all =
+        group.gather(std::string(static_cast<std::size_t>(2 * group.rank()), 'x'));
+    EXPECT_EQ(all, (std::vector<std::string>{"", "xx", "xxxx"}));
+  });
+  EXPECT_EQ(threw, none(3));
+}
+
+// A thousand moves in a row: a rank that is ahead never overwrites what another still reads.
+TEST(ranks, read_each_move_before_the_one_after_next_begins) {
+  const auto threw = on_ranks(4, [](rank_group& group) {
+    for (int i = 0; i < 1000; ++i) {
+      const int mine = 1000 * group.rank() + i;
+      std::array<int, 4> all{};
+      group.gather(&mine, sizeof mine, all.data());
+      ASSERT_EQ(all, (std::array<int, 4>{i, 1000 + i, 2000 + i, 3000 + i}));
+    }
+  });
+  EXPECT_EQ(threw, none(4));
+}
+
+TEST(ranks, name_who_did_not_answer) {
+  const auto threw = on_ranks(
+      3,
+      [](rank_group& group) {
+        group.from_first(1.0);
+        if (group.rank() == 1) return;  // it lives and does not come
+        group.from_first(2.0);
+      },
+      0.2);
+  const std::string words =
+      "rank 1 did not answer within 0.2 s while ranks 0, 2 waited (UNMASK_RANKS_PATIENCE sets the "
+      "seconds)";
+  EXPECT_EQ(threw, (std::vector<std::string>{words, "", words}));
+}
+
+TEST(ranks, hear_who_failed_and_move_nothing_any_more) {
+  const auto threw = on_ranks(2, [](rank_group& group) {
+    if (group.rank() == 1) group.give_up("rank 1: no memory is left");
+    EXPECT_THROW(group.from_first(1.0), rank_failure);
+    EXPECT_EQ(group.failure(), "rank 1: no memory is left");
+    group.from_first(1.0);
+  });
+  EXPECT_EQ(threw, (std::vector<std::string>(2, "rank 1: no memory is left")));
+}
+
+TEST(ranks, ask_who_watches_them_why_one_has_ended) {
+  const auto threw = on_ranks(2, [](rank_group& group) {
+    if (group.rank() == 1) return;
+    group.watch([](int rank) { return rank == 1 ? std::string("rank 1 is gone") : std::string(); });
+    group.from_first(1.0);
+  });
+  EXPECT_EQ(threw.front(), "rank 1 is gone");
+}
+
+TEST(ranks, are_there_once) {
+  const auto memory = rank_memory::create(2);
+  const rank_group first(memory, 0);
+  EXPECT_EQ(test::message_of([&] { rank_group again(memory, 0); }),
+            "ranks: rank 0 of 2 is there already");
+}
+
+// A waiting rank sleeps in the kernel: a second of waiting takes next to no time of a core.
+TEST(ranks, wait_without_work) {
+  const auto used = [] {
+    rusage of{};
+    getrusage(RUSAGE_THREAD, &of);
+    return static_cast<double>(of.ru_utime.tv_sec + of.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(of.ru_utime.tv_usec + of.ru_stime.tv_usec);
+  };
+  double worked = 1;
+  on_ranks(2, [&](rank_group& group) {
+    if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    const double before = used();
+    group.from_first(1.0);
+    if (group.rank() == 1) worked = used() - before;
+  });
+  EXPECT_LT(worked, 0.06);
+}
+
+TEST(ranks, refuse_memory_that_is_none_of_theirs) {
+  const scratch_folder folder;
+  const std::string other = (folder.path() / "other").string();
+  std::ofstream(other) << std::string(1 << 17, 'x');
+  EXPECT_EQ(test::message_of([&] { rank_memory::open(other); }),
+            "ranks: " + other + " is no memory of ranks of this program");
+  EXPECT_EQ(test::message_of([&] { rank_memory::open(other + "-not"); }),
+            "ranks: shared memory " + other + "-not is not there: No such file or directory");
+  const auto memory = rank_memory::create(3);
+  EXPECT_EQ(rank_memory::open(memory->file())->ranks(), 3);
+}
+
+TEST(ranks, patience_is_a_number_of_seconds) {
+  setenv("UNMASK_RANKS_PATIENCE", "soon", 1);
+  const auto memory = rank_memory::create(1);
+  EXPECT_EQ(test::message_of([&] { rank_group group(memory, 0); }),
+            "UNMASK_RANKS_PATIENCE is 'soon' but must be a number of seconds from 0 (for ever) on");
+  setenv("UNMASK_RANKS_PATIENCE", "2.5", 1);
+  EXPECT_EQ(rank_group(rank_memory::create(1), 0).patience(), 2.5);
+  unsetenv("UNMASK_RANKS_PATIENCE");
+}
+
+}  // namespace
+}  // namespace unmask
