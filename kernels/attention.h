@@ -21,6 +21,15 @@ struct attention {
   float scale = 0;
   tensor_view out;
   tensor_view key_mass;
+
+  head_sum over_heads() const {
+    if (key_mass.data == nullptr) return {};
+    std::int64_t n = keys.key_begin != nullptr ? keys.key_begin[rows.sequences] : 0;
+    for (std::int32_t s = 0; s < rows.sequences && keys.key_begin == nullptr; ++s) {
+      n += keys.kv_length[s];
+    }
+    return {key_mass.as<float>(), n, 0, true};
+  }
 };
 
 }  // namespace unmask::op

@@ -14,6 +14,9 @@
 // CPU backend uses it where it has no body of its own, and another backend without one refuses by
 // name. A body may take the backend as its first parameter, to run other operations there. An
 // operation that returns a value says `using result = ...;`.
+//
+// One that sums or averages over heads says so by `head_sum over_heads() const`. If several ranks hold
+// the heads of a model (ranks.h), run() then adds up what each of them found.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +37,28 @@ struct operation_entry {
 // Every operation of this program, by name.
 std::vector<operation_entry> registered_operations();
 
+// What an operation makes of all heads it is given: `count` floats, in memory that the host sees.
+struct head_sum {
+  float* data = nullptr;  // null, or count 0: nothing this time
+  std::int64_t count = 0;
+  std::int64_t heads = 0;  // of this rank, whose mean data is; 0: data is a sum
+  bool grows = false;      // the operation adds to what is there
+};
+
 namespace detail {
+
+bool has_ranks();
+// The sum over ranks behind an operation: made before it runs, add() after it.
+class head_sums {
+ public:
+  explicit head_sums(const head_sum& of);
+  // Collective. Sums and means are taken in float64, in rank order, and rounded once.
+  void add();
+
+ private:
+  head_sum of_;
+  std::vector<float> before_;  // of one that grows
+};
 
 template <class P>
 struct result_of {
@@ -97,6 +121,14 @@ auto backend::run(const P& args) const {
     body = detail::bodies<P>::of[static_cast<std::size_t>(target::reference)];
   }
   if (body == nullptr) detail::refuse_operation(typeid(P), *this);
+  if constexpr (requires { args.over_heads(); }) {
+    if (detail::has_ranks()) {
+      detail::head_sums sums(args.over_heads());
+      body(*this, args);
+      sums.add();
+      return;
+    }
+  }
   return body(*this, args);
 }
 

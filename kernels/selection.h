@@ -26,14 +26,21 @@ struct key_scores {
   paged_kv cache;
   key_set keys;
   float* score = nullptr;
+
+  std::int32_t keys_of(std::int64_t s) const {
+    return keys.key_begin != nullptr ? keys.key_begin[s + 1] - keys.key_begin[s]
+                                     : keys.kv_length[s];
+  }
+  head_sum over_heads() const {
+    std::int64_t n = 0;
+    for (std::int64_t s = 0; s < q.rows(); ++s) n += keys_of(s);
+    return {score, n, q.shape[1]};
+  }
 };
 
-// FLOPs of the scores of sequence s: two for each element of a product.
-inline double flops_of(const key_scores& o, std::int32_t s) {
-  const key_set& keys = o.keys;
-  const std::int32_t n =
-      keys.key_begin != nullptr ? keys.key_begin[s + 1] - keys.key_begin[s] : keys.kv_length[s];
-  return 2.0 * n * static_cast<double>(o.q.columns());
+// FLOPs of the scores of sequence s by one head: two for each element of a product.
+inline double flops_of_head(const key_scores& o, std::int32_t s) {
+  return 2.0 * o.keys_of(s) * static_cast<double>(o.q.shape[2]);
 }
 
 // Computes the attention that listed rows receive from each other. Each head and listed
@@ -48,11 +55,13 @@ struct importance {
   tensor_view k;
   float scale = 0;
   float* out = nullptr;
+
+  head_sum over_heads() const { return {out, begin[sequences]}; }
 };
 
-inline double flops_of(const importance& o, std::int32_t s) {
+inline double flops_of_head(const importance& o, std::int32_t s) {
   const double n = o.begin[s + 1] - o.begin[s];
-  return 2.0 * n * n * static_cast<double>(o.q.columns());
+  return 2.0 * n * n * static_cast<double>(o.q.shape[2]);
 }
 
 }  // namespace unmask::op

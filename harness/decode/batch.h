@@ -86,13 +86,19 @@ class batch {
   // the mask token, which the canvas keeps. Counted as a rule's decision to reopen it would be.
   void reopen(std::int32_t s, std::int32_t position);
   void advance_step(std::int32_t s);
-  // Runs an operation that scores keys or rows, and notes what it spends on each sequence by its
-  // flops_of(operation, s): the loop counts it, a method does not.
+  // Runs an operation that scores keys or rows, and notes what it spends on each sequence: by its
+  // flops_of_head(operation, s), times the heads of the model, whoever holds them; or by its
+  // flops_of(operation, s). The loop counts it, a method does not.
   template <class Operation>
   void score(const Operation& operation) const {
     backend_->run(operation);
     for (std::int32_t s = 0; s < capacity_; ++s) {
-      scored_[static_cast<std::size_t>(s)] += flops_of(operation, s);
+      double& scored = scored_[static_cast<std::size_t>(s)];
+      if constexpr (requires { flops_of_head(operation, s); }) {
+        scored += model_->heads * flops_of_head(operation, s);
+      } else {
+        scored += flops_of(operation, s);
+      }
     }
   }
   // What was noted since the last call, [capacity].

@@ -10,6 +10,7 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/ranks.h"
 #include "kernels/reference/backend.h"
 
 namespace unmask {
@@ -65,16 +66,22 @@ void mark_top(const op::mark_top& args) {
 
 // 1 - sum(a b) / max(|a| |b|, 1e-8).
 void row_distance(const op::row_distance& args) {
-  for (std::int64_t r = 0; r < args.a.rows(); ++r) {
+  std::vector<double> sums(static_cast<std::size_t>(3 * args.a.rows()));
+  for (std::int64_t r = 0; args.counts && r < args.a.rows(); ++r) {
     const float* p = args.a.row<float>(r);
     const float* q = args.b.row<float>(r);
-    double pq = 0, pp = 0, qq = 0;
+    double* of = sums.data() + 3 * r;
     for (std::int64_t c = 0; c < args.a.columns(); ++c) {
-      pq += double{p[c]} * q[c];
-      pp += double{p[c]} * p[c];
-      qq += double{q[c]} * q[c];
+      of[0] += double{p[c]} * q[c];
+      of[1] += double{p[c]} * p[c];
+      of[2] += double{q[c]} * q[c];
     }
-    args.out[r] = static_cast<float>(1.0 - pq / std::max(std::sqrt(pp) * std::sqrt(qq), 1e-8));
+  }
+  sum_over_ranks(sums.data(), sums.size());
+  for (std::int64_t r = 0; r < args.a.rows(); ++r) {
+    const double* of = sums.data() + 3 * r;
+    args.out[r] =
+        static_cast<float>(1.0 - of[0] / std::max(std::sqrt(of[1]) * std::sqrt(of[2]), 1e-8));
   }
 }
 
@@ -140,10 +147,17 @@ void mark_top(const op::mark_top& args) {
 void row_distance(const backend& cpu, const op::row_distance& args) {
   const row_kernels& kernels = cpu.rows();
   const std::int64_t rows = args.a.rows(), width = args.a.columns();
+  static thread_local scratch memory;
+  auto* sums = memory.get<double>(3 * rows);
+  if (!args.counts) std::fill_n(sums, 3 * rows, 0.0);
 #pragma omp parallel for schedule(static) if (rows * width > parallel_elements)
   for (std::int64_t r = 0; r < rows; ++r) {
-    double p[3];
-    kernels.products(args.a.row<float>(r), args.b.row<float>(r), width, p);
+    if (!args.counts) continue;
+    kernels.products(args.a.row<float>(r), args.b.row<float>(r), width, sums + 3 * r);
+  }
+  sum_over_ranks(sums, static_cast<std::size_t>(3 * rows));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const double* p = sums + 3 * r;
     const double norms = std::sqrt(p[1]) * std::sqrt(p[2]);
     args.out[r] = static_cast<float>(1.0 - p[0] / std::max(norms, 1e-8));
   }

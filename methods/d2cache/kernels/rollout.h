@@ -18,12 +18,16 @@ struct mean_attention {
   const std::int32_t* kv_length = nullptr;  // [S]
   float scale = 0;
   tensor_view weight;
+
+  head_sum over_heads() const {
+    return {weight.as<float>(), rows.rows * weight.row_stride, q.shape[1]};
+  }
 };
 
-// FLOPs of sequence s: two for each element of q . k.
-inline double flops_of(const mean_attention& o, std::int32_t s) {
+// FLOPs of sequence s by one head: two for each element of q . k.
+inline double flops_of_head(const mean_attention& o, std::int32_t s) {
   const double rows = o.rows.row_begin[s + 1] - o.rows.row_begin[s];
-  return 2.0 * rows * o.kv_length[s] * static_cast<double>(o.q.columns());
+  return 2.0 * rows * o.kv_length[s] * static_cast<double>(o.q.shape[2]);
 }
 
 // One layer of an attention rollout from the last layer to the first, of the row vector `from`:

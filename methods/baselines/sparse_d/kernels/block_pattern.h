@@ -29,11 +29,11 @@ struct block_mass {
   tensor_view out;
 };
 
-// FLOPs of sequence s: two for each element of q . key.
-inline double flops_of(const block_mass& o, std::int32_t s) {
+// FLOPs of sequence s by one head: two for each element of q . key.
+inline double flops_of_head(const block_mass& o, std::int32_t s) {
   const double rows = o.rows.row_begin[s + 1] - o.rows.row_begin[s];
   return 2.0 * rows * std::max(o.kv_length[s] - o.first_slot[s], 0) *
-         static_cast<double>(o.q.columns());
+         static_cast<double>(o.q.shape[2]);
 }
 
 // Per sequence s, head and query block i < used[s]: the count[s] largest mass[s, h, i, j] with j
@@ -56,6 +56,8 @@ struct block_mask_keys {
   std::int32_t size = 0;
   const std::int32_t* kv_length = nullptr;
   tensor_view out;
+
+  head_sum over_heads() const { return {out.as<float>(), out.elements(), keep.shape[1]}; }
 };
 
 }  // namespace op

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Sums over the ranks that run one model together (harness/base/ranks.h), in one fixed order each: all
+// ranks get the same bits. Without ranks the same operations add the pieces of one process.
+#pragma once
+
+#include <cstddef>
+
+#include "harness/base/ranks.h"
+#include "kernels/operation.h"
+
+namespace unmask {
+
+// x [count] of every rank in force becomes their sum in rank order; one rank: x stays. Collective.
+void sum_over_ranks(double* x, std::size_t count);
+
+namespace op {
+
+// y (+)= the sum of all parts of all ranks: parts [m, R * D] float32 of this rank, y [R, D] float32.
+// While more than one is left, parts 2i and 2i + 1 become their float32 sum and an odd last one stays;
+// the parts of rank 0 come first. A rank adds its own to one before it sends that one: with as many
+// parts on each rank, a power of two, the bits depend on the number of all parts alone. `group` null:
+// one rank. The reference leaves `parts` as they were; other bodies may overwrite them.
+struct sum_ranks {
+  rank_group* group = nullptr;
+  tensor_view parts;
+  tensor_view y;
+  bool accumulate = false;
+};
+
+}  // namespace op
+}  // namespace unmask

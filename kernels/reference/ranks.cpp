@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Sums over ranks: the definition.
+#include "kernels/ranks.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace unmask {
+
+void sum_over_ranks(double* x, std::size_t count) {
+  rank_group* group = current_ranks();
+  if (group == nullptr || count == 0) return;
+  std::vector<double> all(count * static_cast<std::size_t>(group->size()));
+  group->gather(x, count * sizeof(double), all.data());
+  for (std::size_t i = 0; i < count; ++i) {
+    x[i] = all[i];
+    for (int r = 1; r < group->size(); ++r) x[i] += all[static_cast<std::size_t>(r) * count + i];
+  }
+}
+
+bool detail::has_ranks() {
+  return current_ranks() != nullptr;
+}
+
+detail::head_sums::head_sums(const head_sum& of) : of_(of) {
+  if (!of_.grows || of_.count == 0) return;
+  before_.assign(of_.data, of_.data + of_.count);
+  std::fill_n(of_.data, of_.count, 0.0F);
+}
+
+void detail::head_sums::add() {
+  if (of_.count == 0) return;
+  const bool mean = of_.heads > 0;
+  std::vector<double> sums(of_.data, of_.data + of_.count);
+  if (mean) {
+    for (double& x : sums) x *= static_cast<double>(of_.heads);
+  }
+  sums.push_back(static_cast<double>(of_.heads));  // the last becomes the heads of all ranks
+  sum_over_ranks(sums.data(), sums.size());
+  for (std::int64_t i = 0; i < of_.count; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const double sum = mean ? sums[at] / sums.back() : sums[at];
+    of_.data[i] = static_cast<float>(of_.grows ? double{before_[at]} + sum : sum);
+  }
+}
+
+namespace reference {
+namespace {
+
+using part = std::vector<float>;
+
+// Pairs become one, an odd last one stays; until one is left.
+part add_in_pairs(std::vector<part> parts) {
+  while (parts.size() > 1) {
+    std::vector<part> sums;
+    for (std::size_t i = 0; i < parts.size(); i += 2) {
+      sums.push_back(parts[i]);
+      if (i + 1 == parts.size()) break;
+      for (std::size_t j = 0; j < sums.back().size(); ++j) sums.back()[j] += parts[i + 1][j];
+    }
+    parts = std::move(sums);
+  }
+  return parts.front();
+}
+
+void sum_ranks(const op::sum_ranks& args) {
+  const std::int64_t width = args.y.columns();
+  const auto n = static_cast<std::size_t>(args.y.elements());
+  if (n == 0) return;
+  std::vector<part> own;
+  for (std::int64_t p = 0; p < args.parts.rows(); ++p) {
+    own.emplace_back(args.parts.row<float>(p), args.parts.row<float>(p) + n);
+  }
+  part sum = add_in_pairs(std::move(own));
+  if (args.group != nullptr) {
+    const auto ranks = static_cast<std::size_t>(args.group->size());
+    part all(ranks * n);
+    args.group->gather(sum.data(), n * sizeof(float), all.data());
+    std::vector<part> of_ranks;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      of_ranks.emplace_back(all.data() + r * n, all.data() + (r + 1) * n);
+    }
+    sum = add_in_pairs(std::move(of_ranks));
+  }
+  for (std::int64_t r = 0; r < args.y.rows(); ++r) {
+    float* y = args.y.row<float>(r);
+    const float* s = sum.data() + r * width;
+    for (std::int64_t d = 0; d < width; ++d) y[d] = args.accumulate ? y[d] + s[d] : s[d];
+  }
+}
+
+const register_operations<sum_ranks> registered(target::reference);
+
+}  // namespace
+}  // namespace reference
+}  // namespace unmask
