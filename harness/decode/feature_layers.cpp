@@ -40,7 +40,7 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
                dtype::f32) {  // added to the residual stream: float32 whatever K/V are
   model.require_split_projection();
   const backend& backend = model.backend();
-  const model_config& c = model.config();
+  const model_config& c = model.local();
   const std::int64_t n = model.max_rows(), s = sequences;
   const auto ints = [&](std::int64_t count) {
     return backend.allocate(dtype::i32, {count}, memory_use::host_visible);
@@ -136,7 +136,7 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
       backend.run(op::find_rows{values, probes, index_.as<std::int32_t>()});
       backend.run(op::gather_rows{value, index_.as<std::int32_t>(), fresh});
       backend.run(op::kv_read{probes, pages, {}, stored, false});
-      backend.run(op::row_distance{fresh, stored, distance_.as<float>()});
+      backend.run(op::row_distance{fresh, stored, distance_.as<float>(), model_.counts_values()});
       backend.run(op::mark_top{probes, distance_.as<float>(), moved_.as<std::int32_t>(), flags_});
     }
     const phase_range range(profile_phase::cache_update, layer);
@@ -162,7 +162,7 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
                                      const transformer::activations& acts, const paged_kv& pages,
                                      const key_policy& keys, const std::int32_t* kv_length) {
   const backend& backend = model_.backend();
-  const model_config& c = model_.config();
+  const model_config& c = model_.local();
   const row_set all = rows.set(b.capacity());
   bool everything = false;
   {

@@ -351,7 +351,7 @@ void step_loop::impl::project(std::int32_t layer, const layer_input& in) {
 
 void step_loop::impl::attend(std::int32_t layer, const layer_input& in) {
   const phase_range range(profile_phase::attention, layer);
-  const model_config& c = model.config();
+  const model_config& c = model.local();
   const float scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
   const tensor_view attended = in.acts->attention.view().first(in.set.rows);
   const layer_keys& keys = keys_of[static_cast<std::size_t>(layer)];

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/base/ranks.h"
 #include "harness/decode/phase_costs.h"
 #include "harness/decode/step_loop_impl.h"
 #include "kernels/decisions.h"
@@ -27,7 +28,7 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
       method(std::move(r)),
       limits(l),
       state(backend, m.config(), l.sequences, l.max_length),
-      cache(backend, m.config(), method.cache->storage(0, l.max_length), l.sequences, l.kv_pages,
+      cache(backend, m.local(), method.cache->storage(0, l.max_length), l.sequences, l.kv_pages,
             m.kv_dtype()),
       partial(method.rows->traits().partial_rows),
       graphs(backend) {
@@ -234,6 +235,7 @@ bool step_loop::step(const schedule_action* parts) {
   ++impl_->totals.steps;
   impl_->forward();
   impl_->decide();
+  if (rank_group* ranks = current_ranks()) impl_->compare_ranks(*ranks);
   return true;
 }
 

@@ -21,6 +21,8 @@
 
 namespace unmask {
 
+class rank_group;
+
 // Where the host waits for the backend. backend::synchronize() stands before every place that reads on
 // the host what an operation wrote:
 //   plan     once for all requests that were admitted since the last step: pace->start() of each
@@ -170,6 +172,11 @@ struct step_loop::impl {
   void count_layer_in_time(std::int32_t layer);  // or note it for count_noted_layers()
   void count_noted_layers();                     // behind a wait
   void count_layer(std::int32_t layer, const layer_work& work, bool stored_at_once);
+
+  // step_digest.cpp
+  std::uint64_t digest_of(std::int32_t s) const;
+  // rank_failure that names the ranks, the step and the request if a step differs between them.
+  void compare_ranks(rank_group& ranks) const;
 
   void decide();
   void list_decisions();

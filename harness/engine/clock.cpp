@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "harness/base/error.h"
+#include "harness/base/ranks.h"
 
 namespace unmask {
 
@@ -77,8 +78,10 @@ engine_clock::engine_clock(std::shared_ptr<const cost_model> cost, double overhe
 
 double engine_clock::now() const {
   if (cost_) return virtual_now_;
-  const double elapsed = std::chrono::duration<double>(wall_clock::now() - start_).count();
-  return aside_ ? elapsed - aside_() : elapsed;
+  const double since = std::chrono::duration<double>(wall_clock::now() - start_).count();
+  const double elapsed = aside_ ? since - aside_() : since;
+  rank_group* ranks = current_ranks();
+  return ranks != nullptr ? ranks->from_first(elapsed) : elapsed;
 }
 
 void engine_clock::wait_until(double time) {

@@ -64,7 +64,9 @@ class engine_clock {
   explicit engine_clock(std::shared_ptr<const cost_model> cost, double overhead = 0);
 
   bool is_virtual() const { return cost_ != nullptr; }
-  double now() const;  // seconds
+  // Seconds. Ranks that run a model together read the real clock of rank 0, all at the same places:
+  // what they decide by it is the same.
+  double now() const;
   void wait_until(double time);
   // Around one forward; end returns its duration including the overhead.
   void begin_forward();

@@ -8,6 +8,7 @@
 #include "harness/model/convert.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
+#include "kernels/ranks.h"
 
 namespace unmask {
 struct transformer::impl {
@@ -17,9 +18,16 @@ struct transformer::impl {
     std::int32_t hidden = 0;
   };
 
+  // The products of a cut model whose results are added.
+  struct piece {
+    packed_handle out;  // [D, its heads * dim]
+    dense_ffn dense;
+    moe_experts experts;
+  };
+
   struct layer {
     tensor attn_norm, ffn_norm, q_norm, k_norm, qkv_bias;
-    packed_handle qkv, out;
+    packed_handle qkv, out;          // out: null in a cut model
     tensor_view q, k, v;             // as loaded, for packing them apart on request
     packed_handle query_key, value;  // [(heads + kv_heads) dim, D], [kv_heads dim, D] or null
     dense_ffn dense;  // dense layers: the FFN; MoE layers: the shared expert (hidden 0: none)
@@ -28,9 +36,11 @@ struct transformer::impl {
     tensor router_weight, router_bias;
     moe_router router;
     moe_experts experts;
+    std::vector<piece> pieces;  // of a cut model, in place of `out`, `dense` and `experts`
   };
 
-  model_config config;
+  model_config config, local;
+  model_share share;
   const unmask::backend& backend;
   weight_format format;
   std::int32_t max_rows;
@@ -44,11 +54,31 @@ struct transformer::impl {
 
   // Scratch [max_rows, ...] that no caller sees.
   tensor normed, gate_up, gated, expert, expert_weight;
+  tensor addends;        // [pieces of this rank, max_rows * D] float32; none of a whole model
   std::once_flag split;  // guards query_key and value of every layer
 
   void multiply_qkv(const layer& l, const tensor_view& x, const activations& a) const;
   void feed_forward(const layer& l, const tensor_view& x, const std::int32_t* sequence,
                     const tensor_view& out, bool accumulate) const;
+  void feed_forward_in_pieces(const layer& l, const tensor_view& input,
+                              const std::int32_t* sequence, const tensor_view& out,
+                              bool accumulate) const;
+  void multiply_dense(const dense_ffn& f, const tensor_view& input, const tensor_view& out,
+                      bool accumulate) const;
+  // The first `columns` of scratch as [n, columns].
+  static tensor_view scratch(const tensor& t, std::int64_t n, std::int64_t columns) {
+    return make_view(t.view().data, t.view().type, {n, columns});
+  }
+  // Of piece p, [n, D].
+  tensor_view part(std::size_t p, std::int64_t n) const {
+    return make_view(addends.as<float>() + static_cast<std::int64_t>(p) * n * config.hidden,
+                     dtype::f32, {n, config.hidden});
+  }
+  void add_parts(const layer& l, const tensor_view& to, bool accumulate) const {
+    const auto count = static_cast<std::int64_t>(l.pieces.size());
+    backend.run(op::sum_ranks{share.ranks > 1 ? current_ranks() : nullptr,
+                              scratch(addends, count, to.rows() * config.hidden), to, accumulate});
+  }
 
   packed_handle pack(const std::vector<tensor_view>& parts) {
     return parts.size() == 1 ? backend.pack(parts[0], format)
@@ -56,8 +86,11 @@ struct transformer::impl {
   }
   tensor vector_f32(const tensor_view& v) { return to_f32(v, backend); }
   dense_ffn pack_dense(const feed_forward_weights& f);
-  void pack_experts(layer& l, const layer_weights& w);
+  moe_experts pack_experts(const layer_weights& w);
+  void pack_router(layer& l, const layer_weights& w);
   layer pack_layer(const layer_weights& w);
+  layer pack_pieces(layer l, const layer_weights& w);
+  std::int32_t widest_dense(const layer& l) const;
 };
 
 // Nothing where there are no weights, as of a shared expert that a model does not have.
@@ -70,7 +103,17 @@ transformer::impl::dense_ffn transformer::impl::pack_dense(const feed_forward_we
   return d;
 }
 
-void transformer::impl::pack_experts(layer& l, const layer_weights& w) {
+moe_experts transformer::impl::pack_experts(const layer_weights& w) {
+  moe_experts all;
+  for (const feed_forward_weights& e : w.experts) {
+    all.hidden = static_cast<std::int32_t>(e.gate.rows());
+    all.gate_up.push_back(pack({e.gate, e.up}));
+    all.down.push_back(pack({e.down}));
+  }
+  return all;
+}
+
+void transformer::impl::pack_router(layer& l, const layer_weights& w) {
   const moe_config& moe = config.moe;
   l.router_weight = vector_f32(w.router);
   l.router = {moe.experts,
@@ -81,26 +124,30 @@ void transformer::impl::pack_experts(layer& l, const layer_weights& w) {
               moe.sigmoid,
               moe.normalize,
               l.router_weight.view(),
-              pack_router(backend, w.router, format)};
+              unmask::pack_router(backend, w.router, format)};
   if (w.router_bias.data) {
     l.router_bias = vector_f32(w.router_bias);
     l.router.bias = l.router_bias.view();
   }
-  l.experts.hidden = moe.hidden;
-  for (const feed_forward_weights& e : w.experts) {
-    l.experts.gate_up.push_back(pack({e.gate, e.up}));
-    l.experts.down.push_back(pack({e.down}));
-  }
-  // Where experts are one product for tensor cores, one more of their size costs less than the
-  // three operations of its own: a step of few rows mostly waits for operations to start.
-  l.shared_is_routed = input_type == dtype::bf16 && l.dense.hidden == moe.hidden;
-  if (l.shared_is_routed) {
-    l.experts.gate_up.push_back(l.dense.gate_up);
-    l.experts.down.push_back(l.dense.down);
-  }
 }
 
-transformer::impl::layer transformer::impl::pack_layer(const layer_weights& w) {
+transformer::impl::layer transformer::impl::pack_pieces(layer l, const layer_weights& w) {
+  for (const model_share& one : pieces_of(share)) {
+    const layer_weights of = cut(w, config, one);
+    l.pieces.push_back({pack({of.attn_out}), pack_dense(l.routed ? of.shared : of.dense),
+                        l.routed ? pack_experts(of) : moe_experts{}});
+  }
+  return l;
+}
+
+std::int32_t transformer::impl::widest_dense(const layer& l) const {
+  std::int32_t widest = l.dense.hidden;
+  for (const piece& p : l.pieces) widest = std::max(widest, p.dense.hidden);
+  return widest;
+}
+
+transformer::impl::layer transformer::impl::pack_layer(const layer_weights& whole) {
+  const layer_weights w = cut(whole, config, share);
   layer l;
   l.attn_norm = vector_f32(w.attn_norm);
   l.ffn_norm = vector_f32(w.ffn_norm);
@@ -113,17 +160,29 @@ transformer::impl::layer transformer::impl::pack_layer(const layer_weights& w) {
   }
   if (w.q_norm.data) l.q_norm = vector_f32(w.q_norm);
   if (w.k_norm.data) l.k_norm = vector_f32(w.k_norm);
-  l.out = pack({w.attn_out});
   l.routed = !w.experts.empty();
+  if (l.routed) pack_router(l, w);
+  if (share.is_cut()) return pack_pieces(std::move(l), whole);
+  l.out = pack({w.attn_out});
   l.dense = pack_dense(l.routed ? w.shared : w.dense);
-  if (l.routed) pack_experts(l, w);
+  if (!l.routed) return l;
+  l.experts = pack_experts(w);
+  // Where experts are one product for tensor cores, one more of their size costs less than the
+  // three operations of its own: a step of few rows mostly waits for operations to start.
+  l.shared_is_routed = input_type == dtype::bf16 && l.dense.hidden == config.moe.hidden;
+  if (l.shared_is_routed) {
+    l.experts.gate_up.push_back(l.dense.gate_up);
+    l.experts.down.push_back(l.dense.down);
+  }
   return l;
 }
 
 transformer::transformer(model_config config, const model_weights& weights,
                          const unmask::backend& backend, weight_format format,
-                         std::int32_t max_rows, dtype kv_dtype)
-    : impl_(new impl{.config = std::move(config),
+                         std::int32_t max_rows, dtype kv_dtype, const model_share& share)
+    : impl_(new impl{.config = config,
+                     .local = local_config(config, share),
+                     .share = share,
                      .backend = backend,
                      .format = format,
                      .max_rows = max_rows,
@@ -137,6 +196,7 @@ transformer::transformer(model_config config, const model_weights& weights,
     throw usage_error(c.name + ": keys and values in " + name_of(kv_dtype) + ": the " +
                       backend.name() + " backend keeps them in f32; use auto or f32");
   }
+  check_share(c, share, format);
   std::shared_ptr<void> embedding_copy;
   m.embedding = m.backend.resident(m.embedding, &embedding_copy);
   if (embedding_copy) m.keep_alive.push_back(embedding_copy);
@@ -146,7 +206,11 @@ transformer::transformer(model_config config, const model_weights& weights,
   std::int32_t widest = 0;
   for (const layer_weights& w : weights.layers) {
     m.layers.push_back(m.pack_layer(w));
-    widest = std::max(widest, m.layers.back().dense.hidden);
+    widest = std::max(widest, m.widest_dense(m.layers.back()));
+  }
+  if (share.is_cut()) {
+    m.addends = m.backend.allocate(
+        dtype::f32, {share.last() - share.first(), std::int64_t{max_rows} * c.hidden});
   }
   m.normed = m.backend.allocate(m.input_type, {max_rows, c.hidden});
   m.gate_up = m.backend.allocate(m.input_type, {max_rows, 2 * widest});
@@ -162,6 +226,12 @@ transformer::transformer(transformer&&) noexcept = default;
 
 const model_config& transformer::config() const {
   return impl_->config;
+}
+const model_config& transformer::local() const {
+  return impl_->local;
+}
+bool transformer::counts_values() const {
+  return unmask::counts_values(impl_->config, impl_->share);
 }
 const unmask::backend& transformer::backend() const {
   return impl_->backend;
@@ -180,7 +250,7 @@ const packed_matrix& transformer::head() const {
 }
 
 transformer::activations transformer::make_activations() const {
-  const model_config& c = impl_->config;
+  const model_config& c = impl_->local;
   const unmask::backend& backend = impl_->backend;
   const std::int64_t n = impl_->max_rows;
   return {backend.allocate(dtype::f32, {n, c.hidden}),
@@ -202,14 +272,14 @@ tensor_view heads_of(const tensor& qkv, std::int32_t n, std::int32_t first, std:
 }  // namespace
 
 tensor_view transformer::query(const activations& a, std::int32_t n) const {
-  return heads_of(a.qkv, n, 0, impl_->config.heads, impl_->config.head_dim);
+  return heads_of(a.qkv, n, 0, impl_->local.heads, impl_->local.head_dim);
 }
 tensor_view transformer::key(const activations& a, std::int32_t n) const {
-  const model_config& c = impl_->config;
+  const model_config& c = impl_->local;
   return heads_of(a.qkv, n, c.heads, c.kv_heads, c.head_dim);
 }
 tensor_view transformer::value(const activations& a, std::int32_t n) const {
-  const model_config& c = impl_->config;
+  const model_config& c = impl_->local;
   return heads_of(a.qkv, n, c.heads + c.kv_heads, c.kv_heads, c.head_dim);
 }
 
@@ -260,7 +330,7 @@ void transformer::require_split_projection() const {
 void transformer::project_query_key(std::int32_t index, const tensor_view& x,
                                     const std::int32_t* position, const activations& a) const {
   const impl& m = *impl_;
-  const model_config& c = m.config;
+  const model_config& c = m.local;
   const auto& l = m.layers[static_cast<std::size_t>(index)];
   if (!l.query_key) throw std::logic_error("transformer: the split projection was not asked for");
   const auto n = static_cast<std::int32_t>(x.rows());
@@ -277,7 +347,7 @@ void transformer::project_query_key(std::int32_t index, const tensor_view& x,
 void transformer::project_value(std::int32_t index, const tensor_view& x,
                                 const activations& a) const {
   const impl& m = *impl_;
-  const model_config& c = m.config;
+  const model_config& c = m.local;
   const auto& l = m.layers[static_cast<std::size_t>(index)];
   if (!l.value) throw std::logic_error("transformer: the split projection was not asked for");
   const auto n = static_cast<std::int32_t>(x.rows());
@@ -291,8 +361,57 @@ void transformer::project_value(std::int32_t index, const tensor_view& x,
 
 void transformer::attention_output(std::int32_t index, const tensor_view& attention,
                                    const tensor_view& x, bool accumulate) const {
-  const auto& l = impl_->layers[static_cast<std::size_t>(index)];
-  impl_->backend.run(op::linear{attention, *l.out, {}, x, accumulate});
+  const impl& m = *impl_;
+  const auto& l = m.layers[static_cast<std::size_t>(index)];
+  if (l.pieces.empty()) {
+    m.backend.run(op::linear{attention, *l.out, {}, x, accumulate});
+    return;
+  }
+  tensor_view heads = attention;  // of one piece after the other
+  heads.rank = 2;
+  for (std::size_t p = 0; p < l.pieces.size(); ++p) {
+    const packed_matrix& out = *l.pieces[p].out;
+    heads.shape = {x.rows(), out.in_features, 0, 0};
+    m.backend.run(op::linear{heads, out, {}, m.part(p, x.rows()), false});
+    heads.data = static_cast<std::byte*>(heads.data) +
+                 static_cast<std::size_t>(out.in_features) * size_of(heads.type);
+  }
+  m.add_parts(l, x, accumulate);
+}
+
+// out (+)= W_d (silu(W_g input) * W_u input).
+void transformer::impl::multiply_dense(const dense_ffn& f, const tensor_view& input,
+                                       const tensor_view& out, bool accumulate) const {
+  const std::int64_t n = input.rows();
+  const tensor_view pair = scratch(gate_up, n, 2 * f.hidden), product = scratch(gated, n, f.hidden);
+  backend.run(op::linear{input, *f.gate_up, {}, pair, false});
+  backend.run(op::silu_mul{pair, product});
+  backend.run(op::linear{product, *f.down, {}, out, accumulate});
+}
+
+void transformer::impl::feed_forward_in_pieces(const layer& l, const tensor_view& input,
+                                               const std::int32_t* sequence, const tensor_view& out,
+                                               bool accumulate) const {
+  const std::int64_t n = input.rows();
+  tensor_view chosen, weight;
+  if (l.routed) {
+    moe_router router = l.router;
+    router.sequence = sequence;
+    chosen = scratch(expert, n, router.experts_per_token);
+    weight = scratch(expert_weight, n, router.experts_per_token);
+    backend.run(op::moe_route{input, router, chosen, weight});
+  }
+  for (std::size_t p = 0; p < l.pieces.size(); ++p) {
+    const piece& one = l.pieces[p];
+    const tensor_view to = part(p, n);
+    if (one.dense.hidden > 0) {
+      multiply_dense(one.dense, input, to, false);
+    } else {
+      backend.clear(to.data, static_cast<std::size_t>(to.elements()) * sizeof(float));
+    }
+    if (l.routed) backend.run(op::moe_feed_forward{input, chosen, weight, one.experts, to});
+  }
+  add_parts(l, out, accumulate);
 }
 
 void transformer::impl::feed_forward(const layer& l, const tensor_view& x,
@@ -301,25 +420,23 @@ void transformer::impl::feed_forward(const layer& l, const tensor_view& x,
   const std::int64_t n = x.rows();
   const tensor_view input = normed.view().first(n);
   backend.run(op::rms_norm{x, l.ffn_norm, config.norm_eps, input});
-  const auto part = [&](const tensor& t, std::int64_t columns) {
-    return make_view(t.view().data, t.view().type, {n, columns});
-  };
-  const bool routes_shared = l.shared_is_routed && accumulate;
-  if (l.dense.hidden > 0 && !routes_shared) {
-    const tensor_view pair = part(gate_up, 2 * l.dense.hidden);
-    const tensor_view product = part(gated, l.dense.hidden);
-    backend.run(op::linear{input, *l.dense.gate_up, {}, pair, false});
-    backend.run(op::silu_mul{pair, product});
-    backend.run(op::linear{product, *l.dense.down, {}, out, accumulate});
-  } else if (!accumulate) {
+  const bool has_dense = l.pieces.empty() ? l.dense.hidden > 0 : l.pieces[0].dense.hidden > 0;
+  if (!accumulate && !has_dense) {
     throw std::logic_error("transformer: a routed layer without a shared expert has no branch");
   }
+  if (!l.pieces.empty()) {
+    feed_forward_in_pieces(l, input, sequence, out, accumulate);
+    return;
+  }
+  const bool routes_shared = l.shared_is_routed && accumulate;
+  if (has_dense && !routes_shared) multiply_dense(l.dense, input, out, accumulate);
   if (l.routed) {
     moe_router router = l.router;
     router.sequence = sequence;
     router.shared = routes_shared ? 1 : 0;
     const std::int32_t per_row = router.experts_per_token + router.shared;
-    const tensor_view chosen = part(expert, per_row), weight = part(expert_weight, per_row);
+    const tensor_view chosen = scratch(expert, n, per_row),
+                      weight = scratch(expert_weight, n, per_row);
     backend.run(op::moe_route{input, router, chosen, weight});
     backend.run(op::moe_feed_forward{input, chosen, weight, l.experts, out});
   }
@@ -340,18 +457,20 @@ void transformer::final_norm(const tensor_view& x, const tensor_view& out) const
 }
 
 row_cost transformer::cost(std::int32_t index) const {
-  const impl& m = *impl_;
-  const auto& l = m.layers[static_cast<std::size_t>(index)];
-  const double d = m.config.hidden;
+  const model_config& c = impl_->config;
+  const double d = c.hidden, q = double{1} * c.heads * c.head_dim,
+               kv = double{1} * c.kv_heads * c.head_dim;
   row_cost cost;
-  cost.qkv_flops = 2.0 * d * static_cast<double>(l.qkv->out_features);
-  cost.value_flops = 2.0 * d * m.config.kv_heads * m.config.head_dim;
-  cost.output_flops = 2.0 * d * static_cast<double>(l.out->in_features);
-  cost.feed_forward_flops = 6.0 * d * l.dense.hidden;
-  if (l.routed) {
-    cost.feed_forward_flops += 2.0 * d * m.config.moe.experts +
-                               6.0 * d * m.config.moe.hidden * m.config.moe.experts_per_token;
+  cost.qkv_flops = 2.0 * d * (q + 2 * kv);
+  cost.value_flops = 2.0 * d * kv;
+  cost.output_flops = 2.0 * d * q;
+  if (!impl_->layers[static_cast<std::size_t>(index)].routed) {
+    cost.feed_forward_flops = 6.0 * d * c.feed_forward;
+    return cost;
   }
+  const moe_config& moe = c.moe;
+  cost.feed_forward_flops = 6.0 * d * moe.hidden * moe.shared_experts + 2.0 * d * moe.experts +
+                            6.0 * d * moe.hidden * moe.experts_per_token;
   return cost;
 }
 
@@ -365,12 +484,19 @@ layer_traffic transformer::traffic(std::int32_t index) const {
   const auto bytes = [](const packed_handle& p) { return p ? static_cast<double>(p->bytes) : 0.0; };
   layer_traffic t;
   t.qkv = bytes(l.qkv);
-  t.value = t.qkv * m.config.kv_heads / (m.config.heads + 2.0 * m.config.kv_heads);
+  t.value = t.qkv * m.local.kv_heads / (m.local.heads + 2.0 * m.local.kv_heads);
   t.output = bytes(l.out);
-  t.feed_forward = bytes(l.dense.gate_up) + bytes(l.dense.down);
-  if (l.routed) {
-    t.feed_forward += static_cast<double>(l.router_weight.bytes());
-    t.expert = bytes(l.experts.gate_up.front()) + bytes(l.experts.down.front());
+  if (l.routed) t.feed_forward = static_cast<double>(l.router_weight.bytes());
+  const auto add = [&](const impl::dense_ffn& dense, const moe_experts& experts) {
+    t.feed_forward += bytes(dense.gate_up) + bytes(dense.down);
+    if (!experts.down.empty()) {
+      t.expert += bytes(experts.gate_up.front()) + bytes(experts.down.front());
+    }
+  };
+  add(l.dense, l.experts);
+  for (const auto& p : l.pieces) {
+    t.output += bytes(p.out);
+    add(p.dense, p.experts);
   }
   return t;
 }

@@ -6,17 +6,21 @@
 //   q, k, v = W_{q,k,v} RMSNorm(x) (+ bias); per-head RMSNorm (QK-norm) and RoPE on q and k
 //   x += W_o attention(q, k, v);  x += FFN(RMSNorm(x)), FFN = W_d (silu(W_g n) * W_u n) or MoE
 //   logits = W_head RMSNorm(x)
+// A rank holds a share of it (share.h): W_o and W_d multiply its heads and its part of the width, and
+// what all ranks get is added (op::sum_ranks) before it comes to x, which is whole on every rank.
 #pragma once
 
 #include <memory>
 
 #include "harness/model/config.h"
+#include "harness/model/share.h"
 #include "harness/model/weights.h"
 #include "kernels/backend.h"
 
 namespace unmask {
 
-// Analytic cost of the dense parts for one row: multiply-adds count as two operations.
+// Analytic cost of the dense parts for one row of the whole model, whoever computes it: multiply-adds
+// count as two operations.
 struct row_cost {
   double qkv_flops = 0;     // of a row entering the layer
   double output_flops = 0;  // of a row that survives narrowing, as feed_forward_flops
@@ -24,7 +28,7 @@ struct row_cost {
   double value_flops = 0;  // of qkv_flops: the value projection alone
 };
 
-// Bytes of packed weights that one use of a part of a layer reads.
+// Bytes of packed weights that one use of a part of a layer reads on this rank.
 struct layer_traffic {
   double qkv = 0;
   double value = 0;  // of qkv: the value projection
@@ -37,12 +41,18 @@ class transformer {
  public:
   // Packs every weight for the backend. `max_rows` sizes the scratch of one forward. `kv_dtype`:
   // what loops over this model keep keys and values in; usage error where the backend cannot.
+  // `config` and `weights` are the whole model's. A share of several ranks moves bytes in the
+  // group that is in force (base/ranks.h) whenever it computes.
   transformer(model_config config, const model_weights& weights, const unmask::backend& backend,
-              weight_format format, std::int32_t max_rows, dtype kv_dtype = dtype::f32);
+              weight_format format, std::int32_t max_rows, dtype kv_dtype = dtype::f32,
+              const model_share& share = {});
   ~transformer();
   transformer(transformer&&) noexcept;
 
-  const model_config& config() const;
+  const model_config& config() const;  // of the whole model: what methods and counts see
+  const model_config& local() const;   // with the heads of this rank: what its tensors have
+  // Whether the values of this rank count where values of all heads are summed (share.h).
+  bool counts_values() const;
   const unmask::backend& backend() const;
   std::int32_t max_rows() const;
   dtype kv_dtype() const;
@@ -50,8 +60,9 @@ class transformer {
 
   // Scratch of one forward, [max_rows, ...]; the loop takes the first R rows of each.
   struct activations {
-    tensor x;          // [max_rows, D] residual stream
-    tensor qkv;        // [max_rows, (heads + 2 kv_heads) * head_dim], of backend::activation_type
+    tensor x;  // [max_rows, D] residual stream
+    // [max_rows, (heads + 2 kv_heads) * head_dim] of local(), of backend::activation_type
+    tensor qkv;
     tensor attention;  // [max_rows, heads * head_dim], the same
   };
   activations make_activations() const;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/model/share.h"
+
+#include <bit>
+#include <string>
+
+#include "harness/base/error.h"
+
+namespace unmask {
+namespace {
+
+// Query heads whose KV head is held by several pieces: so many hold it. 1: none is.
+std::int64_t holders(const model_config& whole, std::int64_t pieces) {
+  return pieces > whole.kv_heads ? pieces / whole.kv_heads : 1;
+}
+
+tensor_view rows(const tensor_view& v, const cut_range& of) {
+  return v.data == nullptr ? v : v.slice(of.first, of.size());
+}
+
+// Keeps the stride of the rows.
+tensor_view columns(tensor_view v, const cut_range& of) {
+  if (v.data == nullptr) return v;
+  v.data = static_cast<std::byte*>(v.data) + static_cast<std::size_t>(of.first) * size_of(v.type);
+  v.shape[1] = of.size();
+  return v;
+}
+
+cut_range times(const cut_range& heads, std::int64_t dim) {
+  return {heads.first * dim, heads.last * dim};
+}
+
+feed_forward_weights cut(const feed_forward_weights& f, const model_share& share) {
+  if (f.gate.data == nullptr) return f;
+  const cut_range w = width_of(f.gate.rows(), share);
+  return {rows(f.gate, w), rows(f.up, w), columns(f.down, w)};
+}
+
+void check_heads(const model_config& whole, const model_share& share) {
+  const std::int64_t kv = whole.kv_heads, group = whole.heads / kv, pieces = share.pieces;
+  if (pieces <= kv) return;
+  const std::int64_t held = share.last() - share.first(), times = holders(whole, pieces);
+  const bool whole_groups = held % times == 0 || times % held == 0;
+  if (pieces % kv == 0 && group % times == 0 && whole_groups) return;
+  throw usage_error(whole.name + ": " + std::to_string(whole.heads) + " heads in " +
+                    std::to_string(kv) + " groups cannot be dealt to " + std::to_string(pieces) +
+                    (share.ranks == pieces ? " ranks" : " pieces") + ": at most " +
+                    std::to_string(kv) + ", or a multiple of it that divides the heads");
+}
+
+void check_width(const model_config& whole, const model_share& share, std::int64_t width) {
+  if (width == 0 || width >= share.pieces) return;
+  throw usage_error(whole.name + ": a feed-forward of width " + std::to_string(width) +
+                    " cannot be dealt to " + std::to_string(share.pieces) + " pieces");
+}
+
+}  // namespace
+
+model_share share_of(std::int64_t rank, std::int64_t ranks, std::int64_t pieces) {
+  const std::int64_t all = pieces == 0 ? ranks : pieces;
+  const bool whole_branch =
+      ranks == 1 || std::has_single_bit(static_cast<std::uint64_t>(all / ranks));
+  if (all % ranks != 0 || !whole_branch) {
+    throw usage_error("`pieces` is " + std::to_string(all) + " but must be `ranks`, " +
+                      std::to_string(ranks) + ", times 1, 2, 4, ...");
+  }
+  return {static_cast<std::int32_t>(rank), static_cast<std::int32_t>(ranks),
+          static_cast<std::int32_t>(all)};
+}
+
+cut_range kv_heads_of(const model_config& whole, const model_share& s) {
+  const std::int64_t kv = whole.kv_heads, times = holders(whole, s.pieces);
+  if (times == 1) return {kv * s.first() / s.pieces, kv * s.last() / s.pieces};
+  return {s.first() / times, (s.last() + times - 1) / times};
+}
+
+cut_range heads_of(const model_config& whole, const model_share& s) {
+  if (holders(whole, s.pieces) > 1) {
+    return {std::int64_t{whole.heads} * s.first() / s.pieces,
+            std::int64_t{whole.heads} * s.last() / s.pieces};
+  }
+  return times(kv_heads_of(whole, s), whole.heads / whole.kv_heads);
+}
+
+cut_range width_of(std::int64_t width, const model_share& s) {
+  std::int64_t unit = 8;
+  while (unit > 1 && (width % unit != 0 || width / unit < s.pieces)) unit /= 2;
+  const std::int64_t units = width / unit;
+  return {unit * (units * s.first() / s.pieces), unit * (units * s.last() / s.pieces)};
+}
+
+bool counts_values(const model_config& whole, const model_share& s) {
+  return s.first() % holders(whole, s.pieces) == 0;
+}
+
+void refuse_int8(weight_format format) {
+  if (format != weight_format::int8) return;
+  throw usage_error(
+      "`format` int8 needs ranks = 1 and pieces = 0 or 1: a row of weights has one scale, and that "
+      "of a piece would be another");
+}
+
+void check_share(const model_config& whole, const model_share& share, weight_format format) {
+  if (!share.is_cut()) return;
+  refuse_int8(format);
+  check_heads(whole, share);
+  check_width(whole, share, whole.feed_forward);
+  check_width(whole, share, whole.moe.hidden);
+}
+
+model_config local_config(const model_config& whole, const model_share& s) {
+  model_config c = whole;
+  if (!s.is_cut()) return c;
+  c.heads = static_cast<std::int32_t>(heads_of(whole, s).size());
+  c.kv_heads = static_cast<std::int32_t>(kv_heads_of(whole, s).size());
+  return c;
+}
+
+layer_weights cut(const layer_weights& l, const model_config& c, const model_share& s) {
+  if (!s.is_cut()) return l;
+  const cut_range q = times(heads_of(c, s), c.head_dim), kv = times(kv_heads_of(c, s), c.head_dim);
+  layer_weights out = l;
+  out.q = rows(l.q, q);
+  out.q_bias = rows(l.q_bias, q);
+  for (tensor_view layer_weights::*of :
+       {&layer_weights::k, &layer_weights::v, &layer_weights::k_bias, &layer_weights::v_bias}) {
+    out.*of = rows(l.*of, kv);
+  }
+  out.attn_out = columns(l.attn_out, q);
+  out.dense = cut(l.dense, s);
+  out.shared = cut(l.shared, s);
+  for (feed_forward_weights& e : out.experts) e = cut(e, s);
+  return out;
+}
+
+std::vector<model_share> pieces_of(const model_share& s) {
+  std::vector<model_share> all;
+  for (std::int32_t p = s.first(); p < s.last(); ++p) all.push_back({p, s.pieces, s.pieces});
+  return all;
+}
+
+}  // namespace unmask

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/model/share.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+#include <set>
+
+#include "tests/support.h"
+
+namespace unmask {
+namespace {
+
+using test::message_of;
+using range = std::pair<std::int64_t, std::int64_t>;
+
+model_config of_heads(std::int32_t heads, std::int32_t kv_heads, std::int32_t width = 96) {
+  model_config c;
+  c.name = "tiny";
+  c.heads = heads;
+  c.kv_heads = kv_heads;
+  c.head_dim = 4;
+  c.hidden = 12;
+  c.feed_forward = width;
+  return c;
+}
+
+range heads(const model_config& c, const model_share& s) {
+  return {heads_of(c, s).first, heads_of(c, s).last};
+}
+range kv_heads(const model_config& c, const model_share& s) {
+  return {kv_heads_of(c, s).first, kv_heads_of(c, s).last};
+}
+range width(std::int64_t all, const model_share& s) {
+  return {width_of(all, s).first, width_of(all, s).last};
+}
+
+// By hand: 6 heads in 3 groups to 2 ranks are 1 group and 2; 14 in 2 to 14 are one head each.
+TEST(shares, deal_heads_with_their_groups) {
+  const model_config six = of_heads(6, 3);
+  EXPECT_EQ(heads(six, {0, 2, 2}), range(0, 2));
+  EXPECT_EQ(heads(six, {1, 2, 2}), range(2, 6));
+  EXPECT_EQ(kv_heads(six, {1, 2, 2}), range(1, 3));
+  EXPECT_EQ(heads(six, {3, 6, 6}), range(3, 4));
+  EXPECT_EQ(kv_heads(six, {3, 6, 6}), range(1, 2));
+  const model_config fourteen = of_heads(14, 2);
+  EXPECT_EQ(heads(fourteen, {9, 14, 14}), range(9, 10));
+  EXPECT_EQ(kv_heads(fourteen, {9, 14, 14}), range(1, 2));
+  // 4 pieces on 2 ranks, of 4 heads in 2 groups: each rank one group in two pieces.
+  EXPECT_EQ(heads(of_heads(4, 2), {1, 2, 4}), range(2, 4));
+  EXPECT_EQ(kv_heads(of_heads(4, 2), {1, 2, 4}), range(1, 2));
+}
+
+// The first of those that hold a KV head counts its values.
+TEST(shares, count_values_that_several_hold_once) {
+  std::vector<bool> counts;
+  for (std::int32_t r = 0; r < 6; ++r) counts.push_back(counts_values(of_heads(6, 3), {r, 6, 6}));
+  EXPECT_EQ(counts, (std::vector<bool>{true, false, true, false, true, false}));
+  EXPECT_TRUE(counts_values(of_heads(6, 3), {1, 2, 2}));
+}
+
+// 96 = 12 units of 8 to 5; 20 = 5 units of 4 to 3; 24 to 4 in units of 4, since 3 of 8 are too few.
+TEST(shares, deal_widths_in_units) {
+  std::vector<std::int64_t> edges;
+  for (std::int32_t r = 0; r < 5; ++r) edges.push_back(width(96, {r, 5, 5}).second);
+  EXPECT_EQ(edges, (std::vector<std::int64_t>{16, 32, 56, 72, 96}));
+  EXPECT_EQ(width(20, {1, 3, 3}), range(4, 12));
+  EXPECT_EQ(width(24, {1, 4, 4}), range(4, 12));
+  EXPECT_EQ(width(7, {2, 3, 3}), range(4, 7));
+}
+
+struct dealt {
+  std::int32_t heads, kv_heads;
+  std::set<std::int32_t> pieces;  // up to 32 that it can be dealt to
+};
+
+// The published and the embedded models, by hand.
+TEST(shares, know_what_can_be_dealt) {
+  const std::vector<dealt> all = {
+      {6, 3, {1, 2, 3, 6}},
+      {6, 6, {1, 2, 3, 4, 5, 6}},
+      {4, 4, {1, 2, 3, 4}},
+      {14, 2, {1, 2, 14}},
+      {4, 2, {1, 2, 4}},
+      {28, 4, {1, 2, 3, 4, 28}},
+      {16, 8, {1, 2, 3, 4, 5, 6, 7, 8, 16}},
+      {32, 8, {1, 2, 3, 4, 5, 6, 7, 8, 16, 32}},
+      {32, 4, {1, 2, 3, 4, 8, 16, 32}},
+      {16, 4, {1, 2, 3, 4, 8, 16}},
+  };
+  for (const dealt& of : all) {
+    std::set<std::int32_t> taken;
+    for (std::int32_t p = 1; p <= 32; ++p) {
+      const model_config c = of_heads(of.heads, of.kv_heads);
+      if (message_of([&] { check_share(c, {0, p, p}, weight_format::f32); }).empty())
+        taken.insert(p);
+    }
+    EXPECT_EQ(taken, of.pieces) << of.heads << "/" << of.kv_heads;
+  }
+}
+
+TEST(shares, refuse_what_cannot_be_dealt_in_a_sentence) {
+  EXPECT_EQ(message_of([] {
+              check_share(of_heads(6, 3), {0, 4, 4}, weight_format::f32);
+            }),
+            "tiny: 6 heads in 3 groups cannot be dealt to 4 ranks: at most 3, or a multiple of it "
+            "that divides the heads");
+  EXPECT_EQ(message_of([] {
+              check_share(of_heads(8, 8, 3), {0, 4, 4}, weight_format::f32);
+            }),
+            "tiny: a feed-forward of width 3 cannot be dealt to 4 pieces");
+  EXPECT_EQ(
+      message_of([] {
+        check_share(of_heads(8, 8), {0, 2, 2}, weight_format::int8);
+      }),
+      "`format` int8 needs ranks = 1 and pieces = 0 or 1: a row of weights has one scale, and "
+      "that of a piece would be another");
+  EXPECT_EQ(message_of([] { check_share(of_heads(8, 8), {}, weight_format::int8); }), "");
+  EXPECT_EQ(message_of([] { share_of(0, 2, 3); }),
+            "`pieces` is 3 but must be `ranks`, 2, times 1, 2, 4, ...");
+  EXPECT_EQ(message_of([] { share_of(0, 2, 6); }),
+            "`pieces` is 6 but must be `ranks`, 2, times 1, 2, 4, ...");
+  EXPECT_EQ(share_of(1, 2, 0).pieces, 2);
+  EXPECT_EQ(share_of(1, 2, 8).first(), 4);
+  EXPECT_EQ(share_of(0, 1, 3).pieces, 3) << "one process adds what three ranks would";
+}
+
+// Every element of a cut tensor is held by one piece, or of K and V by as many as share its head.
+TEST(shares, hold_every_element) {
+  for (const auto& [heads, kv_heads, pieces] :
+       std::vector<std::array<std::int32_t, 3>>{{6, 3, 2}, {6, 3, 6}, {8, 4, 3}, {8, 2, 8}}) {
+    model_config c = of_heads(heads, kv_heads, 20);
+    c.layers = 1;
+    c.vocabulary = 5;
+    c.qkv_bias = true;
+    const model_weights w = random_weights(c, 1, dtype::f32);
+    const layer_weights& whole = w.layers[0];
+    std::map<const void*, int> held;
+    const auto hold = [&](const tensor_view& v) {
+      const std::int64_t columns = v.rank == 1 ? 1 : v.shape[1];
+      for (std::int64_t r = 0; r < v.rows(); ++r) {
+        for (std::int64_t k = 0; k < columns; ++k) ++held[v.as<float>() + r * v.row_stride + k];
+      }
+    };
+    for (const model_share& one : pieces_of({0, 1, pieces})) {
+      const layer_weights l = cut(whole, c, one);
+      for (const tensor_view& v : {l.q, l.k, l.v, l.q_bias, l.k_bias, l.v_bias, l.attn_out,
+                                   l.dense.gate, l.dense.up, l.dense.down}) {
+        hold(v);
+      }
+      EXPECT_EQ(l.attn_norm.data, whole.attn_norm.data);
+    }
+    const int times = std::max(1, pieces / kv_heads);
+    const auto expect = [&](const tensor_view& v, int often, const char* what) {
+      for (std::int64_t i = 0; i < v.elements(); ++i) {
+        ASSERT_EQ(held[v.as<float>() + i], often) << what << " element " << i;
+      }
+    };
+    for (const tensor_view& v : {whole.q, whole.q_bias, whole.attn_out, whole.dense.gate,
+                                 whole.dense.up, whole.dense.down}) {
+      expect(v, 1, "cut");
+    }
+    for (const tensor_view& v : {whole.k, whole.v, whole.k_bias, whole.v_bias}) {
+      expect(v, times, "of a KV head");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Several ranks decode what one process does: every method, with threads for ranks.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "harness/base/ranks.h"
+#include "harness/model/share.h"
+#include "methods/settings.h"
+#include "tests/methods/tiny_models.h"
+#include "tests/rank_threads.h"
+#include "tests/registered.h"
+
+namespace unmask {
+namespace {
+
+using namespace testing;
+
+// Six heads, which two ranks share evenly and four do not.
+model_config six_heads(model_family family) {
+  model_config c = tiny_config(family);
+  c.heads = 6;
+  c.kv_heads = family == model_family::llada ? 6 : 3;
+  c.hidden = 36;
+  c.head_dim = 6;
+  c.rope.rotary_dim = 6;
+  return c;
+}
+
+// All bits of the residual stream that the head reads, over all steps.
+class digest_of_steps final : public step_observer {
+ public:
+  void on_step(const step_view& step) override {
+    for (std::int32_t r = 0; r < step.left.rows; ++r) {
+      const float* row = step.head_input.row<float>(r);
+      for (std::int64_t d = 0; d < step.head_input.columns(); ++d) {
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, row + d, sizeof bits);
+        value_ = (value_ ^ bits) * 0x100000001B3U;
+      }
+    }
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xCBF29CE484222325U;
+};
+
+struct decoded {
+  std::vector<std::vector<std::int32_t>> tokens;
+  std::vector<sequence_counters> counts;
+  std::uint64_t bits = 0;
+};
+
+// The weights are the same for all shares: they are drawn by the names of the tensors.
+decoded decode(const setting& p, const model_share& share) {
+  const auto model =
+      tiny_model(six_heads(p.family), cpu_backend(), 512, 7, dtype::f32, weight_format::f32, share);
+  digest_of_steps watch;
+  const closed_loop_result result =
+      decode_closed(*model, p.method, p.given, tiny_requests(2, 24), 2, p.preset, &watch);
+  decoded all{outputs(result), {}, watch.value()};
+  for (const decoded_answer& a : result.answers) all.counts.push_back(a.counters);
+  return all;
+}
+
+std::vector<decoded> decode_on(int ranks, std::int32_t pieces, const setting& p) {
+  std::vector<decoded> all(static_cast<std::size_t>(ranks));
+  const auto threw = test::on_ranks(ranks, [&](rank_group& group) {
+    all[static_cast<std::size_t>(group.rank())] = decode(p, share_of(group.rank(), ranks, pieces));
+  });
+  EXPECT_EQ(threw, std::vector<std::string>(static_cast<std::size_t>(ranks))) << p.label;
+  return all;
+}
+
+void expect_same_counts(const decoded& got, const decoded& want) {
+  ASSERT_EQ(got.counts.size(), want.counts.size());
+  for (std::size_t i = 0; i < got.counts.size(); ++i) {
+    for (const counter_spec& c : counter_list()) {
+      const double n = c.of(want.counts[i]);
+      // Keys that a method's heads see are a mean over them, in float32.
+      EXPECT_NEAR(c.of(got.counts[i]), n, c.counted() ? 0 : 1e-6 * std::abs(n)) << c.metric;
+    }
+  }
+}
+
+// Sums over heads are added in another order than within a process; the choices made of them are not
+// others, so that what is computed stays the same bit for bit.
+class ranked_setting : public ::testing::TestWithParam<setting> {};
+
+TEST_P(ranked_setting, decodes_as_one_process_with_as_many_pieces) {
+  const setting& p = GetParam();
+  // Four ranks add in another order than a chain would; three groups of heads are too few for them.
+  for (const int ranks : {2, 3, 4}) {
+    if (ranks > six_heads(p.family).kv_heads) continue;
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    const decoded want = decode(p, share_of(0, 1, ranks));
+    const std::vector<decoded> got = decode_on(ranks, 0, p);
+    for (const decoded& one : got) {
+      EXPECT_EQ(one.tokens, want.tokens);
+      EXPECT_EQ(one.bits, want.bits);
+      expect_same_counts(one, want);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(every, ranked_setting, ::testing::ValuesIn(all_settings()),
+                         [](const auto& i) { return i.param.label; });
+
+setting vanilla() {
+  setting s{"vanilla", model_family::llada, {{"block_length", std::int64_t{8}}}};
+  s.method = "vanilla";
+  return s;
+}
+
+// An order of addition that is not the definition's shows from four parts on, in bits alone.
+TEST(ranks, four_have_the_bits_of_four_pieces_however_these_are_dealt) {
+  const setting p = vanilla();
+  const decoded want = decode(p, share_of(0, 1, 4));
+  for (const auto& [ranks, pieces] : std::vector<std::pair<int, int>>{{2, 4}, {4, 4}}) {
+    for (const decoded& one : decode_on(ranks, pieces, p)) EXPECT_EQ(one.bits, want.bits);
+  }
+  const decoded whole = decode(p, {});
+  EXPECT_EQ(whole.tokens, want.tokens);
+  EXPECT_NE(whole.bits, want.bits) << "sums in pieces are other roundings";
+  expect_same_counts(want, whole);
+}
+
+// One move for each of two sums a layer, and one for what the ranks compare; 4 bytes for each element.
+TEST(ranks, move_what_the_formulas_say) {
+  const setting p = vanilla();
+  const auto threw = test::on_ranks(3, [&](rank_group& group) {
+    const decoded done = decode(p, share_of(group.rank(), 3, 0));
+    const model_config c = six_heads(p.family);
+    std::int64_t rows = 0, most = 0;
+    for (const sequence_counters& n : done.counts)
+      rows += n.rows, most = std::max(most, n.forwards);
+    const auto layers = static_cast<std::uint64_t>(c.layers),
+               steps = static_cast<std::uint64_t>(most);
+    const std::uint64_t sums = 2 * (2 * layers * static_cast<std::uint64_t>(rows * c.hidden) * 4);
+    EXPECT_EQ(group.received(), sums + 2 * 8 * steps);
+    EXPECT_GE(group.moves(), steps * (2 * layers + 1));  // and those that read the clock of rank 0
+  });
+  EXPECT_EQ(threw, std::vector<std::string>(3));
+}
+
+// A rank that decides otherwise is found before its rows are added to those of others.
+TEST(ranks, that_decide_otherwise_are_named) {
+  const setting p = vanilla();
+  const auto threw = test::on_ranks(2, [&](rank_group& group) {
+    const auto model = tiny_model(six_heads(p.family), cpu_backend(), 512, 7, dtype::f32,
+                                  weight_format::f32, share_of(group.rank(), 2, 0));
+    auto requests = tiny_requests(2, 24);
+    for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = static_cast<std::int64_t>(i);
+    if (group.rank() == 1) requests[1].prompt[2] = 7;
+    decode_closed(*model, p.method, p.given, requests, 2);
+  });
+  EXPECT_EQ(threw, (std::vector<std::string>(
+                       2,
+                       "ranks 0 and 1 took different decisions in step 1 (request 1): the row is "
+                       "void")));
+}
+
+TEST(ranks, refuse_a_model_that_cannot_be_dealt_to_them) {
+  const setting p{"none", model_family::sdar, {}, "", layer_recording::repeated, "block_diffusion"};
+  EXPECT_EQ(test::message_of([&] { decode(p, share_of(0, 4, 0)); }),
+            "random-tiny: 6 heads in 3 groups cannot be dealt to 4 ranks: at most 3, or a multiple "
+            "of it that divides the heads");
+}
+
+}  // namespace
+}  // namespace unmask
