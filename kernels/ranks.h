@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Sums over the ranks that run one model together (harness/base/ranks.h), in one fixed order each: all
-// ranks get the same bits. Without ranks the same operations add the pieces of one process.
+// Sums over the ranks that run one model together (harness/base/ranks/group.h), in one fixed order:
+// all ranks get the same bits. Without ranks the same operations add the pieces of one process.
 #pragma once
 
 #include <cstddef>
 
-#include "harness/base/ranks.h"
+#include "harness/base/ranks/group.h"
 #include "kernels/operation.h"
 
 namespace unmask {

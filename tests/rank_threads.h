@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/base/ranks.h"
+#include "harness/base/ranks/group.h"
 
 namespace unmask::test {
 

@@ -5,7 +5,7 @@
 // would go on, and add rows that mean different positions.
 #include <string>
 
-#include "harness/base/ranks.h"
+#include "harness/base/ranks/group.h"
 #include "harness/decode/step_loop_impl.h"
 
 namespace unmask {

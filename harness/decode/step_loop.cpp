@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/base/ranks.h"
+#include "harness/base/ranks/group.h"
 #include "harness/decode/phase_costs.h"
 #include "harness/decode/step_loop_impl.h"
 #include "kernels/decisions.h"

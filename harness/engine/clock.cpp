@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "harness/base/error.h"
-#include "harness/base/ranks.h"
+#include "harness/base/ranks/group.h"
 
 namespace unmask {
 

@@ -42,7 +42,7 @@ class transformer {
   // Packs every weight for the backend. `max_rows` sizes the scratch of one forward. `kv_dtype`:
   // what loops over this model keep keys and values in; usage error where the backend cannot.
   // `config` and `weights` are the whole model's. A share of several ranks moves bytes in the
-  // group that is in force (base/ranks.h) whenever it computes.
+  // group that is in force (base/ranks/group.h) whenever it computes.
   transformer(model_config config, const model_weights& weights, const unmask::backend& backend,
               weight_format format, std::int32_t max_rows, dtype kv_dtype = dtype::f32,
               const model_share& share = {});

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "harness/base/ranks.h"
+#include "harness/base/ranks/group.h"
 #include "harness/model/share.h"
 #include "methods/settings.h"
 #include "tests/methods/tiny_models.h"

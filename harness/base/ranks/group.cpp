@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/base/ranks.h"
+#include "harness/base/ranks/group.h"
 
 #include <algorithm>
 #include <atomic>
