@@ -525,9 +525,9 @@ class recordings {
     if (!there) {
       const std::filesystem::path directory = options_.directory / "models" / name;
       const model_config config = read_model_config(directory);
-      there =
-          std::make_unique<transformer>(config, load_weights(config, directory, true, text_alone),
-                                        *options_.backend, weight_format::f32, 256);
+      there = std::make_unique<transformer>(
+          config, load_weights(config, directory, true, text_alone), *options_.backend,
+          weight_format::f32, 256, dtype::f32, options_.share);
     }
     return *there;
   }

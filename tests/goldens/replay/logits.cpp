@@ -104,7 +104,8 @@ golden_summary replay_logits(const golden_options& options) {
         longest = std::max(longest, static_cast<std::int32_t>(c.at("input_ids").size()));
       }
       const transformer model(config, load_weights(config, directory, true, text_alone),
-                              *options.backend, weight_format::f32, longest);
+                              *options.backend, weight_format::f32, longest, dtype::f32,
+                              options.share);
       int taken = 0;
       for (const json& c : golden.at("cases")) {
         const auto length = static_cast<std::int64_t>(c.at("input_ids").size());

@@ -3,9 +3,13 @@
 //
 // unmask_golden DIR: replays outputs of the official implementations and compares. A tool for whoever
 // ports a method or a backend.
+#include <unistd.h>
+
 #include <boost/program_options.hpp>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -15,6 +19,8 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 #include "harness/base/output.h"
+#include "harness/base/process.h"
+#include "harness/base/ranks/group.h"
 #include "harness/base/run_keys.h"
 #include "harness/devices/device.h"
 #include "harness/measure/execute_parts.h"
@@ -42,6 +48,8 @@ po::options_description option_list() {
                                                      "replay at most N runs of each file (0: all)")(
       "max-rows", po::value<std::int64_t>()->default_value(0),
       "replay only runs that compute at most N rows in all (0: all): for slow backends")(
+      "ranks", po::value<int>()->default_value(1),
+      "run the models on this many processes together; likelihoods stay whole on each")(
       "data", po::value<texts>()->default_value({}, ""),
       "look for models/ and tokenizers/ of likelihoods here before DIR/data, DIR/../data and "
       "DIR/../goldens (repeatable)")("quiet,q", po::bool_switch(),
@@ -96,6 +104,57 @@ golden_options options_of(const po::variables_map& values) {
   tell("{}\n", device_line({device}));
   return o;
 }
+
+// The processes that replay together: each runs the same list of cases, on its share of the models.
+class golden_ranks {
+ public:
+  // `place`: RANK FILE of one that was started by rank 0; null: this is rank 0.
+  golden_ranks(int ranks, const char* place) {
+    if (ranks < 1 || ranks > most_ranks) {
+      throw usage_error("--ranks must be from 1 to " + std::to_string(most_ranks));
+    }
+    if (ranks == 1) return;
+    int rank = 0;
+    std::shared_ptr<rank_memory> memory;
+    if (place == nullptr) {
+      memory = rank_memory::create(ranks);
+      start_others(ranks, memory->file());
+    } else {
+      const std::string text = place;
+      rank = std::stoi(text);
+      memory = rank_memory::open(text.substr(text.find(' ') + 1));
+    }
+    group_ = std::make_unique<rank_group>(memory, rank);
+    group_->watch([this](int r) {
+      const bool gone =
+          r > 0 && !others_.empty() && others_[static_cast<std::size_t>(r - 1)]->ended();
+      return gone ? "rank " + std::to_string(r) + " has ended" : std::string();
+    });
+    force_.emplace(group_.get());
+    share = share_of(rank, ranks, 0);
+  }
+  static constexpr const char* variable = "UNMASK_GOLDEN_RANK";
+  // The others have come to the same place.
+  void end() {
+    if (group_) group_->gather(std::string());
+    for (const auto& other : others_) other->let_end(10);
+  }
+  model_share share;
+
+ private:
+  void start_others(int ranks, const std::string& file) {
+    const texts words = own_words();
+    for (int r = 1; r < ranks; ++r) {
+      texts command = {"env", std::string(variable) + "=" + std::to_string(r) + " " + file,
+                       "/proc/" + std::to_string(::getpid()) + "/exe"};
+      command.insert(command.end(), words.begin() + 1, words.end());
+      others_.push_back(std::make_unique<child_process>(command, "/dev/null", ""));
+    }
+  }
+  std::vector<std::unique_ptr<child_process>> others_;
+  std::unique_ptr<rank_group> group_;
+  std::optional<ranks_in_force> force_;
+};
 
 void print_result(const golden_result& file, bool quiet) {
   if (quiet && file.failed == 0) return;
@@ -157,8 +216,11 @@ namespace {
 int replay_golden_data(int argc, char** argv) {
   const auto values = read_words(argc, argv);
   if (!values) return 0;
-  const golden_options o = options_of(*values);
+  golden_options o = options_of(*values);
+  golden_ranks ranks((*values)["ranks"].as<int>(), std::getenv(golden_ranks::variable));
+  o.share = ranks.share;
   const golden_summary sum = replay_all(o, (*values)["data"].as<texts>());
+  ranks.end();
   if (sum.passed + sum.failed + sum.skipped == 0 && sum.left_out > 0) {
     throw usage_error("--max-rows " + std::to_string(o.max_rows) + " leaves out every golden case");
   }

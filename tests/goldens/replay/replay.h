@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/model/share.h"
 #include "harness/model/unread.h"
 #include "kernels/backend.h"
 #include "tests/goldens/replay/result.h"
@@ -41,6 +42,7 @@ struct golden_options {
   // most `max_rows` rows over all their forwards.
   int limit = 0;
   std::int64_t max_rows = 0;
+  model_share share;  // of this process
 };
 
 golden_summary replay_logits(const golden_options& options);
