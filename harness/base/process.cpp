@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 
 #include <fcntl.h>
@@ -232,6 +233,47 @@ int run_process(const std::vector<std::string>& command,
   place = 0;
   end_if_stopped();
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+child_process::child_process(const std::vector<std::string>& command,
+                             const std::filesystem::path& standard_output,
+                             const std::filesystem::path& standard_error) {
+  std::fflush(nullptr);
+  std::atomic<pid_t> place{0};
+  pid_ = start(command, standard_output.string(), standard_error.string(), place);
+  if (pid_ == 0) {
+    throw environment_error("cannot start " + command.front() + ": " + std::strerror(errno));
+  }
+}
+
+child_process::~child_process() {
+  let_end(0);
+}
+
+std::optional<int> child_process::ended() {
+  if (status_) return status_;
+  int status = 0;
+  const pid_t gone = ::waitpid(pid_, &status, WNOHANG);
+  if (gone == pid_) status_ = status;
+  if (gone < 0 && errno != EINTR) status_ = 0;  // somebody else has waited for it
+  return status_;
+}
+
+void child_process::let_end(double seconds) {
+  constexpr double nap = 0.01;
+  for (double waited = 0; !ended() && waited < seconds; waited += nap) {
+    ::usleep(static_cast<useconds_t>(nap * 1e6));
+  }
+  if (ended()) return;
+  ::kill(pid_, SIGKILL);
+  while (!ended()) ::usleep(1000);
+}
+
+std::vector<std::string> own_words() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(in, word, '\0');) words.push_back(word);
+  return words;
 }
 
 void become_process(const std::vector<std::string>& command) {

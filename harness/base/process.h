@@ -2,7 +2,10 @@
 // Copyright The Unmask Authors
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +19,31 @@ namespace unmask {
 int run_process(const std::vector<std::string>& command,
                 const std::filesystem::path& standard_output = {},
                 const std::filesystem::path& standard_error = {});
+
+// A program that runs beside us. It is killed when this object goes, or when we end, however that comes.
+class child_process {
+ public:
+  // As run_process(), which waits for it.
+  child_process(const std::vector<std::string>& command,
+                const std::filesystem::path& standard_output,
+                const std::filesystem::path& standard_error);
+  ~child_process();
+  child_process(const child_process&) = delete;
+  child_process& operator=(const child_process&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // What waitpid() says of it once it has ended.
+  std::optional<int> ended();
+  // Waits so many seconds for its end, then kills it.
+  void let_end(double seconds);
+
+ private:
+  pid_t pid_ = 0;
+  std::optional<int> status_;
+};
+
+// The words that started this process.
+std::vector<std::string> own_words();
 
 // This process becomes that program: its signals, output and exit status are the program's own.
 // Environment error when it cannot be started.

@@ -50,7 +50,13 @@ namespace unmask {
     "stop a response that repeats its last N tokens three times, for any N from 8 to this "     \
     "(from 1 within its first 23 tokens); 0: never; FOCUS' throughput runs: 32")                \
   X(std::string, isa, "", "auto", 0, 0, "auto avx512 avx2 portable", false,                     \
-    "instruction set of the CPU kernels; auto: the widest that this processor has")
+    "instruction set of the CPU kernels; auto: the widest that this processor has")             \
+  X(std::int64_t, ranks, "processes", 1, 1, 64, "", false,                                      \
+    "that run the model together (tensor parallel), each with its share of heads and of the "   \
+    "width of the feed-forward; device cpu")                                                    \
+  X(std::int64_t, pieces, "", 0, 0, 64, "", false,                                              \
+    "parts in which sums over heads and over the width are added, `ranks` times 1, 2, 4, ...; " \
+    "runs with as many have the same bits on any number of ranks; 0: as many as ranks")
 
 struct run_keys {
 #define UNMASK_FIELD(type, key, unit, value, low, high, words, used, meaning) type key = value;

@@ -37,7 +37,8 @@ option_table bench_options() {
              {"gen-length,n", repeated(), "generate N,N,... tokens (default: 64)"},
              {"batch-size,b", repeated(), "decode N,N,... requests at a time (default: 1)"},
              {"requests", 0, "make N prompts of each length (0: as many as the largest batch)"},
-             {"no-progress", flag(), "show no progress on standard error"}} +
+             {"no-progress", flag(), "show no progress on standard error"},
+             ranks_option()} +
          kernel_options() + model_options(5);
 }
 

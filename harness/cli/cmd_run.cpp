@@ -61,7 +61,8 @@ option_table what_to_run() {
               "run this Python file first, with your rights; its functions with @engine.method "
               "become methods (one file only; repeatable)"}} +
          settings_options() +
-         option_table{{"dry-run", flag(),
+         option_table{ranks_option(),
+                      {"dry-run", flag(),
                        "print the plan with forward passes, GPU hours and memory, and stop"},
                       {"gpu", std::string("h100"),
                        "estimate the hours for this GPU: a100, b200, h100, h200, rtx4090, "
@@ -317,6 +318,11 @@ void expect_work(std::vector<folder_item>& items, const command_line& line) {
   for (folder_item& item : items) {
     experiment_spec spec;
     const auto points = plan_of(item, line, with->methods(), spec);
+    if (std::ranges::any_of(points, [](const auto& p) { return p.run.ranks > 1; })) {
+      throw usage_error(item.artifact.file.string() +
+                        ": --lanes gives each lane cores of its own, which `ranks` would share: "
+                        "run points of several ranks with --lanes 1");
+    }
     if (!points.empty()) item.expected = forecast_of(spec, points, device).work;
   }
 }

@@ -10,6 +10,7 @@
 #include "harness/cli/help.h"
 #include "harness/cli/options.h"
 #include "harness/devices/environment.h"
+#include "harness/run/following.h"
 
 namespace unmask {
 namespace {
@@ -59,7 +60,10 @@ int guarded(const Work& work) {
 int unmask_main(int argc, char** argv) {
   unmask::end_with_caller();
   unmask::match_threads_to_quota();
-  const int code = unmask::guarded([&] { return unmask::dispatch({argv + 1, argv + argc}); });
+  const int code = unmask::guarded([&] {
+    unmask::follows();
+    return unmask::dispatch({argv + 1, argv + argc});
+  });
   // What did not reach its file was not done, whatever else came of it.
   const int written = unmask::guarded([] {
     unmask::check_output();

@@ -63,7 +63,7 @@ std::string placeholder(const option& o, const std::string& name) {
       {"pictures", "off"},     {"unread", "accept"},
       {"columns", "NAMES"},    {"where", "KEY=VALUE"},
       {"order", "ORDER"},      {"rule", "RULE.py"},
-      {"requests", "FILE"}};
+      {"requests", "FILE"},    {"ranks", "N"}};
   if (std::holds_alternative<flag>(o.otherwise)) return "";
   if (std::holds_alternative<std::int64_t>(o.otherwise)) return "N";
   if (std::holds_alternative<double>(o.otherwise)) return "X";
@@ -211,6 +211,11 @@ option_table settings_options() {
   return {{"set", repeated(),
            "override a key of the file: params.threshold=0.9, run.batch_size=4 (repeatable)"},
           device_option()};
+}
+
+option ranks_option() {
+  return {"ranks", no_default,
+          "run the model on this many processes together, each with a share of it (run.ranks)"};
 }
 
 option device_option() {
@@ -367,7 +372,9 @@ table_format command_line::format() const {
 
 texts command_line::settings() const {
   texts all = list("set");
-  if (given("device")) all.push_back("run.device=" + text("device"));
+  for (const char* key : {"device", "ranks"}) {
+    if (given(key)) all.push_back(std::string("run.") + key + "=" + text(key));
+  }
   return all;
 }
 

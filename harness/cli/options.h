@@ -40,6 +40,7 @@ option output_option(const std::string& meaning);
 option format_option(const std::string& meaning);
 option_table settings_options();  // --set, --device
 option device_option();
+option ranks_option();
 // --pictures and --unread: what of a checkpoint is taken although nothing reads it.
 option_table unread_options();
 option experiments_option();
@@ -96,7 +97,7 @@ class command_line {
   // A word that must be there; usage error with this sentence where it is not.
   std::string place(const std::string& name, const std::string& missing) const;
   table_format format() const;  // of --format
-  // What --set and --device say, as assignments in their order; the device last.
+  // What --set, --device and --ranks say, as assignments in their order; these two last.
   texts settings() const;
   // To standard output, where tables fit the terminal, or to the file that -o names.
   void write(const std::string& text) const;

@@ -80,10 +80,10 @@ energy_meter meter_of_gpu() {
 }
 
 std::vector<device> built_in() {
-  device cpu{.name = "cpu", .heeds = "cpu", .kernels = kernels_of_cpu};
+  device cpu{.name = "cpu", .heeds = "cpu", .adds_over_ranks = true, .kernels = kernels_of_cpu};
   cpu.roofs = roofs_of_cpu;
 
-  device reference{.name = "reference", .heeds = "reference"};
+  device reference{.name = "reference", .heeds = "reference", .adds_over_ranks = true};
   reference.kernels = [](const run_keys&) -> const backend& { return reference_backend(); };
 
   device cuda{.name = "cuda", .heeds = "cuda", .is_card = true};

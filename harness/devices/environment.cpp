@@ -251,6 +251,16 @@ void match_threads_to_quota() {
   if (most < omp_get_max_threads()) omp_set_num_threads(most);
 }
 
+int operation_threads() {
+  return omp_get_max_threads();
+}
+fewer_threads::fewer_threads(int count) : before_(omp_get_max_threads()) {
+  omp_set_num_threads(count);
+}
+fewer_threads::~fewer_threads() {
+  omp_set_num_threads(before_);
+}
+
 std::string environment_json(const environment& machine) {
   json gpus = json::array();
   for (std::size_t i = 0; i < machine.cuda.devices.size(); ++i) {

@@ -64,6 +64,19 @@ void look_at_load(environment& machine);
 
 // Threads of OpenMP: no more than a CPU quota lets run at a time, unless OMP_NUM_THREADS says how many.
 void match_threads_to_quota();
+// Threads that an operation takes at most.
+int operation_threads();
+// So many while it lives.
+class fewer_threads {
+ public:
+  explicit fewer_threads(int count);
+  ~fewer_threads();
+  fewer_threads(const fewer_threads&) = delete;
+  fewer_threads& operator=(const fewer_threads&) = delete;
+
+ private:
+  int before_;
+};
 
 // What multiplies bfloat16 on tensor cores in the own kernels, on a device of this compute capability:
 // "wgmma" where machine code for sm_90a runs, on 9.0 alone, else "mma.sync". architectures as in

@@ -108,6 +108,7 @@ class real_executor final : public executor {
       prepared.verdict = row_verdict::not_supported;
       try {
         method_registry::instance().find(p.method).check(model_->config, parameters(p.params));
+        check_share(model_->config, share_of_run(model_->run), weight_format_of(model_->run));
         prepared.verdict = row_verdict::failed;  // from here on it is no matter of support
         std::unique_ptr<sized_point> point;
         if (p.workload.benchmark.kind == "likelihood") {
@@ -125,7 +126,9 @@ class real_executor final : public executor {
       }
       all.push_back(std::move(prepared));
     }
-    model_->make_room(rows);
+    const bool any =
+        std::ranges::any_of(all, [](const preparation& p) { return p.point != nullptr; });
+    if (any) model_->make_room(rows);
     return all;
   }
 

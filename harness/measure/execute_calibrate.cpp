@@ -3,9 +3,11 @@
 //
 // Methods that have to know the machine they run on (method_info::calibrate): the clock they ask.
 #include <algorithm>
+#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
+#include "harness/base/ranks/group.h"
 #include "harness/engine/latency.h"
 #include "harness/measure/execute_parts.h"
 #include "harness/rows/json_of.h"
@@ -70,6 +72,28 @@ std::int32_t point_calibration::rows() const {
   return rows;
 }
 
+// That of the store, or measured now. Ranks ask the store of rank 0: one that was started later has
+// measured less, and would measure alone.
+step_time point_calibration::time_of(const transformer& packed, const parameter_map& given,
+                                     std::int32_t requests) {
+  const std::string name = cell_name(key_, given, requests);
+  step_time time;
+  bool known = store_->contains(name);
+  if (known) time = store_->at(name);
+  if (rank_group* ranks = current_ranks()) {
+    static_assert(std::is_trivially_copyable_v<step_time>);
+    known = ranks->from_first(known ? 1.0 : 0.0) != 0;
+    if (known) ranks->from_first(&time, sizeof time);
+  }
+  if (!known) {
+    const auto samples = measure_latency(
+        packed, [&](std::int32_t) { return make(given); }, grid_of(requests, model_));
+    time = {requests, samples.front().rows, samples.front().seconds};
+  }
+  (*store_)[name] = time;
+  return time;
+}
+
 void point_calibration::run(const transformer& packed, const cost_model* cost) {
   if (done_ || !method_.calibrate) return;
   done_ = true;
@@ -86,13 +110,7 @@ void point_calibration::run(const transformer& packed, const cost_model* cost) {
             times.push_back({n, shape.rows, cost->seconds(shape)});
             continue;
           }
-          const auto [cell, fresh] = store_->try_emplace(cell_name(key_, given, n));
-          if (fresh) {
-            const auto samples = measure_latency(
-                packed, [&](std::int32_t) { return make(given); }, grid_of(n, model_));
-            cell->second = {n, samples.front().rows, samples.front().seconds};
-          }
-          times.push_back(cell->second);
+          times.push_back(time_of(packed, given, n));
         }
         return times;
       });

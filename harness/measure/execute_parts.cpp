@@ -10,6 +10,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
 #include "harness/base/output.h"
+#include "harness/base/ranks/group.h"
 #include "harness/decode/likelihood.h"
 #include "harness/devices/device.h"
 #include "harness/engine/trajectory.h"
@@ -75,11 +76,20 @@ double likelihood_of(loaded_model& rater, const std::vector<std::int32_t>& promp
   return std::exp(sum / static_cast<double>(answer.size()));
 }
 
+model_share share_of_run(const run_keys& run) {
+  const rank_group* ranks = current_ranks();
+  if (run.ranks > 1 && (ranks == nullptr || ranks->size() != run.ranks)) {
+    throw std::logic_error("a model of several ranks outside their group");
+  }
+  return share_of(run.ranks > 1 ? ranks->rank() : 0, run.ranks, run.pieces);
+}
+
 void loaded_model::make_room(std::int32_t rows) {
   if (packed && packed->max_rows() >= rows) return;
   packed.reset();  // never two copies of the weights at once
   const auto made = std::make_shared<refusing_model>(
-      transformer(config, weights, backend_of(run), weight_format_of(record.used), rows, kv_dtype));
+      transformer(config, weights, backend_of(run), weight_format_of(record.used), rows, kv_dtype,
+                  share_of_run(run)));
   packed = std::shared_ptr<const transformer>(made, &made->model);
   const std::vector<std::int32_t> refused = refused_by(*this);
   if (!refused.empty()) made->refused.emplace(packed->head(), refused);
@@ -90,7 +100,8 @@ std::string model_key(const model_entry& entry, const run_settings& run) {
          std::to_string(entry.positions) + " " + std::to_string(entry.layers) + "\n" +
          entry.pictures + " " + entry.unread + "\n" + run.device + "\n" + keys_as_used(run).format +
          "\n" + name_of(kv_type_of(run)) + "\n" + run.isa + "\n" + run.gemm + "\n" + run.graphs +
-         "\n" + run.kernels + "\n" + run.device_check + (runs_dry(run) ? "\ndry" : "");
+         "\n" + run.kernels + "\n" + run.device_check + "\n" + std::to_string(run.ranks) + " " +
+         std::to_string(run.pieces) + (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
@@ -138,6 +149,8 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
     m->record.caution += (m->record.caution.empty() ? "" : "; ") + said;
   }
   if (runs_dry(run)) {
+    m->run.ranks = run_keys().ranks;  // nothing is computed that several could share
+    m->run.pieces = run_keys().pieces;
     m->config = shape_only(m->config);
     m->weights = random_weights(m->config, 0, dtype::f32);
     m->record.hash = "shape only";

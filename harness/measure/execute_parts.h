@@ -37,6 +37,9 @@ struct loaded_model {
   void make_room(std::int32_t rows);
 };
 
+// What of a model this rank packs for a run.
+model_share share_of_run(const run_keys& run);
+
 struct loaded_workload {
   std::vector<task_item> items;            // of tasks
   std::vector<sequence_request> requests;  // in the order of the items or of the trace
@@ -101,6 +104,7 @@ class point_calibration {
 
  private:
   recipe make(const parameter_map& given) const;
+  step_time time_of(const transformer& packed, const parameter_map& given, std::int32_t requests);
   const method_info& method_;
   const model_config& model_;
   parameters settings_;

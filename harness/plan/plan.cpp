@@ -14,6 +14,7 @@
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/devices/device.h"
+#include "harness/model/share.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/plan/settings.h"
 #include "harness/rows/json_of.h"
@@ -84,6 +85,12 @@ bool runs_on(const method_entry& method, const model_entry& model, const workloa
          among(method.workloads, workload.name);
 }
 
+// Whatever the model: check_share() is asked when it is known.
+void check_ranks(const run_settings& run) {
+  const model_share share = share_of(0, run.ranks, run.pieces);
+  if (share.is_cut()) refuse_int8(weight_format_of(run));
+}
+
 // Where all settings of a point are known, whatever their order.
 void check_run(run_settings& run) {
   if (run.kind == "serve") {
@@ -97,6 +104,7 @@ void check_run(run_settings& run) {
         "alike");
   }
   check_run_device(run);
+  check_ranks(run);
 }
 
 // Equal run settings together, so that the methods under them can be measured in turn.
@@ -261,6 +269,9 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           p.params = located(place_of(method),
                              [&] { return methods(method.name).resolve(method.preset, p.params); });
           located(where, [&] { check_run(p.run); });
+          if (p.run.ranks > 1 && !spec.probe.names.empty()) {
+            throw usage_error(where + ": `probe` needs ranks = 1: probes look at whole layers");
+          }
           with_more_evidence(p, spec.evidence);
           p.id = point_id(p);
           if (!spec.evidence.paired && !varies(p, methods(p.method)) && any.has(p, points))

@@ -22,6 +22,7 @@
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
 #include "harness/base/output.h"
+#include "harness/devices/device.h"
 #include "harness/devices/first_use.h"
 #include "harness/devices/nvml.h"
 #include "harness/measure/official_scores.h"
@@ -33,6 +34,7 @@
 #include "harness/rows/glossary.h"
 #include "harness/rows/statistics.h"
 #include "harness/rows/store.h"
+#include "harness/run/following.h"
 #include "harness/run/kept_passes.h"
 #include "harness/run/point_claim.h"
 #include "harness/run/stop_signal.h"
@@ -626,6 +628,21 @@ std::vector<experiment_point> chosen_points(std::vector<experiment_point> points
   return take_shard(points, options.part);
 }
 
+// What points of several ranks or pieces need before the first of them is measured.
+void check_ranks(const std::vector<experiment_point>& points, const run_options& options) {
+  for (const experiment_point& p : points) {
+    const bool cut = p.run.ranks > 1 || p.run.pieces > 1;
+    if (cut && !find_device(p.run.device).adds_over_ranks) {
+      throw environment_error(
+          "NOT RUN: `ranks` or `pieces` above 1 on device " + p.run.device +
+          " need kernels that add over GPUs, which this program does not have; use device cpu");
+    }
+    if (p.run.ranks > 1 && options.watch) {
+      throw usage_error("a profile needs ranks = 1: it is of one process");
+    }
+  }
+}
+
 std::vector<std::string> ids_of(const std::vector<experiment_point>& points) {
   return names_in(points, &experiment_point::id);
 }
@@ -644,9 +661,13 @@ row_table run_summary::of_plan() const {
 }
 
 run_summary run_experiment(const experiment_spec& spec, const run_options& options,
-                           executor& with) {
+                           executor& alone) {
+  const std::unique_ptr<executor> ranked = with_ranks(alone);
+  executor& with = *ranked;
   const std::vector<experiment_point> plan = whole_plan(spec, with);
   std::vector<experiment_point> points = chosen_points(plan, spec, with, options);
+  if (follows()) follow(points, alone);
+  check_ranks(points, options);
   const std::vector<std::string> planned = ids_of(points);
   std::vector<std::size_t> positions;  // those of this plan: it may be an edited one
   for (const experiment_point& p : points) positions.push_back(p.position);

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/run/following.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/base/error.h"
+#include "harness/base/files.h"
+#include "harness/base/process.h"
+#include "harness/base/ranks/group.h"
+#include "harness/devices/environment.h"
+
+namespace unmask {
+namespace {
+
+using nlohmann::json;
+
+// RANK FILE: the memory of the group (rank_memory::file).
+constexpr const char* follows_whom = "UNMASK_FOLLOWS";
+constexpr double for_ever = 0, patience_of_loading = 3600;
+constexpr double seconds_to_end = 2;
+constexpr std::size_t most_words = 400;  // of what a rank said last
+
+// Moves of a group wait so long while this lives.
+class waiting {
+ public:
+  waiting(rank_group& group, double seconds) : group_(group), before_(group.patience()) {
+    group.wait_for(seconds);
+  }
+  ~waiting() { group_.wait_for(before_); }
+  waiting(const waiting&) = delete;
+  waiting& operator=(const waiting&) = delete;
+
+ private:
+  rank_group& group_;
+  double before_;
+};
+
+// What a group prepares and passes, of which rank 0 and the followers each have their own.
+struct prepared_group {
+  std::vector<preparation> points;
+  std::string problem;  // of the whole group; empty: none
+
+  // "" for what is ready, else what is missing, by point.
+  std::string told() const {
+    json all = json::array();
+    for (const preparation& p : points) all.push_back(p.point ? "" : p.reason);
+    return json{{"problem", problem}, {"points", all}}.dump();
+  }
+};
+
+prepared_group prepared_by(executor& with, std::span<const experiment_point> group) {
+  prepared_group done;
+  try {
+    done.points = with.prepare(group);
+  } catch (const rank_failure&) {
+    throw;
+  } catch (const std::exception& problem) {
+    done.problem = problem.what();
+  }
+  return done;
+}
+
+// The last lines of a file, in one.
+std::string last_words_in(const std::filesystem::path& file) {
+  std::string all;
+  try {
+    all = read_file(file, std::size_t{1} << 20);
+  } catch (const error&) {
+    return "";
+  }
+  std::ranges::replace(all, '\n', ' ');
+  while (!all.empty() && all.back() == ' ') all.pop_back();
+  if (all.size() > most_words) all = "..." + all.substr(all.size() - most_words);
+  return all;
+}
+
+std::string how_it_ended(int status) {
+  if (WIFSIGNALED(status)) return fmt::format("was ended by signal {}", WTERMSIG(status));
+  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+}
+
+// The processes of ranks 1, 2, ... and rank 0's end of their group.
+class rank_team {
+ public:
+  explicit rank_team(int ranks)
+      : memory_(rank_memory::create(ranks)),
+        group_(memory_, 0),
+        threads_(std::max(1, operation_threads() / ranks)) {
+    if (file_of_code() != program_to_start()) {
+      throw environment_error(
+          "NOT RUN: several ranks need the program unmask, which can be started again for each; "
+          "unmask run measures this point");
+    }
+    const std::string program = fmt::format("/proc/{}/exe", ::getpid());
+    const std::vector<std::string> words = own_words();
+    for (int rank = 1; rank < ranks; ++rank) {
+      std::vector<std::string> command = {
+          "env", fmt::format("{}={} {}", follows_whom, rank, memory_->file()),
+          fmt::format("OMP_NUM_THREADS={}", threads_), program};
+      command.insert(command.end(), words.begin() + 1, words.end());
+      said_.push_back(scratch_.path() / fmt::format("rank-{}.txt", rank));
+      followers_.push_back(std::make_unique<child_process>(command, "/dev/null", said_.back()));
+    }
+    group_.watch([this](int rank) { return why_ended(rank); });
+  }
+
+  // Followers that wait for a command take their leave; others are ended.
+  ~rank_team() {
+    try {
+      if (in_order_ && group_.failure().empty()) {
+        const waiting briefly(group_, seconds_to_end);
+        group_.from_first(json{{"do", "end"}}.dump());
+      }
+    } catch (const rank_failure&) {
+    }
+    for (const auto& follower : followers_) {
+      follower->let_end(in_order_ && group_.failure().empty() ? seconds_to_end : 0);
+    }
+  }
+  rank_team(const rank_team&) = delete;
+  rank_team& operator=(const rank_team&) = delete;
+
+  rank_group& group() { return group_; }
+  int threads() const { return threads_; }
+  // Sends a command, then runs rank 0's part of it as one of the group, on its share of the cores. An
+  // error leaves the others somewhere else: the team is then of no use.
+  template <class Work>
+  auto together(const json& command, const Work& work) {
+    const ranks_in_force force(&group_);
+    const fewer_threads fewer(threads_);
+    in_order_ = false;
+    {
+      const waiting start(group_, patience_of_loading);  // of new processes
+      group_.from_first(command.dump());
+    }
+    struct back_in_order {
+      bool& flag;
+      int errors = std::uncaught_exceptions();
+      ~back_in_order() { flag = std::uncaught_exceptions() == errors; }
+    } const order{in_order_};
+    return work();
+  }
+  bool works() const { return in_order_ && group_.failure().empty(); }
+
+ private:
+  std::string why_ended(int rank) {
+    if (rank == 0) return "";
+    const auto at = static_cast<std::size_t>(rank - 1);
+    const std::optional<int> status = followers_[at]->ended();
+    if (!status) return "";
+    const std::string said = last_words_in(said_[at]);
+    return fmt::format("rank {} (process {}) {}{}{}", rank, followers_[at]->pid(),
+                       how_it_ended(*status), said.empty() ? "" : "; its last words: ", said);
+  }
+
+  std::shared_ptr<rank_memory> memory_;
+  rank_group group_;
+  int threads_;
+  scratch_folder scratch_;
+  std::vector<std::filesystem::path> said_;
+  std::vector<std::unique_ptr<child_process>> followers_;
+  bool in_order_ = true;
+};
+
+class ranked_executor;
+
+// One point of several ranks, on rank 0. What is no pass is that of the point itself.
+class ranked_point final : public prepared_point {
+ public:
+  ranked_point(ranked_executor& all, std::size_t number, std::unique_ptr<prepared_point> own);
+  ~ranked_point() override;
+  model_record model() const override { return own_->model(); }
+  workload_record workload() const override { return own_->workload(); }
+  token_rules rules() const override { return own_->rules(); }
+  std::vector<active_knob> knobs() const override { return own_->knobs(); }
+  std::int32_t first_late_layer() const override { return own_->first_late_layer(); }
+  pass_record pass() override;
+  pass_size size() const override { return own_->size(); }
+  void count_in(work_meter& meter) override { own_->count_in(meter); }
+  std::string memory() const override { return own_->memory(); }
+  void remember(const std::string& memory) override;
+  parameter_map measured_settings() const override { return own_->measured_settings(); }
+  std::string calibration_report() const override { return own_->calibration_report(); }
+  std::map<std::string, std::string> measured_reports() const override {
+    return own_->measured_reports();
+  }
+  bool probe(const probe_settings&, std::ostream&) override {
+    throw usage_error("probes need ranks = 1: they look at whole layers");
+  }
+  std::vector<scored_answer> score(const pass_record& pass) override { return own_->score(pass); }
+  std::map<std::string, std::string> samples(const std::vector<scored_answer>& scores,
+                                             const std::string& run_id, const std::string& point_id,
+                                             const std::string& date) const override {
+    return own_->samples(scores, run_id, point_id, date);
+  }
+
+ private:
+  ranked_executor& all_;
+  std::size_t number_;
+  std::unique_ptr<prepared_point> own_;
+};
+
+class ranked_executor final : public executor {
+ public:
+  explicit ranked_executor(executor& with) : with_(with) {}
+  method_catalogue methods() const override { return with_.methods(); }
+  void identify(experiment_point& point) override { with_.identify(point); }
+  std::string environment() const override { return with_.environment(); }
+  std::string source_hash() const override { return with_.source_hash(); }
+  std::string program_hash() const override { return with_.program_hash(); }
+
+  std::vector<preparation> prepare(std::span<const experiment_point> group) override {
+    const auto ranks = static_cast<int>(group.front().run.ranks);
+    if (ranks == 1) {
+      team_.reset();
+      return with_.prepare(group);
+    }
+    if (!team_ || !team_->works() || team_->group().size() != ranks) {
+      team_.reset();  // never two at once
+      team_ = std::make_unique<rank_team>(ranks);
+    }
+    group_ids_.clear();
+    for (const experiment_point& p : group) group_ids_.push_back(p.id);
+    prepared_group own;
+    const std::vector<std::string> lacks = prepare_all([&] {
+      own = prepared_by(with_, group);
+      return own.told();
+    });
+    if (!own.problem.empty()) throw environment_error(own.problem);
+    for (std::size_t i = 0; i < own.points.size(); ++i) {
+      preparation& p = own.points[i];
+      if (!p.point) continue;
+      if (lacks[i].empty()) {
+        p.point = std::make_unique<ranked_point>(*this, i, std::move(p.point));
+      } else {
+        p = {nullptr, row_verdict::failed, lacks[i]};
+      }
+    }
+    return std::move(own.points);
+  }
+
+  // One pass of point `number`, by new ranks if the last ones are of no use.
+  pass_record pass(std::size_t number, prepared_point& own) {
+    if (!team_->works()) start_again();
+    return team_->together({{"do", "pass"}, {"point", number}}, [&] {
+      pass_record pass = own.pass();
+      team_->group().gather(std::string());  // all have come so far
+      return pass;
+    });
+  }
+
+  // What a point knows by now, so that all ranks know it; new ones are told when they start.
+  void remember(std::size_t number, const std::string& memory) {
+    if (team_->works()) tell(number, memory);
+  }
+  void enter(std::size_t number, const prepared_point* own) { alive_[number] = own; }
+  void forget(std::size_t number) { alive_.erase(number); }
+
+ private:
+  // All ranks prepare the group, rank 0 by `own`, which returns prepared_group::told(). What the
+  // followers lack, by point.
+  template <class Own>
+  std::vector<std::string> prepare_all(const Own& own) {
+    return team_->together({{"do", "prepare"}, {"points", group_ids_}}, [&] {
+      const std::string mine = own();
+      const waiting load(team_->group(), patience_of_loading);
+      return lacks_of(team_->group().gather(mine));
+    });
+  }
+
+  std::vector<std::string> lacks_of(const std::vector<std::string>& told) const {
+    std::vector<std::string> lacks(group_ids_.size());
+    for (std::size_t rank = 1; rank < told.size(); ++rank) {
+      const json of_rank = json::parse(told[rank]);
+      const std::string problem = of_rank.at("problem");
+      for (std::size_t i = 0; i < lacks.size(); ++i) {
+        const std::string lack =
+            problem.empty() ? of_rank.at("points").at(i).get<std::string>() : problem;
+        if (!lack.empty()) lacks[i] = fmt::format("rank {}: {}", rank, lack);
+      }
+    }
+    return lacks;
+  }
+
+  void tell(std::size_t number, const std::string& memory) {
+    team_->together({{"do", "remember"}, {"point", number}, {"memory", memory}}, [] { return 0; });
+  }
+
+  void start_again() {
+    const int ranks = team_->group().size();
+    team_.reset();
+    team_ = std::make_unique<rank_team>(ranks);
+    const json ready = {{"problem", ""}, {"points", json::array()}};
+    prepare_all([&] { return ready.dump(); });
+    for (const auto& [number, own] : alive_) {
+      if (const std::string memory = own->memory(); !memory.empty()) tell(number, memory);
+    }
+  }
+
+  executor& with_;
+  std::unique_ptr<rank_team> team_;
+  std::vector<std::string> group_ids_;
+  std::map<std::size_t, const prepared_point*> alive_;  // by their number in the group
+};
+
+ranked_point::ranked_point(ranked_executor& all, std::size_t number,
+                           std::unique_ptr<prepared_point> own)
+    : all_(all), number_(number), own_(std::move(own)) {
+  all_.enter(number_, own_.get());
+}
+ranked_point::~ranked_point() {
+  all_.forget(number_);
+}
+pass_record ranked_point::pass() {
+  return all_.pass(number_, *own_);
+}
+void ranked_point::remember(const std::string& memory) {
+  own_->remember(memory);
+  all_.remember(number_, memory);
+}
+
+// ---- a follower ----
+
+struct leader_address {
+  int rank = 0;
+  std::string file;
+};
+
+std::optional<leader_address> leader() {
+  const char* given = std::getenv(follows_whom);
+  if (given == nullptr) return std::nullopt;
+  const std::string text = given;
+  const std::size_t blank = text.find(' ');
+  leader_address all;
+  all.rank = std::atoi(text.c_str());
+  if (blank == std::string::npos || all.rank < 1 || all.rank >= most_ranks) {
+    throw usage_error(std::string(follows_whom) + " is '" + text +
+                      "' but is set for the ranks of a run only: unset it");
+  }
+  all.file = text.substr(blank + 1);
+  return all;
+}
+
+std::vector<experiment_point> points_of(const std::vector<experiment_point>& plan,
+                                        const json& ids) {
+  std::vector<experiment_point> group;
+  for (const std::string id : ids) {
+    const auto at = std::ranges::find(plan, id, &experiment_point::id);
+    if (at == plan.end()) {
+      throw environment_error("the plan of this rank has no point " + id +
+                              ": a file that names the plan changed meanwhile");
+    }
+    group.push_back(*at);
+  }
+  return group;
+}
+
+class follower {
+ public:
+  follower(const std::vector<experiment_point>& plan, executor& with, rank_group& group)
+      : plan_(plan), with_(with), group_(group) {}
+
+  // False: the end.
+  bool obey(const json& command) {
+    const std::string what = command.at("do");
+    if (what == "end") return false;
+    if (what == "prepare") {
+      prepare(command.at("points"));
+      return true;
+    }
+    preparation& of = done_.points.at(command.at("point").get<std::size_t>());
+    if (what == "remember") {
+      of.point->remember(command.at("memory"));
+    } else {
+      of.point->pass();
+      group_.gather(std::string());
+    }
+    return true;
+  }
+
+ private:
+  void prepare(const json& ids) {
+    done_ = {};
+    group_points_ = points_of(plan_, ids);
+    done_ = prepared_by(with_, group_points_);
+    const waiting load(group_, patience_of_loading);
+    group_.gather(done_.told());
+  }
+
+  const std::vector<experiment_point>& plan_;
+  executor& with_;
+  rank_group& group_;
+  std::vector<experiment_point> group_points_;
+  prepared_group done_;
+};
+
+}  // namespace
+
+bool follows() {
+  const bool yes = leader().has_value();
+  if (!yes) return false;
+  // A terminal sends its signals to all ranks: rank 0 ends the run, and its end is the others'.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_IGN);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return true;
+}
+
+void follow(const std::vector<experiment_point>& points, executor& with) {
+  const leader_address address = leader().value();
+  rank_group group(rank_memory::open(address.file), address.rank);
+  const ranks_in_force force(&group);
+  // What was said so far rank 0 has said too.
+  if (::ftruncate(STDERR_FILENO, 0) == 0) ::lseek(STDERR_FILENO, 0, SEEK_SET);
+  int code = 0;
+  try {
+    follower one(points, with, group);
+    for (bool more = true; more;) {
+      const double patience = group.patience();
+      group.wait_for(for_ever);  // rank 0 scores and writes meanwhile
+      const json command = json::parse(group.from_first(std::string()));
+      group.wait_for(patience);
+      more = one.obey(command);
+    }
+  } catch (const rank_failure&) {  // rank 0 has heard of it
+    code = static_cast<int>(exit_code::environment);
+  } catch (const std::exception& problem) {
+    group.fail(fmt::format("rank {}: {}", group.rank(), problem.what()));
+    code = static_cast<int>(exit_code::run_failed);
+  }
+  std::exit(code);
+}
+
+std::unique_ptr<executor> with_ranks(executor& with) {
+  return std::make_unique<ranked_executor>(with);
+}
+
+}  // namespace unmask
