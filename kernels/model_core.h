@@ -29,10 +29,14 @@ struct rope_params {
   float theta = 10000.0F;       // pairs are (i, i + rotary_dim / 2), angle p * frequency i
   rope_scaling scaling = {};
   float magnitude = 1;  // of every cosine and sine (YaRN's attention factor)
+  // Pairs [first_pair, last_pair) rotate and the others pass; last_pair 0: all rotate. With `restart`
+  // above 0 the frequencies begin anew at first_pair, as those of a head of so many dimensions.
+  std::int32_t first_pair = 0, last_pair = 0, restart = 0;
   auto operator<=>(const rope_params&) const = default;
 };
 
-// [rotary_dim / 2]: frequency i is theta^(-2i / rotary_dim), scaled, in float64, then rounded.
+// [rotary_dim / 2]: frequency i is theta^(-2i / rotary_dim), scaled, in float64, then rounded; 0 of a
+// pair that passes, which then keeps its bits.
 // linear (position interpolation, arXiv 2306.15595): divided by the factor.
 // llama3 (Llama 3.1): a frequency that turns t times within the pretrained length keeps its value for
 // t > high, is divided for t < low, and between is w f + (1 - w) f / factor, w = (t - low) / (high - low).

@@ -49,9 +49,13 @@ double scaled(const rope_params& rope, std::int64_t i, double frequency) {
 
 std::vector<float> rope_frequencies(const rope_params& rope) {
   std::vector<float> frequency(static_cast<std::size_t>(rope.rotary_dim / 2));
-  for (std::size_t i = 0; i < frequency.size(); ++i) {
-    const double plain =
-        std::pow(double{rope.theta}, -2.0 * static_cast<double>(i) / rope.rotary_dim);
+  const auto first = static_cast<std::size_t>(rope.first_pair);
+  const std::size_t last =
+      rope.last_pair > 0 ? static_cast<std::size_t>(rope.last_pair) : frequency.size();
+  for (std::size_t i = first; i < last; ++i) {
+    const std::size_t number = rope.restart > 0 ? i - first : i;
+    const std::int32_t width = rope.restart > 0 ? rope.restart : rope.rotary_dim;
+    const double plain = std::pow(double{rope.theta}, -2.0 * static_cast<double>(number) / width);
     frequency[i] = static_cast<float>(scaled(rope, static_cast<std::int64_t>(i), plain));
   }
   return frequency;

@@ -105,7 +105,8 @@ nlohmann::ordered_json response_json(const experiment_point& point, const std::s
 }
 
 // What --image names; no rows without it.
-shown_pictures pictures_shown(const command_line& line, const loaded_model& model) {
+shown_pictures pictures_shown(const command_line& line, const loaded_model& model,
+                              const experiment_point& point) {
   if (!line.given("image")) {
     if (line.given("picture-preset")) throw usage_error("--picture-preset needs --image");
     return {};
@@ -113,9 +114,14 @@ shown_pictures pictures_shown(const command_line& line, const loaded_model& mode
   if (line.text("pictures", "") == "off") {
     throw usage_error("--image shows a picture, and --pictures off leaves the tower unread");
   }
-  tell("{}\n",
-       "note: LLaDA-V's own loop stops at <|eot_id|>; this one decodes the whole response and cuts "
-       "it there");
+  if (model.config.axes[0] > 0)
+    return show_picture(model, line.text("image"), line.text("picture-preset", ""));
+  const auto stops = point.params.find("stop_sequences");
+  if (stops == point.params.end() || to_string(stops->second).empty()) {
+    tell("{}\n",
+         "note: LLaDA-V's own loop stops at <|eot_id|>; this one decodes the whole response and "
+         "cuts it there (vanilla, fast_dllm and dllm_cache stop with --preset llada-v)");
+  }
   return show_picture(model, line.text("image"), line.text("picture-preset", ""));
 }
 
@@ -140,13 +146,15 @@ int command_generate(const texts& arguments) {
   const std::shared_ptr<loaded_model> model = load_model_of(point);
   const model_config& config = model->config;
   recipe made = method_registry::instance().make(point.method, config, parameters(point.params));
-  const shown_pictures pictures = pictures_shown(line, *model);
+  const shown_pictures pictures = pictures_shown(line, *model, point);
   const prompt_maker prompts(*model);
-  const sequence_request request = request_of(
-      pictures.rows       ? prompts.about_picture(prompt, line.given("raw"), pictures.count())
+  const vision_config vision = read_vision_config(model->directory, config.vocabulary);
+  sequence_request request = request_of(
+      pictures.rows ? prompts.about_picture(prompt, line.given("raw"), pictures.count(), vision)
       : line.given("raw") ? prompts.raw(prompt)
                           : prompts.chat({{"user", prompt}}),
       static_cast<std::int32_t>(point.run.gen_length), static_cast<std::uint64_t>(point.run.seed));
+  if (pictures.rows) request.grids = {pictures.grid};
   const tokenizer& tokens = *model->tokens;
   const std::int32_t length = made.pace->canvas_length(config, request);
   if (length > config.max_positions) {

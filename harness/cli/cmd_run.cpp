@@ -23,6 +23,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/terminal.h"
+#include "harness/measure/pictures/shown.h"
 #include "harness/measure/request_list.h"
 #include "harness/plan/benchmark_prompts.h"
 #include "harness/plan/forecast.h"
@@ -223,6 +224,7 @@ int run_one(const fs::path& file, const command_line& line) {
     if (!only_plan) throw usage_error("--requests writes a file of the plan: it needs --dry-run");
     check_models(spec);
     prepare_prompts(spec);
+    prepare_pictures(spec);
     replace_file(line.text("requests"), request_list(plan_points(spec, *make_executor(), run)));
     tell("requests: {}\n", line.text("requests"));
     return 0;
@@ -243,6 +245,7 @@ int run_one(const fs::path& file, const command_line& line) {
   }
   check_models(spec);
   prepare_prompts(spec);
+  prepare_pictures(spec);
   run.manifest = [&](const std::vector<experiment_point>& plan) {
     return requested_manifest(request, spec, with->source_hash(), plan);
   };

@@ -5,6 +5,7 @@
 // integers about each that the host needs to schedule.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct sequence_request {
   std::int64_t id = -1;  // of the caller; nothing is computed from it
   // Tokens at the end of the prompt that were generated before this request was interrupted.
   std::int32_t resumed = 0;
+  // Of a model with axes (model_config): rows and columns of each picture that the prompt shows.
+  std::vector<std::array<std::int32_t, 2>> grids = {};
 };
 
 // One sequence of the batch. `canvas` columns [0, length) are prompt ++ generated positions.

@@ -151,7 +151,7 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
   const row_set chosen = chosen_.set(sequences);
   {
     const phase_range range(profile_phase::project, layer);
-    model_.project_query_key(layer, pick(chosen), chosen.position, acts);
+    model_.project_query_key(layer, pick(chosen), chosen, acts);
   }
   const phase_range range(profile_phase::cache_update, layer);
   backend.run(op::kv_write{chosen, model_.key(acts, chosen.rows), {}, pages});
@@ -173,7 +173,7 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
   if (everything) {
     {
       const phase_range range(profile_phase::project, layer);
-      model_.project(layer, x, all.position, acts);
+      model_.project(layer, x, all, acts);
     }
     const phase_range range(profile_phase::cache_update, layer);
     backend.run(op::kv_write{all, model_.key(acts, all.rows), model_.value(acts, all.rows), pages});

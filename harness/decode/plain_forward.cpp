@@ -81,7 +81,8 @@ class logits_of_rows final : public step_observer {
 tensor forward_rows(const transformer& model,
                     const std::vector<std::vector<std::int32_t>>& sequences, mask_kind mask,
                     std::int32_t block, const std::vector<std::int32_t>& rows,
-                    const tensor_view& pictures) {
+                    const tensor_view& pictures,
+                    const std::vector<std::array<std::int32_t, 2>>& grids) {
   recipe r;
   r.method = "plain_forward";
   r.pace = std::make_unique<one_forward>();
@@ -97,17 +98,22 @@ tensor forward_rows(const transformer& model,
        pictures.data != nullptr ? static_cast<std::int32_t>(pictures.rows()) : 0});
   logits_of_rows observer(model, rows);
   loop.observe(&observer);
-  for (const auto& tokens : sequences) loop.admit({tokens, 0, 0}, 0, pictures);
+  for (const auto& tokens : sequences) {
+    sequence_request request{tokens, 0, 0};
+    request.grids = grids;
+    loop.admit(request, 0, pictures);
+  }
   loop.step();
   model.backend().synchronize();
   return observer.logits();
 }
 
 tensor plain_forward(const transformer& model, const std::vector<std::int32_t>& tokens,
-                     mask_kind mask, std::int32_t block, const tensor_view& pictures) {
+                     mask_kind mask, std::int32_t block, const tensor_view& pictures,
+                     const std::vector<std::array<std::int32_t, 2>>& grids) {
   std::vector<std::int32_t> rows(tokens.size());
   std::iota(rows.begin(), rows.end(), 0);
-  return forward_rows(model, {tokens}, mask, block, rows, pictures);
+  return forward_rows(model, {tokens}, mask, block, rows, pictures, grids);
 }
 
 }  // namespace unmask

@@ -334,7 +334,7 @@ void step_loop::impl::project(std::int32_t layer, const layer_input& in) {
   }
   {
     const phase_range range(profile_phase::project, layer);
-    model.project(layer, in.acts->x.view().first(in.set.rows), in.set.position, *in.acts);
+    model.project(layer, in.acts->x.view().first(in.set.rows), in.set, *in.acts);
   }
   const phase_range range(profile_phase::cache_update, layer);
   if (!partial) {

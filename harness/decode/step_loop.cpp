@@ -20,6 +20,21 @@ bool is_computed(std::int32_t row) {
   return row >= 0;
 }
 
+// Whether the rows of pictures in a prompt are those of its grids, one after the other.
+bool fills_grids(const sequence_request& request) {
+  auto next = request.prompt.begin();
+  const auto end = request.prompt.end();
+  const auto is_row = [](std::int32_t id) { return id < 0; };
+  for (const auto& [down, across] : request.grids) {
+    next = std::find_if(next, end, is_row);
+    const std::int64_t rows = std::int64_t{down} * across;
+    if (down < 1 || across < 1 || rows > end - next) return false;
+    if (!std::all_of(next, next + rows, is_row)) return false;
+    next += rows;
+  }
+  return std::none_of(next, end, is_row);
+}
+
 }  // namespace
 
 step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
@@ -79,6 +94,17 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     updated_index = ints(n);
     part = m.make_activations();
   }
+  if (l.picture_rows > 0 && m.config().axes[0] > 0) {
+    for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+      axes[axis] = backend.allocate(dtype::i32, {s, l.max_length}, memory_use::host_visible);
+      for (transformer::activations* a : {&acts[0], &acts[1], &part}) {
+        a->axes[axis] = axes[axis];
+      }
+    }
+    for (transformer::activations* a : {&acts[0], &acts[1], &part}) {
+      a->axis_position = ints(n, memory_use::resident);
+    }
+  }
   make_view_lists();
   found = make_candidate_lists(backend, l.sequences, n);
   if (method.unmask->traits().holds) state.keep_held_tokens();
@@ -104,11 +130,16 @@ std::int32_t step_loop::length_of(const sequence_request& request) const {
 // Before anything is taken for the request.
 void step_loop::impl::check_pictures(const sequence_request& request,
                                      const tensor_view& shown) const {
+  if (limits.dry) return;  // no row is looked at
   const std::int64_t count = shown.data != nullptr ? shown.rows() : 0;
   if (count > limits.picture_rows) {
     throw usage_error("the pictures of a request take " + std::to_string(count) +
                       " rows, more than the " + std::to_string(limits.picture_rows) +
                       " the loop was made for");
+  }
+  if (axes[0] && !fills_grids(request)) {
+    throw usage_error("the rows of a request's pictures have no places on the axes of " +
+                      model.config().name);
   }
   for (const std::int32_t id : request.prompt) {
     if (id < -count) {
@@ -132,6 +163,33 @@ void step_loop::impl::show(std::int32_t s, const tensor_view& shown) {
   backend.synchronize();  // the list ends here
 }
 
+// Text counts up on all axes at once; a picture begins where the count is and takes a block of places,
+// row by row, and what comes behind counts on from its longer side (Qwen2-VL's get_rope_index).
+void step_loop::impl::place_on_axes(std::int32_t s, const sequence_request& request) {
+  if (!axes[0]) return;
+  std::int32_t next = 0, at = 0;
+  const auto put = [&](std::int32_t row, std::int32_t column) {
+    axes[0].row<std::int32_t>(s)[at] = next;
+    axes[1].row<std::int32_t>(s)[at] = next + row;
+    axes[2].row<std::int32_t>(s)[at++] = next + column;
+  };
+  const auto prompt = static_cast<std::int32_t>(request.prompt.size());
+  const auto shows = [&] {
+    return at < prompt && request.prompt[static_cast<std::size_t>(at)] < 0;
+  };
+  auto grid = request.grids.begin();
+  while (at < state.at(s).length) {
+    if (!shows()) {
+      put(0, 0);
+      ++next;
+      continue;
+    }
+    const auto [down, across] = *grid++;  // check_pictures counted them
+    for (std::int32_t i = 0; i < down * across; ++i) put(i / across, i % across);
+    next += std::max(down, across);
+  }
+}
+
 std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slots,
                               const tensor_view& pictures) {
   impl& m = *impl_;
@@ -148,6 +206,7 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
     }
     m.state.admit(s, request, length);
     m.show(s, pictures);
+    m.place_on_axes(s, request);
     m.tokens_had[static_cast<std::size_t>(s)].clear();
     m.idle[static_cast<std::size_t>(s)] = {};
     if (m.carried) m.carried->forget(s);

@@ -69,7 +69,8 @@ struct step_loop::impl {
   int active_buffer = 0;  // the one that holds the rows
   tensor final, kept;
   tensor pictures;  // [places * picture_rows, D] f32 rows that tokens below 0 stand for, or no data
-  tensor plan_memory;  // of plan.arrays
+  std::array<tensor, 3> axes;  // activations::axes, or no data
+  tensor plan_memory;          // of plan.arrays
   row_lists rows, entered;
   // Methods that update part of the rows only: those rows, and room to gather them.
   bool partial;
@@ -116,6 +117,7 @@ struct step_loop::impl {
   }
   void check_pictures(const sequence_request& request, const tensor_view& shown) const;
   void show(std::int32_t s, const tensor_view& shown);
+  void place_on_axes(std::int32_t s, const sequence_request& request);
   step_numbers numbers() const;
   bool make_plan();
   sequence_step recompute_step(std::int32_t s) const;

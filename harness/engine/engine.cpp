@@ -142,6 +142,7 @@ class engine_run {
   // The place of the request that waits longest, or no_room, or never_fits: then it is over.
   std::int32_t admit_first() {
     const std::size_t request = *waiting_.begin();
+    const double asked = clock_.now();  // what is shown to the model is made by admit()
     const std::int32_t s = runner_.admit(request, settings_.grow_pages);
     if (s == no_room) return s;
     waiting_.erase(waiting_.begin());
@@ -151,7 +152,7 @@ class engine_run {
     }
     places_[index(s)] = {true, request, false, false};
     request_record& record = live_.at(request);
-    if (std::isnan(record.admitted)) record.admitted = clock_.now();
+    if (std::isnan(record.admitted)) record.admitted = asked;
     // Methods may have prompts that need no prefill.
     if (!runner_.prefilling(s) && std::isnan(record.prefill_done)) {
       record.prefill_done = clock_.now();

@@ -64,7 +64,7 @@ std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
 
 loop_runner::loop_runner(const transformer& model, recipe method, const loop_limits& limits,
                          request_source requests, std::int32_t prefill_chunk,
-                         std::int32_t repeat_window)
+                         std::int32_t repeat_window, picture_source pictures)
     : config_(model.config()),
       max_length_(limits.max_length),
       prefill_chunk_(prefill_chunk),
@@ -72,6 +72,7 @@ loop_runner::loop_runner(const transformer& model, recipe method, const loop_lim
       loop_(model, std::move(method), limits),
       shape_(loop_.pace().shape()),
       requests_(std::move(requests)),
+      pictures_(std::move(pictures)),
       places_(static_cast<std::size_t>(limits.sequences)) {
   if (prefill_chunk > 0 && !loop_.pace().limit_prefill(prefill_chunk)) {
     throw usage_error("prefill_chunk: this method takes a prompt in one forward only; set it to 0");
@@ -96,6 +97,13 @@ const sequence_request& loop_runner::request_of(std::size_t request) {
   return head_->second;
 }
 
+tensor_view loop_runner::pictures_of(std::size_t request) {
+  if (!pictures_) return {};
+  const auto [at, fresh] = shown_.try_emplace(request);
+  if (fresh) at->second = pictures_(request);
+  return at->second ? at->second.view() : tensor_view{};
+}
+
 std::int32_t loop_runner::first_rows(std::size_t request) {
   const std::int32_t rows = padded(static_cast<std::int32_t>(request_of(request).prompt.size()));
   return prefill_chunk_ > 0 ? std::min(rows, prefill_chunk_) : rows;
@@ -109,7 +117,8 @@ std::int32_t loop_runner::admit(std::size_t request, bool grow) {
   }
   const std::int32_t prompt = padded(static_cast<std::int32_t>(r.prompt.size()));
   const bool piecemeal = grow && shape_.ahead > 0;
-  const std::int32_t place = loop_.admit(r, piecemeal ? prompt + kv_page_size : 0);
+  const std::int32_t place =
+      loop_.admit(r, piecemeal ? prompt + kv_page_size : 0, pictures_of(request));
   if (place < 0) return no_room;
   const auto end = static_cast<std::int32_t>(r.prompt.size());
   repetition_watch watch(repeat_window_);
@@ -205,6 +214,7 @@ finished_answer loop_runner::take(std::int32_t place) {
 }
 
 finished_answer loop_runner::forget(std::size_t request) {
+  shown_.erase(request);
   const auto node = kept_.extract(request);
   return node.empty() ? finished_answer{} : std::move(node.mapped());
 }

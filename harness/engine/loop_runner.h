@@ -34,15 +34,19 @@ class repetition_watch {
 
 // Makes request i when it is needed; called again after a preemption.
 using request_source = std::function<sequence_request(std::size_t)>;
+// Makes the rows of the picture that request i shows (step_loop::admit), once, when it is at the head of
+// the queue; no data: it shows none.
+using picture_source = std::function<tensor(std::size_t)>;
 
 class loop_runner final : public batch_runner {
  public:
   // `prefill_chunk`: rows of one prompt in one prefill forward; 0: whole prompts. Usage error when
   // this method's pace cannot take a prompt in pieces. `repeat_window`: of repetition_watch, which
   // is shown each block of an answer when it is complete; a request that repeats itself is finished.
+  // `pictures`: may be empty.
   loop_runner(const transformer& model, recipe method, const loop_limits& limits,
               request_source requests, std::int32_t prefill_chunk = 0,
-              std::int32_t repeat_window = 0);
+              std::int32_t repeat_window = 0, picture_source pictures = {});
 
   std::int32_t places() const override { return static_cast<std::int32_t>(places_.size()); }
   pace_shape shape() const override { return shape_; }
@@ -74,6 +78,7 @@ class loop_runner final : public batch_runner {
   };
   std::int32_t padded(std::int32_t positions) const;
   const sequence_request& request_of(std::size_t request);
+  tensor_view pictures_of(std::size_t request);
   // Move place_state::complete on; true when it moved.
   bool complete_blocks(std::int32_t place);
   // Absolute end of the answer as far as it is complete.
@@ -85,8 +90,11 @@ class loop_runner final : public batch_runner {
   step_loop loop_;
   pace_shape shape_;
   request_source requests_;
+  picture_source pictures_;
   std::vector<place_state> places_;
   std::unordered_map<std::size_t, finished_answer> kept_;  // of preempted requests
+  std::unordered_map<std::size_t, tensor>
+      shown_;  // until their request is over: it may be preempted
   // The request at the head of the queue, made once however often it is refused.
   std::optional<std::pair<std::size_t, sequence_request>> head_;
 };

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 
+#include "harness/base/error.h"
 #include "harness/engine/closed_loop.h"
 #include "harness/engine/loop_runner.h"
+#include "harness/measure/pictures/shown.h"
 
 namespace unmask {
 namespace {
@@ -61,6 +63,7 @@ pass_record decode_point::pass(step_observer* observer, std::vector<answer_recor
   static_cast<pass_totals&>(pass) = done.loop;
   decode_rate(done.iterations, pass);
   count_repetitions(done, pass);
+  count_pictures(done, pass);
   time_rule(done, pass);
   pass.answers = answers_of(done);
   return pass;
@@ -80,6 +83,7 @@ std::vector<answer_record> decode_point::answers_of(const served_run& done) cons
 }
 
 bool decode_point::probe(const probe_settings& settings, std::ostream& out) {
+  if (workload_->pictures && workload_->pictures->holds_pictures()) throw usage_error(no_probes);
   std::vector<sequence_request> requests = workload_->requests;
   if (settings.limit > 0 && requests.size() > static_cast<std::size_t>(settings.limit)) {
     requests.resize(static_cast<std::size_t>(settings.limit));

@@ -37,6 +37,7 @@ struct loaded_model {
   void make_room(std::int32_t rows);
 };
 
+class workload_pictures;  // pictures/shown.h
 // What of a model this rank packs for a run.
 model_share share_of_run(const run_keys& run);
 
@@ -45,6 +46,7 @@ struct loaded_workload {
   std::vector<sequence_request> requests;  // in the order of the items or of the trace
   std::vector<double> arrivals;            // of a trace, seconds from 0
   workload_record record;
+  std::shared_ptr<const workload_pictures> pictures;     // of the items; null: none shows one
   std::shared_ptr<loaded_model> rater;                   // workload_entry::rater
   std::vector<std::vector<std::int32_t>> rated_prompts;  // of each item, in the rater's tokens
   std::vector<double> rated_references;  // likelihood of each item's own answer; NaN: it has none

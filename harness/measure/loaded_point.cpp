@@ -11,6 +11,7 @@
 #include "harness/decode/interpreted.h"
 #include "harness/engine/loop_runner.h"
 #include "harness/measure/imposed_commits.h"
+#include "harness/measure/pictures/shown.h"
 #include "harness/plan/published_decoding.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/profile/phases.h"
@@ -35,6 +36,12 @@ class keeping_sink final : public engine_sink {
   served_run& into_;
   work_meter* meter_;
 };
+
+// The most rows that the picture of one request takes.
+std::int32_t picture_rows_of(const loaded_workload& workload) {
+  if (!workload.pictures || !workload.pictures->computes()) return 0;
+  return std::ranges::max(workload.pictures->rows());
+}
 
 // Without layers the loop keeps pages of one small layer: slots, not bytes, are the model's.
 std::size_t kv_bytes_of_model(const kv_cache& cache, const loaded_model& model) {
@@ -156,14 +163,26 @@ void loaded_point::run(const engine_order& order, served_run& done) {
   const std::size_t requests = std::max<std::size_t>(order.arrivals.size(), 1);
   const auto places =
       static_cast<std::int32_t>(std::min(static_cast<std::size_t>(places_), requests));
+  const bool real_clock = order.cost == nullptr;
+  picture_source pictures;
+  if (picture_rows_of(*workload_) > 0) {
+    pictures = [&, real_clock](std::size_t i) {
+      shown_pictures shown = workload_->pictures->show(i % workload_->requests.size());
+      done.pictures.tower_runs += shown.tower_runs;
+      done.pictures.flops += shown.flops;
+      if (real_clock) done.pictures.seconds += shown.seconds;
+      return std::move(shown.rows);
+    };
+  }
   loop_runner runner(
-      *model_->packed, recipe_of_run(), {places, longest_, order.kv_pages, dry_},
+      *model_->packed, recipe_of_run(),
+      {places, longest_, order.kv_pages, dry_, picture_rows_of(*workload_)},
       [&](std::size_t i) {
         sequence_request r = workload_->requests[i % workload_->requests.size()];
         r.id = static_cast<std::int64_t>(i);
         return r;
       },
-      order.prefill_chunk, repeat_window_);
+      order.prefill_chunk, repeat_window_, std::move(pictures));
   step_loop& loop = runner.loop();
   loop.observe(order.observer);
   engine_settings settings = order.settings;
@@ -199,6 +218,23 @@ void loaded_point::count_repetitions(const served_run& run, pass_record& pass) c
   const auto stopped =
       std::ranges::count_if(run.requests, [](const request_record& r) { return r.answer.repeats; });
   pass.metrics["repetition_stops"] = {static_cast<double>(stopped), origin::counted};
+}
+
+void loaded_point::count_pictures(const served_run& run, pass_record& pass) const {
+  if (!workload_->pictures) return;
+  const std::vector<std::int32_t>& rows = workload_->pictures->rows();
+  std::int64_t shown = 0;
+  for (const request_record& r : run.requests) {
+    if (r.end == outcome::finished) shown += rows[r.request % rows.size()];
+  }
+  pass.metrics["picture_rows"] = {static_cast<double>(shown), origin::counted};
+  pass.metrics["tower_runs"] = {static_cast<double>(run.pictures.tower_runs), origin::counted};
+  if (run.pictures.tower_runs == 0) return;
+  pass.metrics["picture_flops"] = {run.pictures.flops, origin::analytic};
+  // A virtual clock does not see the tower.
+  if (run.pictures.seconds > 0) {
+    pass.metrics["picture_seconds"] = {run.pictures.seconds, origin::measured};
+  }
 }
 
 void loaded_point::time_rule(const served_run& run, pass_record& pass) const {

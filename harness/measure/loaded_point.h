@@ -59,6 +59,8 @@ class loaded_point : public sized_point {
   answer_record answer_of(const request_record& request) const;
   // Adds how many answers ended because they repeated themselves, if [run] asks for such ends.
   void count_repetitions(const served_run& run, pass_record& pass) const;
+  // Adds the rows of pictures, and what the tower did for them; nothing if the workload shows none.
+  void count_pictures(const served_run& run, pass_record& pass) const;
   // Adds the seconds that a rule took which is not compiled.
   void time_rule(const served_run& run, pass_record& pass) const;
 

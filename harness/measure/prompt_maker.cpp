@@ -15,6 +15,15 @@ constexpr const char* system_turn =
     "content "
     "that the user provides, and assist the user with a variety of tasks using natural language.";
 
+// The chat around one picture as the model's own code writes it.
+conversation asks_about_picture(const std::string& question, const vision_config& vision) {
+  if (vision.kind == vision_kind::qwen) {
+    return {{"system", "You are a helpful assistant."},
+            {"user", "<|vision_start|>" + std::string(placeholder) + "<|vision_end|>" + question}};
+  }
+  return {{"system", system_turn}, {"user", std::string(placeholder) + "\n" + question}};
+}
+
 // Where the only placeholder is.
 std::size_t place_of_picture(const std::string& text) {
   const std::size_t first = text.find(placeholder);
@@ -72,20 +81,65 @@ made_prompt prompt_maker::item(const task_item& asked) const {
 }
 
 made_prompt prompt_maker::about_picture(const std::string& question, bool raw,
-                                        std::int32_t picture_rows) const {
+                                        std::int32_t picture_rows,
+                                        const vision_config& vision) const {
   made_prompt prompt;
-  prompt.text = raw ? question
-                    : model_.chat->render({{"system", system_turn},
-                                           {"user", std::string(placeholder) + "\n" + question}});
+  prompt.text =
+      raw ? question : model_.chat->render(asks_about_picture(question, vision), thinking_off_);
   const std::size_t at = place_of_picture(prompt.text);
   prompt.tokens = model_.tokens->encode(prompt.text.substr(0, at));
   for (std::int32_t row = 0; row < picture_rows; ++row) prompt.tokens.push_back(-1 - row);
   const std::vector<std::int32_t> behind =
       model_.tokens->encode(prompt.text.substr(at + placeholder.size()));
-  if (!behind.empty()) {
-    prompt.tokens.insert(prompt.tokens.end(), behind.begin() + 1, behind.end());
-  }
+  const bool drops_first = vision.kind == vision_kind::siglip && !behind.empty();
+  prompt.tokens.insert(prompt.tokens.end(), behind.begin() + (drops_first ? 1 : 0), behind.end());
   return prompt;
+}
+
+made_prompt prompt_maker::about_codes(const std::string& question,
+                                      const std::vector<std::int32_t>& codes,
+                                      const vision_config& vision) const {
+  if (vision.kind != vision_kind::codes) {
+    throw usage_error("`codes` are of MMaDA; " + model_.record.name + " has no codebook");
+  }
+  made_prompt prompt = chat({{"user", question}});
+  std::vector<std::int32_t> tokens = {vision.around[0], vision.around[1]};
+  for (const std::int32_t code : codes) {
+    if (code < 0 || code >= vision.codebook) {
+      throw usage_error("`codes` holds " + std::to_string(code) + "; the codebook of " +
+                        model_.record.name + " has " + std::to_string(vision.codebook));
+    }
+    tokens.push_back(vision.first_code + code);
+  }
+  tokens.push_back(vision.around[2]);
+  tokens.insert(tokens.end(), prompt.tokens.begin(), prompt.tokens.end());
+  prompt.tokens = std::move(tokens);
+  return prompt;
+}
+
+std::vector<made_prompt> prompt_maker::tasks(const std::vector<task_item>& items,
+                                             const std::vector<std::int32_t>& picture_rows) const {
+  const vision_config vision =
+      read_vision_config(model_.directory, read_model_config(model_.directory).vocabulary);
+  std::vector<conversation> chats;
+  for (const task_item& item : items) {
+    chats.push_back(item.pictures.empty() ? conversation{{"user", item.prompt}}
+                                          : asks_about_picture(item.prompt, vision));
+  }
+  expect(chats);
+  std::vector<made_prompt> prompts;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const task_item& item = items[i];
+    try {
+      prompts.push_back(!item.codes.empty() ? about_codes(item.prompt, item.codes, vision)
+                        : item.pictures.empty()
+                            ? chat(chats[i])
+                            : about_picture(item.prompt, false, picture_rows[i], vision));
+    } catch (const error& problem) {
+      throw error(problem.code(), "item " + items[i].id + ": " + problem.what());
+    }
+  }
+  return prompts;
 }
 
 std::vector<std::int32_t> prompt_maker::behind(const std::string& text) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/measure/execute_parts.h"
+#include "harness/model/vision/config.h"
 
 namespace unmask {
 
@@ -42,12 +43,21 @@ class prompt_maker {
   // The prompt of a benchmark's item: turns of a chat, a text that names the BOS token itself, or a
   // raw text.
   made_prompt item(const task_item& asked) const;
-  // LLaDA-V's prompt around one picture: its system turn and "<image>\n" with the question, through the
-  // template; or a raw text that holds <image> once. The text is cut there and each part is encoded
-  // alone; of the second part the first token is dropped, as its own code does (mm_utils.py,
-  // tokenizer_image_token). Rows of the picture are tokens -1, -2, ... Usage error for more or fewer
-  // <image> than one.
-  made_prompt about_picture(const std::string& question, bool raw, std::int32_t picture_rows) const;
+  // A prompt around one picture: the model's own system turn and the picture before the question, through
+  // the template (LLaDA-V: "<image>\n"; Dimple: <image> between <|vision_start|> and <|vision_end|>); or a
+  // raw text that holds <image> once. The text is cut there and each part is encoded alone; LLaDA-V's code
+  // drops the first token of the second part (mm_utils.py, tokenizer_image_token). Rows of the picture are
+  // tokens -1, -2, ... Usage error for more or fewer <image> than one.
+  made_prompt about_picture(const std::string& question, bool raw, std::int32_t picture_rows,
+                            const vision_config& vision) const;
+  // MMaDA's prompt about the codes of a picture (inference_mmu.py): the tokens around them, then the
+  // question through the template. Usage error for a model without codes, or one outside its codebook.
+  made_prompt about_codes(const std::string& question, const std::vector<std::int32_t>& codes,
+                          const vision_config& vision) const;
+  // The prompts of tasks, in their order: a chat about as many rows of a picture, about codes, or about
+  // text alone (0 rows).
+  std::vector<made_prompt> tasks(const std::vector<task_item>& items,
+                                 const std::vector<std::int32_t>& picture_rows) const;
   // A text that stands behind a prompt: no template, and no tokens around it.
   std::vector<std::int32_t> behind(const std::string& text) const;
   // A raw context and one of its continuations, split as the tokenizer says (tokenizer.h).

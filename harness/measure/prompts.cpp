@@ -12,6 +12,7 @@
 #include "harness/base/error.h"
 #include "harness/devices/device.h"
 #include "harness/measure/execute_parts.h"
+#include "harness/measure/pictures/shown.h"
 #include "harness/measure/prompt_maker.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/workload/benchmark_list.h"
@@ -158,6 +159,20 @@ void load_rater(loaded_workload& w, const workload_entry& of, const run_settings
   w.record.rater = entry.name;
 }
 
+// Reads the pictures of the items, if one of them shows any, and makes all prompts.
+std::vector<made_prompt> prompts_of(loaded_workload& w, const workload_entry& entry,
+                                    const run_settings& run, const loaded_model& model) {
+  const prompt_maker prompts(model);
+  const bool shows = std::ranges::any_of(
+      w.items, [](const task_item& i) { return !i.pictures.empty() || !i.codes.empty(); });
+  if (!shows) return prompts.questions(questions_of(w.items));
+  if (!entry.rater.empty()) {
+    throw usage_error(entry.name + ": workload.judge reads texts, and its tasks show pictures");
+  }
+  w.pictures = std::make_shared<workload_pictures>(model, w.items, !runs_dry(run));
+  return located(entry.file.string(), [&] { return prompts.tasks(w.items, w.pictures->rows()); });
+}
+
 void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                 const loaded_model& model) {
   if (!entry.benchmark.name.empty()) {
@@ -167,13 +182,14 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
   std::vector<task_item> all = read_tasks(entry.file.string());
   w.items = located(entry.file.string(), [&] { return select(std::move(all), entry.items); });
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
-  std::vector<made_prompt> prompts = prompt_maker(model).questions(questions_of(w.items));
+  std::vector<made_prompt> prompts = prompts_of(w, entry, run, model);
   if (!entry.rater.empty()) load_rater(w, entry, run);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
     task_item& item = w.items[i];
     item.prompt = prompts[i].text;
     w.requests.push_back(request_of(std::move(prompts[i]), generated_length(entry, run, item),
                                     request_seed(run, i)));
+    if (w.pictures) w.requests.back().grids = w.pictures->grids(i);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "harness/base/error.h"
 #include "harness/measure/execute_parts.h"
+#include "harness/measure/pictures/shown.h"
 #include "harness/plan/serve_settings.h"
 
 namespace unmask {
@@ -46,6 +47,9 @@ std::string request_list(const std::vector<experiment_point>& points) {
   const experiment_point& p = the_one_of(points);
   const std::shared_ptr<loaded_model> model = load_model_of(p);
   const auto workload = load_workload(p.workload, p.run, *model);
+  if (workload->pictures && workload->pictures->holds_pictures()) {
+    throw usage_error(p.workload.name + ": a list of requests holds texts, and `images` are none");
+  }
   const parameters serve(p.run.serve);
   const std::vector<sequence_request>& asked = workload->requests;
   const std::vector<double> times =

@@ -16,12 +16,19 @@
 
 namespace unmask {
 
+// What the pictures of a run's requests took; all 0 where none was shown.
+struct picture_work {
+  std::int64_t tower_runs = 0;
+  double flops = 0, seconds = 0;
+};
+
 struct served_run {
   std::vector<request_record> requests;  // ordered by arrival
   std::vector<iteration_record> iterations;
   engine_totals totals;
   pass_totals loop;  // of the loop that served it
   machine_use use;   // who used the processors meanwhile
+  picture_work pictures;
 };
 
 struct serving_objective {

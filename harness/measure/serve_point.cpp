@@ -152,6 +152,7 @@ class serve_point final : public loaded_point {
     pass.metrics.merge(
         serving_values(done, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
     count_repetitions(done, pass);
+    count_pictures(done, pass);
     time_rule(done, pass);
     if (serve_.flag("keep_requests")) requests_ = request_times(done.requests);
     for (const table_cost::sample& s : clock_.samples()) {

@@ -282,6 +282,25 @@ void read_rope(const json_reader& config, model_config& m) {
   }
 }
 
+// Dimple: pairs of a head for each axis of a picture, and its tower (read_vision_config).
+void read_axes(const json_reader& config, model_config& m) {
+  if (!config.given("mrope_section")) return;  // asked about text alone
+  const json_value::array* list = config.at("mrope_section").items();
+  std::int64_t pairs = 0;
+  for (std::size_t i = 0; list != nullptr && list->size() == m.axes.size() && i < list->size();
+       ++i) {
+    const std::int64_t* count = (*list)[i].integer();
+    if (count == nullptr || *count < 1 || *count > m.head_dim) break;
+    m.axes[i] = static_cast<std::int32_t>(*count);
+    pairs += *count;
+  }
+  if (2 * pairs != m.rope.rotary_dim || m.axes[2] == 0 || m.rope.magnitude != 1) {
+    config.fail("mrope_section",
+                fmt::format("must be three counts of pairs, {} in all", m.rope.rotary_dim / 2));
+  }
+  if (config.given("vision_config")) read_dimple(config, nullptr);
+}
+
 void refuse_windows(const json_reader& config) {
   require_flags(config, false, {"use_sliding_window", "use_mrope"});
   const json_value* types = config.find("layer_types");
@@ -571,6 +590,8 @@ model_config parse_model_config(std::string_view config_text, std::string_view g
   read_ids(config, generation, kind, tokenizer_mask, m);
   // Read again where pictures are asked about (read_vision_config).
   if (kind.name == llada_v_architecture) read_llada_v(config, m.vocabulary);
+  if (kind.name == dimple_architecture) read_axes(config, m);
+  if (kind.name == mmada_architecture) read_mmada(config, m.vocabulary);
   m.unread = unread_keys(root, asked);
   return m;
 }

@@ -5,6 +5,7 @@
 // checkpoint's config.json (and generation_config.json). No family has a code path of its own.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -58,6 +59,8 @@ struct model_config {
   std::int32_t max_positions = 0;
   float norm_eps = 1e-6F;
   rope_params rope;
+  // M-RoPE: pairs of a head that turn by frame, row and column of a picture; all 0: by the position.
+  std::array<std::int32_t, 3> axes = {};
   bool qkv_bias = false;
   bool qk_norm = false;
   bool tied_embeddings = false;

@@ -9,6 +9,7 @@
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
 #include "kernels/ranks.h"
+#include "kernels/rows.h"
 
 namespace unmask {
 struct transformer::impl {
@@ -58,6 +59,7 @@ struct transformer::impl {
   std::once_flag split;  // guards query_key and value of every layer
 
   void multiply_qkv(const layer& l, const tensor_view& x, const activations& a) const;
+  void rotate(const layer& l, const row_set& rows, const activations& a) const;
   void feed_forward(const layer& l, const tensor_view& x, const std::int32_t* sequence,
                     const tensor_view& out, bool accumulate) const;
   void feed_forward_in_pieces(const layer& l, const tensor_view& input,
@@ -301,20 +303,49 @@ void transformer::project_and_store(std::int32_t index, const tensor_view& x, co
   const auto& l = m.layers[static_cast<std::size_t>(index)];
   const auto n = static_cast<std::int32_t>(x.rows());
   m.multiply_qkv(l, x, a);
+  if (a.axis_position) {
+    m.rotate(l, rows, a);
+    m.backend.run(op::kv_write{rows, key(a, n), value(a, n), cache});
+    return;
+  }
   m.backend.run(op::rotate_and_store{rows, query(a, n), key(a, n), value(a, n), l.q_norm, l.k_norm,
                                      m.config.norm_eps, m.config.rope, cache});
 }
 
-void transformer::project(std::int32_t index, const tensor_view& x, const std::int32_t* position,
+void transformer::project(std::int32_t index, const tensor_view& x, const row_set& rows,
                           const activations& a) const {
   const impl& m = *impl_;
   const auto& l = m.layers[static_cast<std::size_t>(index)];
-  const auto n = static_cast<std::int32_t>(x.rows());
   m.multiply_qkv(l, x, a);
-  m.backend.run(
-      op::head_norm_rope{query(a, n), l.q_norm, m.config.norm_eps, m.config.rope, position});
-  m.backend.run(
-      op::head_norm_rope{key(a, n), l.k_norm, m.config.norm_eps, m.config.rope, position});
+  m.rotate(l, rows, a);
+}
+
+// Query and key of these rows in place. On axes one rotation for each: the pairs of the others pass.
+void transformer::impl::rotate(const layer& l, const row_set& rows, const activations& a) const {
+  const std::int32_t n = rows.rows;
+  const tensor_view q = heads_of(a.qkv, n, 0, config.heads, config.head_dim);
+  const tensor_view k = heads_of(a.qkv, n, config.heads, config.kv_heads, config.head_dim);
+  const auto turn = [&](const rope_params& rope, const std::int32_t* position,
+                        const tensor_view& q_norm, const tensor_view& k_norm) {
+    backend.run(op::head_norm_rope{q, q_norm, config.norm_eps, rope, position});
+    backend.run(op::head_norm_rope{k, k_norm, config.norm_eps, rope, position});
+  };
+  if (!a.axis_position) {
+    turn(config.rope, rows.position, l.q_norm, l.k_norm);
+    return;
+  }
+  rope_params rope = config.rope;
+  auto* position = a.axis_position.as<std::int32_t>();
+  for (std::size_t axis = 0; axis < a.axes.size(); ++axis) {
+    rope.first_pair = rope.last_pair;
+    rope.last_pair += config.axes[axis];
+    backend.run(op::gather_tokens{rows, a.axes[axis], position});
+    if (axis == 0) {
+      turn(rope, position, l.q_norm, l.k_norm);
+    } else {
+      turn(rope, position, {}, {});
+    }
+  }
 }
 
 void transformer::require_split_projection() const {
@@ -327,8 +358,8 @@ void transformer::require_split_projection() const {
   });
 }
 
-void transformer::project_query_key(std::int32_t index, const tensor_view& x,
-                                    const std::int32_t* position, const activations& a) const {
+void transformer::project_query_key(std::int32_t index, const tensor_view& x, const row_set& rows,
+                                    const activations& a) const {
   const impl& m = *impl_;
   const model_config& c = m.local;
   const auto& l = m.layers[static_cast<std::size_t>(index)];
@@ -340,8 +371,7 @@ void transformer::project_query_key(std::int32_t index, const tensor_view& x,
   const tensor_view bias = l.qkv_bias ? l.qkv_bias.view().first(width) : tensor_view{};
   m.backend.run(op::linear{normed, *l.query_key, bias,
                            heads_of(a.qkv, n, 0, c.heads + c.kv_heads, c.head_dim), false});
-  m.backend.run(op::head_norm_rope{query(a, n), l.q_norm, c.norm_eps, c.rope, position});
-  m.backend.run(op::head_norm_rope{key(a, n), l.k_norm, c.norm_eps, c.rope, position});
+  m.rotate(l, rows, a);
 }
 
 void transformer::project_value(std::int32_t index, const tensor_view& x,

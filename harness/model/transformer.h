@@ -10,6 +10,7 @@
 // what all ranks get is added (op::sum_ranks) before it comes to x, which is whole on every rank.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "harness/model/config.h"
@@ -64,6 +65,10 @@ class transformer {
     // [max_rows, (heads + 2 kv_heads) * head_dim] of local(), of backend::activation_type
     tensor qkv;
     tensor attention;  // [max_rows, heads * head_dim], the same
+    // Of a model whose pictures have places on axes (model_config::axes), set by the loop that shows
+    // some: the place of each position on each axis, [S, length] i32; and room for those of the rows.
+    std::array<tensor_view, 3> axes = {};
+    tensor axis_position = {};
   };
   activations make_activations() const;
   // Views of the first n rows: q [n, heads, dim], k and v [n, kv_heads, dim] inside qkv.
@@ -72,8 +77,8 @@ class transformer {
   tensor_view value(const activations& a, std::int32_t n) const;
 
   void embed(const std::int32_t* token, const tensor_view& x) const;
-  // a.qkv = rotated q, rotated k and v of x [n, D]; position [n].
-  void project(std::int32_t layer, const tensor_view& x, const std::int32_t* position,
+  // a.qkv = rotated q, rotated k and v of x [n, D], the rows of this set.
+  void project(std::int32_t layer, const tensor_view& x, const row_set& rows,
                const activations& a) const;
   // The same, and k and v of each row into the cache, in one pass over them where the backend has
   // one.
@@ -83,7 +88,7 @@ class transformer {
   // need. They use weights packed apart, which require_split_projection() makes once; without it
   // they throw std::logic_error.
   void require_split_projection() const;
-  void project_query_key(std::int32_t layer, const tensor_view& x, const std::int32_t* position,
+  void project_query_key(std::int32_t layer, const tensor_view& x, const row_set& rows,
                          const activations& a) const;
   void project_value(std::int32_t layer, const tensor_view& x, const activations& a) const;
   // x += W_o attention, or x = it where it does not accumulate; attention [n, heads * head_dim].

@@ -131,7 +131,7 @@ class loader {
 
  private:
   vision_weights take_vision() {
-    if (vision_.kind == vision_kind::none) return {};
+    if (!vision_.has_tower()) return {};
     return collect_vision_weights(
         vision_, config_.hidden,
         [&](const std::string& name, const std::vector<std::int64_t>& shape) {

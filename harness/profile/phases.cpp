@@ -42,6 +42,7 @@ constexpr std::array<phase_facts, profile_phases> facts = {{
     {"settle", range_category::cache},
     {"accounting", range_category::scheduler},
     {"recorded", range_category::denoise, true},
+    {"vision", range_category::prefill},
 }};
 
 const phase_facts& facts_of(profile_phase phase) {

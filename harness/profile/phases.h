@@ -7,6 +7,7 @@
 //
 //   measure                                  one pass of `unmask profile`; payload: repetition
 //     run                                    what wall_seconds covers; payload: requests
+//       vision                               the tower of a request's picture; payload: its rows
 //       step                                 payload: step of this loop, from 0
 //         plan                               what each sequence does; payload: step
 //         prefill | denoise | commit_forward | mixed_forward      payload: sequences taking part
@@ -57,9 +58,10 @@ enum class profile_phase : std::uint8_t {
   commit,  // decided tokens enter the canvas
   settle,  // what is cached now
   accounting,
-  recorded  // layers that run as one recorded piece (a CUDA graph)
+  recorded,  // layers that run as one recorded piece (a CUDA graph)
+  vision     // a picture becomes rows of a prompt
 };
-inline constexpr std::size_t profile_phases = 24;
+inline constexpr std::size_t profile_phases = 25;
 
 const char* name_of(profile_phase phase);         // "attention", ...: the name of the NVTX range
 range_category category_of(profile_phase phase);  // of the NVTX range

@@ -2,11 +2,13 @@
 // Copyright The Unmask Authors
 #include "harness/workload/task.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/json_lines.h"
 #include "harness/workload/scorer.h"
 #include "harness/workload/task_fields.h"
@@ -14,9 +16,52 @@
 namespace unmask {
 namespace {
 
+namespace fs = std::filesystem;
 constexpr std::int64_t most_tokens = 1 << 24;
+constexpr std::size_t largest_picture = std::size_t{1} << 28;
 
-task_item read_item(const json_reader& object) {
+// The picture PATH of the folder that holds the tasks.
+task_picture read_picture(const json_reader& object, const std::string& path,
+                          const fs::path& folder) {
+  std::error_code failed;
+  const fs::path place = fs::canonical(fs::absolute(folder), failed);
+  const fs::path file = fs::canonical(place / path, failed);
+  if (failed || !is_file(file)) object.fail("images", "names " + path + ", which is no file");
+  const auto parts = std::mismatch(place.begin(), place.end(), file.begin(), file.end());
+  if (parts.first != place.end() || fs::path(path).is_absolute()) {
+    object.fail("images", "names " + path + ", which is outside the folder of the tasks");
+  }
+  return {folder / path, sha256_hex(read_file(file, largest_picture))};
+}
+
+std::vector<task_picture> read_pictures(const json_reader& object, const fs::path& folder) {
+  const json_value* given = object.find("images");
+  if (given == nullptr) return {};
+  const json_value::array* names = given->items();
+  if (names == nullptr || names->size() != 1 || names->front().text() == nullptr) {
+    object.fail("images", "must be a list with the path of one picture");
+  }
+  return {read_picture(object, *names->front().text(), folder)};
+}
+
+std::vector<std::int32_t> read_codes(const json_reader& object) {
+  const json_value* given = object.find("codes");
+  if (given == nullptr) return {};
+  std::vector<std::int32_t> codes;
+  if (const json_value::array* list = given->items()) {
+    for (const json_value& code : *list) {
+      const std::int64_t* number = code.integer();
+      if (number == nullptr || *number < 0 || *number >= most_tokens) break;
+      codes.push_back(static_cast<std::int32_t>(*number));
+    }
+    if (codes.size() != list->size()) codes.clear();
+  }
+  if (codes.empty()) object.fail("codes", "must be a list of the codes of one picture, from 0");
+  if (object.given("images")) object.fail("codes", "and `images` exclude each other");
+  return codes;
+}
+
+task_item read_item(const json_reader& object, const fs::path& folder) {
   require_task_fields(object);
   task_item item;
   item.id = object.text("id");
@@ -35,6 +80,8 @@ task_item read_item(const json_reader& object) {
   }
   item.context_tokens =
       static_cast<int>(object.integer_or("context_tokens", 0, most_tokens, context));
+  item.pictures = read_pictures(object, folder);
+  item.codes = read_codes(object);
   return item;
 }
 
@@ -60,8 +107,9 @@ std::uint64_t random_below(std::uint64_t& state, std::uint64_t n) {
 std::vector<task_item> read_tasks(const std::string& path) {
   std::vector<task_item> items;
   std::map<std::string, std::size_t> line_of;
+  const fs::path folder = fs::path(path).parent_path();
   for_each_json_line(path, [&](const json_reader& object, std::size_t number) {
-    items.push_back(read_item(object));
+    items.push_back(read_item(object, folder));
     const auto [first, fresh] = line_of.emplace(items.back().id, number);
     if (!fresh) {
       object.fail("id", "\"" + items.back().id + "\" was already given on line " +
@@ -127,6 +175,8 @@ std::string hash_of_tasks(const std::vector<task_item>& items) {
     if (item.bos) add("bos");
     add(std::to_string(item.gen_length));
     add(std::to_string(item.context_tokens));
+    for (const task_picture& picture : item.pictures) add("picture " + picture.hash);
+    for (const std::int32_t code : item.codes) add("code " + std::to_string(code));
   }
   return sha256_hex(all);
 }

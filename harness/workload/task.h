@@ -6,12 +6,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "harness/model/chat_template.h"
 
 namespace unmask {
+
+// A picture that an item shows.
+struct task_picture {
+  std::filesystem::path file;
+  std::string hash;  // SHA-256 of its bytes
+};
 
 struct task_item {
   std::string id;
@@ -35,12 +42,14 @@ struct task_item {
   std::vector<std::string> continuations, stop;
   int right = -1;
   int context_tokens = 0;  // length of the prompt for long-context families, 0 = not recorded
+  std::vector<task_picture> pictures;  // before the prompt; one at most
+  std::vector<std::int32_t> codes;  // of a picture, in a codebook of the model; not with pictures
 };
 
-// Reads JSON Lines with the keys id, family, prompt, scorer, gen_length (required), answer, check
-// and context_tokens (optional; also taken from check). Environment error that names file, line
-// and key when something is missing, of the wrong type or given twice (id); usage error for a
-// scorer that does not exist.
+// Reads JSON Lines with the keys id, family, prompt, scorer, gen_length (required), answer, check,
+// context_tokens (optional; also taken from check), images (optional; paths from the file's folder,
+// inside it, also where links lead) and codes (optional, without images). Environment error that names file, line and key when something is
+// missing, of the wrong type or given twice (id); usage error for a scorer that does not exist.
 std::vector<task_item> read_tasks(const std::string& path);
 
 // Which items of a file are taken. The parts apply in the order in which they stand here.
@@ -59,8 +68,8 @@ struct item_selection {
 // Usage error, without the name of the file, when nothing is left.
 std::vector<task_item> select(std::vector<task_item> items, const item_selection& which);
 
-// SHA-256 (64 hex digits) over every field of every item in order. Two runs with the same hash
-// answered the same questions, whatever the files' spacing or names.
+// SHA-256 (64 hex digits) over every field of every item in order, of pictures over their bytes. Two
+// runs with the same hash answered the same questions, whatever the files' spacing or names.
 std::string hash_of_tasks(const std::vector<task_item>& items);
 
 }  // namespace unmask

@@ -17,6 +17,12 @@ const std::vector<task_field>& task_fields() {
       {"check", "object", false, "what the other scorers compare with, below"},
       {"context_tokens", "integer", false,
        "length of the prompt, for `context = [LOW, HIGH]` of [[workload]]"},
+      {"images", "array", false,
+       "one PNG or JPEG picture that a model with a tower sees before the prompt: its path from "
+       "the "
+       "file's folder"},
+      {"codes", "array", false,
+       "the picture as codes of the model's codebook, for MMaDA, whose encoder is not read"},
   };
   return all;
 }

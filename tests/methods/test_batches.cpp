@@ -35,6 +35,62 @@ TEST_P(every_setting, tokens_do_not_depend_on_the_batch) {
   }
 }
 
+// Tokens of a prompt, but for its first and last, as rows of a picture with the same vectors.
+struct shown_prompt {
+  sequence_request request;
+  tensor rows;  // no data: the prompt is text
+};
+
+shown_prompt show_tokens(const sequence_request& text, const model_weights& weights) {
+  const std::int64_t width = weights.embedding.columns();
+  const auto count = static_cast<std::int64_t>(text.prompt.size()) - 2;
+  shown_prompt shown = {text, cpu_backend().allocate(dtype::f32, {count, width})};
+  for (std::int64_t row = 0; row < count; ++row) {
+    std::int32_t& token = shown.request.prompt[static_cast<std::size_t>(row) + 1];
+    const float* vector = weights.embedding.row<float>(token);
+    std::copy_n(vector, width, shown.rows.view().row<float>(row));
+    token = static_cast<std::int32_t>(-1 - row);
+  }
+  return shown;
+}
+
+std::vector<std::vector<std::int32_t>> answers_of(const transformer& model, const setting& p,
+                                                  const std::vector<shown_prompt>& all,
+                                                  std::int32_t pieces) {
+  constexpr std::int32_t most_rows = 48, longest = 128;
+  step_loop loop(model, test::recipe_of(p.method, model.config(), p.given, p.preset),
+                 {static_cast<std::int32_t>(all.size()), longest, 0, false, most_rows});
+  std::vector<std::vector<std::int32_t>> found;
+  if (pieces > 0 && !loop.pace().limit_prefill(pieces)) return found;
+  for (const shown_prompt& one : all) {
+    EXPECT_GE(loop.admit(one.request, 0, one.rows ? one.rows.view() : tensor_view{}), 0);
+  }
+  while (loop.step()) {
+  }
+  for (std::int32_t s = 0; s < std::ssize(all); ++s) found.push_back(loop.output(s));
+  return found;
+}
+
+// A method sees rows of a prompt, not pictures: one whose rows have the vectors of tokens is answered as
+// these tokens are; alone, among others, and when its prompt enters in pieces.
+TEST_P(every_setting, pictures_are_rows_of_a_prompt) {
+  const setting& p = GetParam();
+  const auto model = tiny_model(p.family, cpu_backend());
+  const model_weights weights = tiny_weights(tiny_config(p.family), 7);
+  const auto texts = tiny_requests(8, 24);
+  const auto want = outputs(decode_closed(*model, p.method, p.given, texts, 1, p.preset));
+  std::vector<shown_prompt> all;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    all.push_back(i % 2 == 0 ? show_tokens(texts[i], weights) : shown_prompt{texts[i], {}});
+  }
+  EXPECT_EQ(answers_of(*model, p, all, 0), want);
+  EXPECT_EQ(answers_of(*model, p, {all[2]}, 0).at(0), want[2]);
+  const auto cut = answers_of(*model, p, all, 8);
+  if (!cut.empty()) {
+    EXPECT_EQ(cut, want);
+  }
+}
+
 // The fast backend takes the same decisions as the reference.
 TEST_P(every_setting, cpu_decides_as_the_reference) {
   const setting& p = GetParam();

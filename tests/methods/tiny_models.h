@@ -77,11 +77,7 @@ inline model_config tiny_config(model_family family) {
   return c;
 }
 
-inline std::unique_ptr<transformer> tiny_model(const model_config& c, const backend& backend,
-                                               std::int32_t max_rows, std::uint64_t seed,
-                                               dtype kv_type,
-                                               weight_format format = weight_format::f32,
-                                               const model_share& share = {}) {
+inline model_weights tiny_weights(const model_config& c, std::uint64_t seed) {
   // N(0, 0.02) weights make every logit alike; the scaled copy below spreads the confidences.
   model_weights w = random_weights(c, seed, dtype::f32);
   const auto scale = [](const tensor_view& t, float by) {
@@ -95,7 +91,15 @@ inline std::unique_ptr<transformer> tiny_model(const model_config& c, const back
       if (t.data) scale(t, 8);
     }
   }
-  return std::make_unique<transformer>(c, w, backend, format, max_rows, kv_type, share);
+  return w;
+}
+inline std::unique_ptr<transformer> tiny_model(const model_config& c, const backend& backend,
+                                               std::int32_t max_rows, std::uint64_t seed,
+                                               dtype kv_type,
+                                               weight_format format = weight_format::f32,
+                                                const model_share& share = {}) {
+  return std::make_unique<transformer>(c, tiny_weights(c, seed), backend, format, max_rows,
+                                       kv_type, share);
 }
 inline std::unique_ptr<transformer> tiny_model(model_family family, const backend& backend,
                                                std::int32_t max_rows = 2048, std::uint64_t seed = 7,

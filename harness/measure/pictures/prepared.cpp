@@ -6,6 +6,8 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <map>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -24,6 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::size_t largest_picture = std::size_t{1} << 28, shown_digits = 16, length_bytes = 8;
+constexpr std::size_t files_of_a_call = 256;
 constexpr const char* file_version = "1";
 constexpr const char* rule = "columns-then-rows";
 constexpr std::int32_t most_pixels = 1 << 28;
@@ -50,9 +53,45 @@ std::vector<fs::path> folders_to_look_in() {
 
 std::string hash_of_values(const vision_config& config) {
   const auto values = byte_values(config);
-  // One table for all channels: the three are equal.
+  // LLaDA-V has one table for all channels: the three are equal.
+  const std::size_t tables = config.kind == vision_kind::qwen ? values.size() : 1;
   return sha256_hex(
-      {reinterpret_cast<const char*>(values[0].data()), values[0].size() * sizeof(float)});
+      {reinterpret_cast<const char*>(values[0].data()), tables * values[0].size() * sizeof(float)});
+}
+
+std::optional<fs::path> find_prepared(const std::string& name) {
+  for (const fs::path& folder : folders_to_look_in()) {
+    if (is_file(folder / name)) return folder / name;
+  }
+  return std::nullopt;
+}
+
+// Into the cache, by one call of the package.
+void write_prepared(const std::vector<std::string>& pictures, const std::string& preset,
+                    const fs::path& model) {
+  const std::string first = pictures.front(), more = pictures.size() > 1 ? " ..." : "";
+  const std::string beforehand = ". Prepare " + std::string(more.empty() ? "it" : "them") +
+                                 " on a machine that has Python with: unmask pictures " + first +
+                                 more + " --model " + model.string();
+  std::vector<std::string> command = {"pictures"};
+  command.insert(command.end(), pictures.begin(), pictures.end());
+  for (const std::string& word :
+       {std::string("--model"), model.string(), std::string("--preset"), preset,
+        std::string("--quiet"), std::string("-o"), cache_folder().string()}) {
+    command.push_back(word);
+  }
+  package_end end;
+  try {
+    end = run_package_for_reason(command);
+  } catch (const error& problem) {
+    throw environment_error(problem.what() + beforehand);
+  }
+  if (end.status == 0) return;
+  const bool usage = end.status == static_cast<int>(exit_code::usage);
+  throw error(usage ? exit_code::usage : exit_code::environment,
+              first + (more.empty() ? ": NOT RUN: cannot prepare the picture: "
+                                    : " and others: NOT RUN: cannot prepare the pictures: ") +
+                  end.reason + (usage ? "" : beforehand));
 }
 
 // "98x62"
@@ -131,10 +170,11 @@ prepared_picture read_prepared_picture(const fs::path& file, const vision_config
   picture.pixels = tensors->view("views");
   const tensor_view& v = picture.pixels;
   if (v.type != dtype::u8 || v.rank != 4 || v.shape[0] != picture.shape.views() ||
-      v.shape[1] != config.side || v.shape[2] != config.side || v.shape[3] != 3) {
-    throw environment_error(
-        fmt::format("{}: tensor \"views\" must be U8 [{}, {}, {}, 3] for a picture of {}x{}",
-                    file.string(), picture.shape.views(), config.side, config.side, width, height));
+      v.shape[1] != picture.shape.view_height || v.shape[2] != picture.shape.view_width ||
+      v.shape[3] != 3) {
+    throw environment_error(fmt::format(
+        "{}: tensor \"views\" must be U8 [{}, {}, {}, 3] for a picture of {}x{}", file.string(),
+        picture.shape.views(), picture.shape.view_height, picture.shape.view_width, width, height));
   }
   picture.preset = preset;
   picture.pillow = said.text("pillow");
@@ -142,37 +182,38 @@ prepared_picture read_prepared_picture(const fs::path& file, const vision_config
   return picture;
 }
 
-prepared_picture prepare_picture(const fs::path& picture, const vision_config& config,
-                                 std::string preset, const fs::path& model) {
+task_picture picture_in(const fs::path& file) {
+  return {file, sha256_hex(read_file(file, largest_picture))};
+}
+
+std::vector<prepared_picture> prepare_pictures(const std::vector<task_picture>& pictures,
+                                               const vision_config& config, std::string preset,
+                                               const fs::path& model) {
   std::vector<std::string> presets = {"pad", "squeeze"};
+  if (config.kind == vision_kind::qwen) presets = {config.preset};
   if (config.preset == "tiles") presets.emplace_back("tiles");
   if (preset.empty()) preset = config.preset;
   find_known("preset of pictures", preset, presets);
-  const std::string hash = sha256_hex(read_file(picture, largest_picture));
-  const std::string name = prepared_file_name(config, preset, hash);
-  for (const fs::path& folder : folders_to_look_in()) {
-    if (is_file(folder / name)) {
-      return read_prepared_picture(folder / name, config, preset, hash);
-    }
+  std::map<std::string, fs::path> lacking;  // by the file's name: one picture may be shown often
+  for (const task_picture& picture : pictures) {
+    const std::string name = prepared_file_name(config, preset, picture.hash);
+    if (!find_prepared(name)) lacking.emplace(name, picture.file);
   }
-  const std::string beforehand =
-      ". Prepare it on a machine that has Python with: unmask pictures " + picture.string() +
-      " --model " + model.string();
-  const fs::path folder = cache_folder();
-  package_end end;
-  try {
-    end = run_package_for_reason({"pictures", picture.string(), "--model", model.string(),
-                                  "--preset", preset, "--quiet", "-o", folder.string()});
-  } catch (const error& problem) {
-    throw environment_error(problem.what() + beforehand);
+  std::vector<std::string> files;
+  for (const auto& [name, file] : lacking) {
+    files.push_back(file.string());
+    if (files.size() < files_of_a_call) continue;
+    write_prepared(files, preset, model);
+    files.clear();
   }
-  if (end.status != 0) {
-    const bool usage = end.status == static_cast<int>(exit_code::usage);
-    throw error(usage ? exit_code::usage : exit_code::environment,
-                picture.string() + ": NOT RUN: cannot prepare the picture: " + end.reason +
-                    (usage ? "" : beforehand));
+  if (!files.empty()) write_prepared(files, preset, model);
+  std::vector<prepared_picture> all;
+  for (const task_picture& picture : pictures) {
+    const std::string name = prepared_file_name(config, preset, picture.hash);
+    all.push_back(read_prepared_picture(find_prepared(name).value_or(cache_folder() / name), config,
+                                        preset, picture.hash));
   }
-  return read_prepared_picture(folder / name, config, preset, hash);
+  return all;
 }
 
 }  // namespace unmask

@@ -7,10 +7,11 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/model/vision/picture_rows.h"
+#include "harness/workload/task.h"
 #include "kernels/tensor.h"
 
 namespace unmask {
@@ -33,11 +34,14 @@ prepared_picture read_prepared_picture(const std::filesystem::path& file,
                                        const vision_config& config, const std::string& preset,
                                        const std::string& picture_hash);
 
-// The prepared file of a picture: looked for in the folders of $UNMASK_PICTURES, in pictures/ here and
-// in $XDG_CACHE_HOME/unmask/pictures (~/.cache); else the package writes it there. Environment error
-// "NOT RUN: needs ..." if Python is missing; what the package says of a picture stands on standard
-// error. An empty preset is the model's usual one; usage error for one that the model does not have.
-prepared_picture prepare_picture(const std::filesystem::path& picture, const vision_config& config,
-                                 std::string preset, const std::filesystem::path& model);
+// The prepared file of each picture: looked for in the folders of $UNMASK_PICTURES, in pictures/ here
+// and in $XDG_CACHE_HOME/unmask/pictures (~/.cache); else the package writes them there, all in one
+// call. Environment error "NOT RUN: needs ..." if Python is missing; what the package says of a picture
+// stands on standard error. An empty preset is the model's usual one; usage error for one that the model
+// does not have.
+std::vector<prepared_picture> prepare_pictures(const std::vector<task_picture>& pictures,
+                                               const vision_config& config, std::string preset,
+                                               const std::filesystem::path& model);
+task_picture picture_in(const std::filesystem::path& file);  // environment error: there is none
 
 }  // namespace unmask

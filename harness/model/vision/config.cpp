@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/model/vision/config.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -147,6 +148,85 @@ vision_config read_llada_v(const json_reader& config, std::int32_t vocabulary) {
   return v;
 }
 
+vision_config read_dimple(const json_reader& config, const json_reader* processor) {
+  vision_config v;
+  v.kind = vision_kind::qwen;
+  v.family = "dimple";
+  v.preset = "own-size";
+  // What a file leaves out is the class's own: Qwen2.5-VL's 7B.
+  const json_reader own = config.child("vision_config");
+  const auto size = [&](const char* key, std::int64_t most, std::int64_t usual) {
+    return static_cast<std::int32_t>(own.integer_or(key, 1, most, usual));
+  };
+  v.layers = v.stored = size("depth", 1024, 32);
+  v.hidden = size("hidden_size", 1 << 16, 1280);
+  v.heads = size("num_heads", 256, 16);
+  v.feed_forward = size("intermediate_size", 1 << 18, 3420);
+  v.patch = size("patch_size", 256, 14);
+  v.merge = size("spatial_merge_size", 16, 2);
+  v.merged = size("out_hidden_size", 1 << 16, 3584);
+  const std::int32_t window = size("window_size", 1 << 16, 112);
+  if (window % v.cell() != 0) {
+    own.fail("window_size", "must be a multiple of `patch_size` times `spatial_merge_size`");
+  }
+  v.window = window / v.cell();
+  if (v.hidden % v.heads != 0 || v.hidden / v.heads % 4 != 0) {
+    own.fail("num_heads", "must divide `hidden_size` into heads of a multiple of 4");
+  }
+  if (own.integer_or("temporal_patch_size", 1, 8, 2) != 2) {
+    own.fail("temporal_patch_size", "must be 2");
+  }
+  if (own.integer_or("in_channels", 1, 4, 3) != 3) own.fail("in_channels", "must be 3");
+  if (own.text_or("hidden_act", "silu") != "silu") own.fail("hidden_act", "must be \"silu\"");
+  const json_value* given = own.find("fullatt_block_indexes");
+  const json_value::array* whole = given == nullptr ? nullptr : given->items();
+  if (given == nullptr) v.whole_layers = {7, 15, 23, 31};
+  for (std::size_t i = 0; whole != nullptr && i < whole->size(); ++i) {
+    const std::int64_t* layer = (*whole)[i].integer();
+    if (layer == nullptr || *layer < 0 || *layer >= v.layers) {
+      own.fail("fullatt_block_indexes", "must hold numbers of layers below `depth`");
+    }
+    v.whole_layers.push_back(static_cast<std::int32_t>(*layer));
+  }
+  v.least_pixels = 3136;
+  v.most_pixels = 1003520;
+  if (processor != nullptr) {
+    v.least_pixels = processor->integer_or("min_pixels", 1, 1 << 28, v.least_pixels);
+    v.most_pixels = processor->integer_or("max_pixels", 1, 1 << 28, v.most_pixels);
+  }
+  v.settings = fmt::format("cell {}, pixels {} to {}", v.cell(), v.least_pixels, v.most_pixels);
+  for (const char* key : {"image_token_id", "video_token_id", "vision_token_id",
+                          "vision_start_token_id", "vision_end_token_id"}) {
+    config.find(key);
+  }
+  return v;
+}
+
+vision_config read_mmada(const json_reader& config, std::int32_t vocabulary) {
+  vision_config v;
+  v.family = "mmada";
+  v.first_code = static_cast<std::int32_t>(config.integer_or("llm_vocab_size", 1, 1 << 24, 126464));
+  v.codebook = static_cast<std::int32_t>(config.integer_or("codebook_size", 1, 1 << 24, 8192));
+  // <|mmu|>, <|soi|> and <|eoi|> (training/prompting_utils.py).
+  v.around = {126089, 126084, 126085};
+  if (config.given("picture_tokens")) {
+    const json_value::array* given = config.at("picture_tokens").items();
+    v.around.clear();
+    for (std::size_t i = 0; given != nullptr && i < given->size(); ++i) {
+      const std::int64_t* token = (*given)[i].integer();
+      if (token == nullptr || *token < 0 || *token >= v.first_code) break;
+      v.around.push_back(static_cast<std::int32_t>(*token));
+    }
+    if (v.around.size() != 3 || given->size() != 3) {
+      config.fail("picture_tokens", "must be the three tokens around a picture's codes");
+    }
+  }
+  const bool there =
+      v.first_code + v.codebook <= vocabulary && *std::ranges::max_element(v.around) < v.first_code;
+  v.kind = there ? vision_kind::codes : vision_kind::none;
+  return v;
+}
+
 vision_config read_vision_config(const std::filesystem::path& directory, std::int32_t vocabulary) {
   const std::filesystem::path file = directory / "config.json";
   if (!is_file(file)) return {};
@@ -157,8 +237,21 @@ vision_config read_vision_config(const std::filesystem::path& directory, std::in
   const std::string* name = named             ? names->items()->front().text()
                             : type != nullptr ? type->text()
                                               : nullptr;
-  if (name == nullptr || (*name != llada_v_architecture && *name != "llava_llada")) return {};
-  return read_llada_v(json_reader(root, file.string()), vocabulary);
+  if (name == nullptr) return {};
+  const json_reader config(root, file.string());
+  if (*name == llada_v_architecture || *name == "llava_llada") {
+    return read_llada_v(config, vocabulary);
+  }
+  if (*name == dimple_architecture || *name == "dimple") {
+    const std::filesystem::path beside = directory / "preprocessor_config.json";
+    if (!is_file(beside)) return read_dimple(config, nullptr);
+    const json_value settings =
+        parse_python_json(read_file(beside, std::size_t{1} << 20), beside.string());
+    const json_reader processor(settings, beside.string());
+    return read_dimple(config, &processor);
+  }
+  if (*name == mmada_architecture || *name == "mmada") return read_mmada(config, vocabulary);
+  return {};
 }
 
 }  // namespace unmask

@@ -6,6 +6,10 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
+
+#include "harness/base/error.h"
+
 namespace unmask {
 namespace {
 
@@ -44,6 +48,39 @@ map_part part_of_map(const vision_config& config, const picture_shape& shape) {
   return m;
 }
 
+// Qwen2-VL's smart_resize, in double as Python's.
+picture_shape nearest_multiples(const vision_config& config, std::int32_t width,
+                                std::int32_t height) {
+  const std::int32_t cell = config.cell();
+  if (std::min(width, height) < cell || std::max(width, height) > 200.0 * std::min(width, height)) {
+    throw environment_error(
+        fmt::format("a picture of {}x{} pixels: a side must have at least {}, and the ratio of the "
+                    "sides be at most 200",
+                    width, height, cell));
+  }
+  const double w = width, h = height, c = cell;
+  double across = std::nearbyint(w / c), down = std::nearbyint(h / c);  // half to even
+  const double pixels = across * down * c * c;
+  if (pixels > static_cast<double>(config.most_pixels)) {
+    const double scale = std::sqrt(h * w / static_cast<double>(config.most_pixels));
+    across = std::floor(w / scale / c);
+    down = std::floor(h / scale / c);
+  } else if (pixels < static_cast<double>(config.least_pixels)) {
+    const double scale = std::sqrt(static_cast<double>(config.least_pixels) / (h * w));
+    across = std::ceil(w * scale / c);
+    down = std::ceil(h * scale / c);
+  }
+  if (across < 1 || down < 1) {
+    throw environment_error(fmt::format("a picture of {}x{} pixels leaves no row", width, height));
+  }
+  return {width,
+          height,
+          0,
+          0,
+          static_cast<std::int32_t>(across * c),
+          static_cast<std::int32_t>(down * c)};
+}
+
 // Between which of `n` places the i-th of `to` is: half-pixel centres, clamped at both ends.
 struct tap {
   std::int64_t first, second;
@@ -61,7 +98,8 @@ tap tap_of(std::int64_t i, std::int64_t n, std::int64_t to) {
 
 picture_shape shape_of_picture(const vision_config& config, const std::string& preset,
                                std::int32_t width, std::int32_t height) {
-  picture_shape shape{width, height, 0, 0};
+  if (config.kind == vision_kind::qwen) return nearest_multiples(config, width, height);
+  picture_shape shape{width, height, 0, 0, config.side, config.side};
   if (preset != "tiles") return shape;
   std::int64_t most = 0, least = std::numeric_limits<std::int64_t>::max();
   for (const auto& [w, h] : config.points) {
@@ -115,6 +153,9 @@ row_plan plan_rows(const vision_config& config, const picture_shape& shape) {
 }
 
 std::int64_t count_rows(const vision_config& config, const picture_shape& shape) {
+  if (config.kind == vision_kind::qwen) {
+    return std::int64_t{shape.view_height / config.cell()} * (shape.view_width / config.cell());
+  }
   if (shape.across == 0) return config.rows_of_view() + 1;
   const map_part m = part_of_map(config, shape);
   return config.rows_of_view() + m.to_height * (m.to_width + 1);

@@ -11,14 +11,17 @@ namespace unmask {
 
 // Sizes of a picture and of what was made of it.
 struct picture_shape {
-  std::int32_t width = 0, height = 0;  // pixels, before any resizing
-  std::int32_t across = 0, down = 0;   // tiles; 0: one view alone
+  std::int32_t width = 0, height = 0;            // pixels, before any resizing
+  std::int32_t across = 0, down = 0;             // tiles; 0: one view alone
+  std::int32_t view_width = 0, view_height = 0;  // pixels of a view
   std::int32_t views() const { return 1 + across * down; }
 };
 
 // The tiles that a picture of width x height is cut into: of the configuration's points the one that
 // keeps most of it, of equals the one that wastes least, then the first (LLaVA's
-// select_best_resolution). One view alone: unless the preset is "tiles".
+// select_best_resolution). One view alone: unless the preset is "tiles". Dimple: the nearest multiples of
+// a cell within its pixels (Qwen2-VL's smart_resize); environment error for a side below a cell or a ratio
+// above 200.
 picture_shape shape_of_picture(const vision_config& config, const std::string& preset,
                                std::int32_t width, std::int32_t height);
 
@@ -34,6 +37,7 @@ struct row_plan {
 // of all tiles without the padding, at most `most_views` views of them, each map row ended by the
 // newline. One view alone is ended by one newline.
 row_plan plan_rows(const vision_config& config, const picture_shape& shape);
+// Of any kind with a tower.
 std::int64_t count_rows(const vision_config& config, const picture_shape& shape);
 
 }  // namespace unmask

@@ -22,20 +22,23 @@ class picture_tower {
   ~picture_tower();
 
   struct features {
-    tensor tower;      // [views * rows of a view, hidden]: behind the last layer
-    tensor projected;  // [views * rows of a view + 1, D]; the last row is the newline
-    tensor rows;       // [n, D]: the picture's rows of a prompt
+    tensor
+        tower;  // [views * rows of a view, hidden]: behind the last layer; of qwen behind the merger
+    tensor
+        projected;  // [views * rows of a view + 1, D]; the last row is the newline, if there is one
+    tensor rows;    // [n, D]: the picture's rows of a prompt
   };
-  // `pixels` [views, side, side, 3] u8 in the host's memory, the whole picture first, then its tiles
+  // `pixels` [views, height, width, 3] u8 in the host's memory, the whole picture first, then its tiles
   // row by row.
   features operator()(const tensor_view& pixels, const picture_shape& shape) const;
 
-  // Multiply-adds count twice: products and attention of so many views.
-  double flops(std::int32_t views) const;
+  // Multiply-adds count twice: products and attention.
+  double flops(const picture_shape& shape) const;
+
+  class body;  // of one kind of tower: tower_body.h
 
  private:
-  struct impl;
-  std::unique_ptr<impl> impl_;
+  std::unique_ptr<body> body_;
 };
 
 // What a byte of each channel is worth, [3, 256]: (byte / 255 - mean) / deviation, scaled by a product

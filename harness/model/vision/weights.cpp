@@ -10,10 +10,36 @@ namespace {
 constexpr std::string_view tower = "model.vision_tower.vision_tower.vision_model.";
 constexpr std::string_view layers = "encoder.layers.";
 
+vision_weights collect_qwen(const vision_config& config, std::int32_t width,
+                            const vision_source& get) {
+  const std::int64_t d = config.hidden, f = config.feed_forward, p = config.patch,
+                     joined = std::int64_t{config.merge} * config.merge * d;
+  const auto pair = [&](const std::string& name, std::int64_t out, std::int64_t in) {
+    return biased_weight{get(name + ".weight", {out, in}), get(name + ".bias", {out})};
+  };
+  vision_weights w;
+  const std::string root = "visual.";
+  w.qwen.patches = get(root + "patch_embed.proj.weight", {d, 3, 2, p, p});
+  for (std::int32_t i = 0; i < config.layers; ++i) {
+    const std::string at = root + "blocks." + std::to_string(i) + ".";
+    w.qwen.layers.push_back({get(at + "norm1.weight", {d}), get(at + "norm2.weight", {d}),
+                             pair(at + "attn.qkv", 3 * d, d), pair(at + "attn.proj", d, d),
+                             pair(at + "mlp.gate_proj", f, d), pair(at + "mlp.up_proj", f, d),
+                             pair(at + "mlp.down_proj", d, f)});
+  }
+  w.qwen.merge_norm = get(root + "merger.ln_q.weight", {d});
+  w.qwen.merge1 = pair(root + "merger.mlp.0", joined, joined);
+  w.qwen.merge2 = pair(root + "merger.mlp.2", config.merged, joined);
+  w.project1 = pair("img_projector.linear_1", width, config.merged);
+  w.project2 = pair("img_projector.linear_2", width, width);
+  return w;
+}
+
 }  // namespace
 
 vision_weights collect_vision_weights(const vision_config& config, std::int32_t width,
                                       const vision_source& get) {
+  if (config.kind == vision_kind::qwen) return collect_qwen(config, width, get);
   const std::int64_t d = config.hidden, f = config.feed_forward, p = config.patch;
   const auto pair = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
     return biased_weight{get(name + ".weight", shape), get(name + ".bias", {shape[0]})};
@@ -37,7 +63,7 @@ vision_weights collect_vision_weights(const vision_config& config, std::int32_t 
 }
 
 bool unused_by_tower(const vision_config& config, std::string_view name) {
-  if (config.kind == vision_kind::none || !name.starts_with(tower)) return false;
+  if (config.kind != vision_kind::siglip || !name.starts_with(tower)) return false;
   name.remove_prefix(tower.size());
   if (name.starts_with("post_layernorm.") || name.starts_with("head.")) return true;
   if (!name.starts_with(layers)) return false;

@@ -27,12 +27,26 @@ struct tower_layer_weights {
   biased_weight q, k, v, out, fc1, fc2;
 };
 
+// A layer of Qwen2.5-VL's tower; its norms have no bias.
+struct qwen_layer_weights {
+  tensor_view norm1, norm2;
+  biased_weight qkv, out, gate, up, down;
+};
+
+struct qwen_weights {
+  tensor_view patches;  // [hidden, 3, 2, patch * patch]: of two frames, without a bias
+  std::vector<qwen_layer_weights> layers;
+  tensor_view merge_norm;
+  biased_weight merge1, merge2;  // [4 hidden, 4 hidden], [merged, 4 hidden] where merge is 2
+};
+
 struct vision_weights {
   biased_weight patches;  // [hidden, 3, patch, patch]
   tensor_view positions;  // [rows of a view, hidden]
   std::vector<tower_layer_weights> layers;
   biased_weight project1, project2;  // [D, hidden], [D, D]
   tensor_view newline;               // [D]: ends each row of a map of tiles
+  qwen_weights qwen;                 // of that kind, with both projections, instead of all others
 };
 
 // Each tensor as `get` gives it by its published name; `width` is the language model's D.

@@ -123,7 +123,7 @@ class replay final : public step_observer {
       return;
     }
     std::vector<std::int32_t> ids(step.tokens, step.tokens + rows);
-    for (std::int32_t& id : ids) id = id < 0 ? recorded_picture_row : id;
+    for (std::int32_t& id : ids) id = id < 0 ? recorded_picture_row(golden_) : id;
     if (want.contains("ids")) {
       const std::vector<std::int32_t> golden = recorded_numbers(want.at("ids"));
       const auto at = std::mismatch(ids.begin(), ids.end(), golden.begin(), golden.end());
@@ -390,12 +390,14 @@ bool runs_to_its_end(step_loop& loop, bool may_be_refused) {
 }
 
 std::string run_case(const json& golden, const method_info& how, const std::string& runs,
-                     const transformer& model, const tensor& shown) {
+                     const transformer& model, const recorded_pictures& shown) {
   const json& params = golden.at("params");
-  sequence_request request{with_picture_rows(recorded_numbers(golden.at("prompt_ids"))),
-                           recorded_number(params.at("gen_length")),
-                           0,
-                           {}};
+  sequence_request request{
+      with_picture_rows(recorded_numbers(golden.at("prompt_ids")), recorded_picture_row(golden)),
+      recorded_number(params.at("gen_length")),
+      0,
+      {}};
+  request.grids = shown.grids;
   std::optional<refusal> refused;
   if (params.contains("suppressed_ids")) {
     refused.emplace(model.head(), recorded_numbers(params.at("suppressed_ids")));
@@ -409,11 +411,9 @@ std::string run_case(const json& golden, const method_info& how, const std::stri
     request.recorded_uniforms = draws_that_keep(golden, static_cast<std::size_t>(length));
   }
   replay watcher(golden, model, r);
-  const tensor_view pictures = shown ? shown.view() : tensor_view{};
-  step_loop loop(model, std::move(r),
-                 {1, length, 0, false, shown ? static_cast<std::int32_t>(pictures.rows()) : 0});
+  step_loop loop(model, std::move(r), {1, length, 0, false, shown.count()});
   loop.observe(&watcher);
-  loop.admit(request, 0, pictures);
+  loop.admit(request, 0, shown.view());
   const bool ended = runs_to_its_end(loop, golden.value("refused", false));
   if (!watcher.difference().empty()) return watcher.difference();
   if (!ended) return watcher.refused_at_its_end();
@@ -421,7 +421,7 @@ std::string run_case(const json& golden, const method_info& how, const std::stri
   const auto want = recorded_numbers(golden.at("output_ids"));
   // What these loops return holds more than was decided: the end token, or masks, behind the answer.
   const bool fills = params.contains("early_stop") || params.contains("early_termination") ||
-                     params.contains("confidence_alpha");
+                     params.contains("confidence_alpha") || params.contains("eot_token");
   const std::vector<std::int32_t> got = fills ? loop.canvas(0) : loop.output(0);
   if (got != want) {
     const auto at = std::mismatch(got.begin(), got.end(), want.begin(), want.end());

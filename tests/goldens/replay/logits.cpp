@@ -116,13 +116,13 @@ golden_summary replay_logits(const golden_options& options) {
         }
         ++taken;
         const json& attention = c.at("attention");
-        const tensor shown = pictures_of(c, options, directory);
+        const recorded_pictures shown = pictures_of(c, options, directory);
         const tensor logits = plain_forward(
-            model, with_picture_rows(recorded_numbers(c.at("input_ids"))),
+            model, with_picture_rows(recorded_numbers(c.at("input_ids")), recorded_picture_row(c)),
             mask_of(attention.at("kind")),
             attention.at("kind") == "block_causal" ? recorded_number(attention.at("block_size"))
                                                    : 1,
-            shown ? shown.view() : tensor_view{});
+            shown.view(), shown.grids);
         const worst w = compare_case(c, logits);
         const bool good = w.difference <= tolerance;
         (good ? sum.passed : sum.failed)++;

@@ -7,12 +7,15 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/output.h"
 #include "harness/measure/pictures/prepared.h"
+#include "kernels/rows.h"
+#include "kernels/shared_vector.h"
 
 namespace unmask {
 namespace {
@@ -40,15 +43,26 @@ seeing_model& model_of(const fs::path& directory, const backend& backend) {
   return m;
 }
 
+prepared_picture prepared_of(const std::string& image, const std::string& preset,
+                             const vision_config& vision, const golden_options& options) {
+  const std::string hash =
+      sha256_hex(read_file(options.directory / "images" / image, std::size_t{1} << 28));
+  return read_prepared_picture(
+      options.directory / "prepared" / prepared_file_name(vision, preset, hash), vision, preset,
+      hash);
+}
+
 picture_tower::features features_of(const std::string& image, const std::string& preset,
                                     const golden_options& options, const fs::path& model) {
   const seeing_model& m = model_of(model, *options.backend);
-  const std::string hash =
-      sha256_hex(read_file(options.directory / "images" / image, std::size_t{1} << 28));
-  const prepared_picture picture = read_prepared_picture(
-      options.directory / "prepared" / prepared_file_name(m.config, preset, hash), m.config, preset,
-      hash);
+  const prepared_picture picture = prepared_of(image, preset, m.config, options);
   return (*m.tower)(picture.pixels, picture.shape);
+}
+
+std::array<std::int32_t, 2> grid_of(const std::string& image, const vision_config& vision,
+                                    const golden_options& options) {
+  const picture_shape shape = prepared_of(image, vision.preset, vision, options).shape;
+  return {shape.view_height / vision.cell(), shape.view_width / vision.cell()};
 }
 
 // Largest difference of recorded rows and of the sum of every row.
@@ -91,15 +105,43 @@ std::string compare(const json& c, const picture_tower::features& f, const backe
 
 }  // namespace
 
-tensor pictures_of(const json& record, const golden_options& options, const fs::path& model) {
-  if (!record.contains("image")) return {};
-  return features_of(record.at("image").get<std::string>(), "tiles", options, model).rows;
+recorded_pictures pictures_of(const json& record, const golden_options& options,
+                              const fs::path& model) {
+  std::vector<std::string> images = record.value("images", std::vector<std::string>());
+  if (record.contains("image")) images.push_back(record.at("image"));
+  recorded_pictures shown;
+  if (images.empty()) return shown;
+  const vision_config vision = read_vision_config(model, read_model_config(model).vocabulary);
+  if (!vision.has_tower()) return shown;  // of MMaDA the picture's tokens are in the prompt
+  std::vector<tensor> parts;
+  std::int64_t rows = 0;
+  for (const std::string& image : images) {
+    parts.push_back(features_of(image, vision.preset, options, model).rows);
+    rows += parts.back().view().rows();
+    shown.grids.push_back(grid_of(image, vision, options));
+  }
+  const backend& backend = *options.backend;
+  shown.rows = backend.allocate(dtype::f32, {rows, parts[0].view().columns()});
+  std::int64_t at = 0;
+  for (const tensor& part : parts) {
+    const std::int64_t n = part.view().rows();
+    shared_vector<std::int32_t> all(static_cast<std::size_t>(n));
+    std::iota(all.begin(), all.end(), 0);
+    backend.run(op::gather_rows{part, all.data(), shown.rows.view().slice(at, n)});
+    backend.synchronize();  // the list ends here
+    at += n;
+  }
+  return shown;
 }
 
-std::vector<std::int32_t> with_picture_rows(std::vector<std::int32_t> ids) {
+std::int32_t recorded_picture_row(const json& record) {
+  return record.contains("images") ? 190 : -200;
+}
+
+std::vector<std::int32_t> with_picture_rows(std::vector<std::int32_t> ids, std::int32_t recorded) {
   std::int32_t next = -1;
   for (std::int32_t& id : ids) {
-    if (id == recorded_picture_row) id = next--;
+    if (id == recorded) id = next--;
   }
   return ids;
 }
@@ -110,14 +152,16 @@ golden_summary replay_vision(const golden_options& options) {
   if (!fs::is_directory(folder)) return sum;
   for (const fs::path& file : entries_of(folder)) {
     const json golden = json::parse(read_file(file, std::size_t{1} << 30));
-    if (!golden.contains("cases") || !golden.at("cases").at(0).contains("prompt_rows")) continue;
+    if (!golden.contains("cases") || !golden.at("cases").at(0).contains("projector")) continue;
     const fs::path model = options.directory / "models" / golden.at("model").get<std::string>();
     const seeing_model& m = model_of(model, *options.backend);
     for (const json& c : golden.at("cases")) {
       if (c.contains("error")) continue;
       const std::string image = c.at("image").get<std::string>();
       const std::string ratio = c.value("image_aspect_ratio", "");
-      const std::string preset = ratio.empty() ? "tiles" : ratio == "pad" ? "pad" : "squeeze";
+      const std::string preset = ratio.empty()    ? m.config.preset
+                                 : ratio == "pad" ? "pad"
+                                                  : "squeeze";
       const std::string hash =
           sha256_hex(read_file(options.directory / "images" / image, std::size_t{1} << 28));
       if (!is_file(options.directory / "prepared" / prepared_file_name(m.config, preset, hash))) {

@@ -5,6 +5,7 @@
 // them.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -15,14 +16,21 @@
 
 namespace unmask {
 
-// In recorded ids: a row of LLaDA-V's picture, which has no token.
-inline constexpr std::int32_t recorded_picture_row = -200;
+// What a recorded case shows: rows of the picture that its `image` names, or of several `images`, and
+// their places; no data where it shows none.
+struct recorded_pictures {
+  tensor rows;
+  std::vector<std::array<std::int32_t, 2>> grids;
+  tensor_view view() const { return rows ? rows.view() : tensor_view{}; }
+  std::int32_t count() const { return rows ? static_cast<std::int32_t>(rows.view().rows()) : 0; }
+};
+recorded_pictures pictures_of(const nlohmann::json& record, const golden_options& options,
+                              const std::filesystem::path& model);
 
-// What a recorded case shows: rows of the picture that its `image` names, or no data.
-tensor pictures_of(const nlohmann::json& record, const golden_options& options,
-                   const std::filesystem::path& model);
-// Recorded ids with the rows of the picture as tokens -1, -2, ... (step_loop::admit).
-std::vector<std::int32_t> with_picture_rows(std::vector<std::int32_t> ids);
+// In recorded ids: a row of a picture. LLaDA-V has no token for it; tiny-dimple has.
+std::int32_t recorded_picture_row(const nlohmann::json& record);
+// Recorded ids with the rows of the pictures as tokens -1, -2, ... (step_loop::admit).
+std::vector<std::int32_t> with_picture_rows(std::vector<std::int32_t> ids, std::int32_t recorded);
 
 // Towers, projectors and prompt rows of vision/*.json, for the pictures that prepared/ holds.
 golden_summary replay_vision(const golden_options& options);

@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "harness/decode/plain_forward.h"
 #include "harness/decode/step_loop.h"
 #include "harness/model/weights.h"
 #include "tests/registered.h"
@@ -86,6 +87,57 @@ TEST(pictures, answers_do_not_depend_on_the_batch) {
                           return other;
                         }()}));
     }
+  }
+}
+
+// A picture of Dimple's, whose rows have places on axes.
+asked on_axes(const transformer& model, std::uint32_t seed, std::array<std::int32_t, 2> grid) {
+  asked a = about_picture(model, seed);
+  a.request.grids = {grid};
+  return a;
+}
+
+TEST(pictures, places_on_axes_do_not_depend_on_the_batch) {
+  const std::filesystem::path directory =
+      std::filesystem::path(UNMASK_SOURCE_DIR) / "tests/goldens/pictures/models/tiny-dimple-s1";
+  const model_config config = read_model_config(directory);
+  EXPECT_EQ(config.axes, (std::array<std::int32_t, 3>{2, 3, 3}));
+  const model_weights weights = load_weights(config, directory);
+  EXPECT_TRUE(weights.unread.pictures.empty());
+  for (const backend* b : {&cpu_backend(), &cuda_emulated_backend()}) {
+    const transformer model(config, weights, *b, weight_format::f32, 256);
+    const std::vector<asked> all = {on_axes(model, 1, {2, 3}), about_text(2),
+                                    on_axes(model, 3, {3, 2})};
+    const auto together = answers(model, "fast_dllm", all);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(together[i], answers(model, "fast_dllm", {all[i]})[0]) << b->name() << i;
+    }
+  }
+  // The same rows at other places give other logits.
+  const transformer model(config, weights, cpu_backend(), weight_format::f32, 256);
+  const asked one = on_axes(model, 1, {2, 3});
+  const auto logits_at = [&](std::array<std::int32_t, 2> grid) {
+    const tensor logits =
+        plain_forward(model, one.request.prompt, mask_kind::full, 1, one.pictures, {grid});
+    return std::vector(logits.as<float>(), logits.as<float>() + logits.view().elements());
+  };
+  EXPECT_NE(logits_at({2, 3}), logits_at({3, 2}));
+  EXPECT_EQ(logits_at({2, 3}), logits_at({2, 3}));
+}
+
+TEST(pictures, rows_without_places_are_refused) {
+  const std::filesystem::path directory =
+      std::filesystem::path(UNMASK_SOURCE_DIR) / "tests/goldens/pictures/models/tiny-dimple-s1";
+  const model_config config = read_model_config(directory);
+  const transformer model(config, load_weights(config, directory), cpu_backend(),
+                          weight_format::f32, 256);
+  step_loop loop(model, test::recipe_of("vanilla", config), {1, 64, 0, false, rows_of_picture});
+  for (const auto& grids : std::vector<std::vector<std::array<std::int32_t, 2>>>{
+           {}, {{2, 2}}, {{2, 4}}, {{2, 3}, {1, 1}}, {{0, 6}}, {{-2, -3}}}) {
+    asked a = about_picture(model, 1);
+    a.request.grids = grids;
+    test::expect_error(exit_code::usage, "no places on the axes",
+                       [&] { loop.admit(a.request, 0, a.pictures); });
   }
 }
 

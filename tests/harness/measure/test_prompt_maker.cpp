@@ -54,6 +54,50 @@ TEST(prompt_maker, a_question_is_the_first_turn_of_a_chat) {
   EXPECT_EQ(all[2].text, asked);
 }
 
+// The rows stand where <image> does; LLaDA-V's code drops the token behind them, Dimple's does not.
+TEST(prompt_maker, a_picture_stands_in_the_chat_of_its_family) {
+  const loaded_model model = tiny_llada();
+  const prompt_maker prompts(model);
+  vision_config vision;
+  for (const vision_kind kind : {vision_kind::siglip, vision_kind::qwen}) {
+    vision.kind = kind;
+    const made_prompt made = prompts.about_picture("3 + 4", false, 3, vision);
+    const auto row = std::ranges::find(made.tokens, -1);
+    ASSERT_GE(made.tokens.end() - row, 4);
+    EXPECT_EQ((std::vector<std::int32_t>(row, row + 3)), (std::vector<std::int32_t>{-1, -2, -3}));
+    const std::size_t at = made.text.find("<image>");
+    const bool qwen = kind == vision_kind::qwen;
+    const std::string shown = qwen ? "<image><|vision_end|>3 + 4" : "<image>\n3 + 4";
+    EXPECT_EQ(made.text.substr(at, shown.size()), shown);
+    const auto before = model.tokens->encode(made.text.substr(0, at));
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), made.tokens.begin(), row));
+    auto behind = model.tokens->encode(made.text.substr(at + 7));
+    if (!qwen) behind.erase(behind.begin());
+    EXPECT_TRUE(std::equal(behind.begin(), behind.end(), row + 3, made.tokens.end()));
+  }
+}
+
+// MMaDA: <|mmu|> <|soi|> codes <|eoi|>, then the chat.
+TEST(prompt_maker, codes_of_a_picture_stand_before_the_question) {
+  const loaded_model model = tiny_llada();
+  const prompt_maker prompts(model);
+  vision_config vision;
+  vision.kind = vision_kind::codes;
+  vision.first_code = 900;
+  vision.codebook = 64;
+  vision.around = {7, 8, 9};
+  const made_prompt made = prompts.about_codes("3 + 4", {63, 0}, vision);
+  std::vector<std::int32_t> want = {7, 8, 963, 900, 9};
+  const made_prompt text = prompts.chat({{"user", "3 + 4"}});
+  want.insert(want.end(), text.tokens.begin(), text.tokens.end());
+  EXPECT_EQ(made.tokens, want);
+  test::expect_error(exit_code::usage, "`codes` holds 64; the codebook", [&] {
+    prompts.about_codes("3 + 4", {1, 64}, vision);
+  });
+  test::expect_error(exit_code::usage, "has no codebook",
+                     [&] { prompts.about_codes("3 + 4", {1}, vision_config{}); });
+}
+
 // sha256sum of "1 2 3 \n4 \n\n" by coreutils.
 TEST(prompt_maker, prompts_have_a_hash_of_their_tokens) {
   std::vector<sequence_request> requests(3);

@@ -54,6 +54,29 @@ TEST(vision, configuration_of_llada_v) {
   EXPECT_EQ(parse(one).settings, "side 384, points none");
 }
 
+TEST(vision, codes_of_mmada) {
+  const auto read = [](const json& config, std::int32_t vocabulary) {
+    const json_value root = parse_python_json(config.dump(), "some/config.json");
+    return read_mmada(json_reader(root, "some/config.json"), vocabulary);
+  };
+  const vision_config v = read({{"llm_vocab_size", 126464}, {"codebook_size", 8192}}, 134656);
+  EXPECT_EQ(v.kind, vision_kind::codes);
+  EXPECT_EQ(v.first_code, 126464);
+  EXPECT_EQ(v.around, (std::vector<std::int32_t>{126089, 126084, 126085}));
+  EXPECT_EQ(read(json::object(), 134655).kind, vision_kind::none);  // a code less
+  const json small = {{"llm_vocab_size", 256}, {"codebook_size", 64}};
+  EXPECT_EQ(read(small, 320).kind, vision_kind::none);
+  json named = small;
+  named["picture_tokens"] = {244, 245, 246};
+  EXPECT_EQ(read(named, 320).around, (std::vector<std::int32_t>{244, 245, 246}));
+  for (const json& wrong :
+       {json({244, 245}), json({244, 245, 256}), json("x"), json({1, 2, 3, 4})}) {
+    named["picture_tokens"] = wrong;
+    expect_environment_error([&] { read(named, 320); },
+                             {"some/config.json: `picture_tokens` must be"});
+  }
+}
+
 TEST(vision, keys_that_are_not_read_so_are_refused_by_name) {
   const auto refused = [](const char* key, const json& value) {
     json config = published();
@@ -95,6 +118,83 @@ TEST(vision, tiles_and_rows_of_published_sizes) {
   EXPECT_GE(seen, 30);
   // One view and one newline.
   EXPECT_EQ(count_rows(v, shape_of_picture(v, "pad", 640, 480)), 730);
+}
+
+// Qwen2-VL's tower at its published sizes.
+json published_dimple() {
+  return {{"vision_config",
+           {{"depth", 32},
+            {"hidden_size", 1280},
+            {"intermediate_size", 3420},
+            {"num_heads", 16},
+            {"patch_size", 14},
+            {"spatial_merge_size", 2},
+            {"temporal_patch_size", 2},
+            {"window_size", 112},
+            {"out_hidden_size", 3584},
+            {"fullatt_block_indexes", {7, 15, 23, 31}}}}};
+}
+vision_config parse_dimple(const json& config) {
+  const json_value root = parse_python_json(config.dump(), "some/config.json");
+  return read_dimple(json_reader(root, "some/config.json"), nullptr);
+}
+
+TEST(vision, views_of_dimple_have_the_recorded_sizes) {
+  const vision_config v = parse_dimple(published_dimple());
+  EXPECT_EQ(v.kind, vision_kind::qwen);
+  EXPECT_EQ(v.window, 4);
+  EXPECT_EQ(v.settings, "cell 28, pixels 3136 to 1003520");
+  const json sizes =
+      json::parse(read_file(goldens() / "vision/published_geometry.json", 1 << 24)).at("sizes");
+  int seen = 0, refused = 0;
+  for (const json& c : sizes) {
+    const std::int32_t width = c.at("size").at(0), height = c.at("size").at(1);
+    if (c.at("dimple").contains("error")) {
+      expect_environment_error([&] { shape_of_picture(v, "own-size", width, height); },
+                               {"a side must have at least 28"});
+      ++refused;
+      continue;
+    }
+    const picture_shape shape = shape_of_picture(v, "own-size", width, height);
+    EXPECT_EQ(json({shape.view_width, shape.view_height}), c.at("dimple").at("size")) << c.dump();
+    EXPECT_EQ(count_rows(v, shape), std::int64_t{shape.view_width / 28} * (shape.view_height / 28));
+    ++seen;
+  }
+  EXPECT_GE(seen, 20);
+  EXPECT_GE(refused, 1);
+}
+
+TEST(vision, keys_of_dimple_that_are_not_read_so_are_refused_by_name) {
+  const auto refused = [](const char* key, const json& value) {
+    json config = published_dimple();
+    config["vision_config"][key] = value;
+    expect_environment_error([&] { parse_dimple(config); }, {std::string("vision_config.") + key});
+  };
+  refused("window_size", 100);
+  refused("num_heads", 7);
+  refused("temporal_patch_size", 3);
+  refused("in_channels", 4);
+  refused("hidden_act", "gelu");
+  refused("fullatt_block_indexes", {32});
+  refused("depth", 0);
+}
+
+TEST(vision, frequencies_of_a_section_and_of_one_that_begins_anew) {
+  rope_params rope{16, 100.0F};
+  const std::vector<float> all = rope_frequencies(rope);
+  rope.first_pair = 2;
+  rope.last_pair = 5;
+  const std::vector<float> some = rope_frequencies(rope);
+  ASSERT_EQ(some.size(), 8U);
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    EXPECT_EQ(some[i], i >= 2 && i < 5 ? all[i] : 0.0F) << i;
+  }
+  rope.restart = 8;  // 100^0, 100^(-2/8), 100^(-4/8)
+  const std::vector<float> anew = rope_frequencies(rope);
+  EXPECT_EQ(anew[2], 1.0F);
+  EXPECT_FLOAT_EQ(anew[3], 0.31622776F);
+  EXPECT_FLOAT_EQ(anew[4], 0.1F);
+  EXPECT_EQ(anew[5], 0.0F);
 }
 
 TEST(vision, rows_are_counted_as_they_are_made) {

@@ -64,6 +64,68 @@ TEST(tasks, errors_name_file_line_and_key) {
         exit_code::usage, "final_number");
 }
 
+TEST(tasks, codes_of_a_picture_are_numbers_from_0) {
+  const auto read = [](const std::string& more) {
+    const scratch_file file(
+        "t.jsonl",
+        R"({"id":"a","family":"f","prompt":"p","scorer":"none","gen_length":8,)" + more + "}");
+    return read_tasks(file.path());
+  };
+  const std::vector<task_item> items = read(R"("codes":[3,0,3])");
+  EXPECT_EQ(items.at(0).codes, (std::vector<std::int32_t>{3, 0, 3}));
+  EXPECT_NE(hash_of_tasks(items), hash_of_tasks(read(R"("codes":[3,3,0])")));
+  for (const char* wrong : {"[]", "[-1]", "[1.5]", "3", "[16777216]", R"(["1"])"}) {
+    expect_error(exit_code::environment, "`codes` must be a list",
+                 [&] { read(std::string("\"codes\":") + wrong); });
+  }
+}
+
+std::string showing(const std::string& id, const std::string& images) {
+  return R"({"id":")" + id + R"(","family":"f","prompt":"p","scorer":"none","gen_length":8,)" +
+         R"("images":)" + images + "}\n";
+}
+
+// Pictures are those of the folder, and their bytes are what was asked, whatever their names.
+TEST(tasks, pictures_are_read_from_the_folder) {
+  namespace fs = std::filesystem;
+  const scratch_folder folder;
+  const fs::path tasks = folder.path() / "inside/tasks.jsonl", inside = tasks.parent_path();
+  fs::create_directories(inside / "pictures");
+  write_file(inside / "pictures/one.png", "abc");
+  write_file(inside / "two.png", "abc");
+  write_file(inside / "three.png", "abd");
+  write_file(folder.path() / "outside.png", "abc");
+  fs::create_symlink(folder.path() / "outside.png", inside / "link.png");
+  fs::create_symlink(inside / "two.png", inside / "inner.png");
+  const auto read = [&](const std::string& images) {
+    write_file(tasks, showing("a", images));
+    return read_tasks(tasks.string());
+  };
+  const std::vector<task_item> items = read(R"(["pictures/one.png"])");
+  ASSERT_EQ(items.at(0).pictures.size(), 1U);
+  EXPECT_EQ(items[0].pictures[0].file, inside / "pictures/one.png");
+  // printf abc | sha256sum
+  EXPECT_EQ(items[0].pictures[0].hash,
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(hash_of_tasks(items), hash_of_tasks(read(R"(["two.png"])")));
+  EXPECT_EQ(hash_of_tasks(items), hash_of_tasks(read(R"(["inner.png"])")));
+  EXPECT_NE(hash_of_tasks(items), hash_of_tasks(read(R"(["three.png"])")));
+  std::vector<task_item> without = items;
+  without[0].pictures.clear();
+  EXPECT_NE(hash_of_tasks(items), hash_of_tasks(without));
+  for (const auto& [images, part] :
+       {std::pair(R"(["../outside.png"])", "is outside the folder"),
+        std::pair(R"(["link.png"])", "is outside the folder"),
+        std::pair(R"(["/etc/hostname"])", "is outside the folder"),
+        std::pair(R"(["none.png"])", "is no file"), std::pair(R"(["pictures"])", "is no file"),
+        std::pair(R"(["two.png", "three.png"])", "path of one picture"),
+        std::pair("[]", "path of one picture"), std::pair("\"two.png\"", "path of one picture"),
+        std::pair("[1]", "path of one picture")}) {
+    expect_error(exit_code::environment, part, [&] { read(images); });
+    expect_error(exit_code::environment, "tasks.jsonl, line 1: `images`", [&] { read(images); });
+  }
+}
+
 TEST(tasks, refuses_missing_empty_and_compressed_files) {
   expect_error(exit_code::environment, "nowhere.jsonl", [] { read_tasks("/nowhere.jsonl"); });
   const scratch_file empty("empty.jsonl", "\n");

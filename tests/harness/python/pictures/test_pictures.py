@@ -189,13 +189,15 @@ class Command(support.Case):
         self.assertIn("for MMaDA alone", done.stderr)
 
 
-class Generate(support.Case):
-    """`unmask generate --image` with the golden model and a tokenizer of single bytes."""
+class SeeingModel(support.Case):
+    """A golden model with a tokenizer of single bytes."""
+
+    MODEL = "tiny-llada-v-s1"
 
     def setUp(self):
         super().setUp()
         self.model = self.folder / "model"
-        shutil.copytree(MODELS / "tiny-llada-v-s1", self.model)
+        shutil.copytree(MODELS / self.MODEL, self.model)
         whole = json.loads((SOURCE / "experiments/models/tiny-llada/tokenizer.json").read_text())
         vocabulary = whole["model"]["vocab"]
         whole["model"]["vocab"] = {token: i for token, i in vocabulary.items() if i < 250}
@@ -206,6 +208,10 @@ class Generate(support.Case):
                                        key=lambda token: token["id"])
         (self.model / "tokenizer.json").write_text(json.dumps(whole))
         self.picture = GOLDENS / "images/rgb_odd.png"
+
+
+class Generate(SeeingModel):
+    """`unmask generate --image`."""
 
     def generate(self, *arguments, **environment):
         kept = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache"), **environment}
@@ -263,6 +269,139 @@ class Generate(support.Case):
             done = self.generate("--raw", "--image", self.picture, "a<image>b")
             self.assertEqual(done.returncode, 3, done.stderr)
             self.assertIn(f"{name}: {words}", done.stderr)
+
+
+class Tasks(SeeingModel):
+    """Runs one experiment with tasks of its own."""
+
+    def write_tasks(self):
+        self.write("tasks.jsonl", "".join(json.dumps(task) + "\n" for task in self.tasks))
+
+    def run_tasks(self, output, run="", serve="", more="", **environment):
+        path = self.write("pictures.toml", f"""title = "Pictures"
+[run]
+device = "cpu"
+warmup = 0
+repetitions = 2
+{run}
+{serve}
+[[model]]
+path = "model"
+[[workload]]
+file = "tasks.jsonl"
+[[method]]
+name = "fast_dllm"
+params = {{block_length = 8}}
+{more}""")
+        kept = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache"), **environment}
+        done = program("run", path, "-o", self.folder / output, "--no-progress", env=kept)
+        rows = sorted((self.folder / output).glob("*.jsonl")) if (self.folder / output).exists() else []
+        return done, [json.loads(line) for file in rows for line in file.read_text().splitlines()]
+
+
+class Run(Tasks):
+    """`unmask run` with tasks that show pictures."""
+
+    # Rows of the prompt by the official code (vision/tiny-llada-v-s1.json), tiles and the whole picture.
+    SHOWN = {"rgb_odd.png": (70, 5), "grey16.png": (44, 3)}
+
+    def setUp(self):
+        super().setUp()
+        for name in self.SHOWN:
+            shutil.copy(GOLDENS / "images" / name, self.folder)
+        items = [{"id": "a", "images": ["rgb_odd.png"]}, {"id": "b"}, {"id": "c", "images": ["grey16.png"]}]
+        self.tasks = [{"family": "seen", "prompt": "What?", "scorer": "none", "gen_length": 8, **item}
+                      for item in items]
+        self.write_tasks()
+
+    def arithmetic(self, views):
+        """Of the tower and the projector, from the configuration: 2 for a multiplication and an addition."""
+        hidden, inner, width, patches, layers = 32, 68, 64, 16, 3
+        weights = 3 * 14 * 14 * hidden + hidden * width + width * width
+        weights += layers * (4 * hidden * hidden + 2 * hidden * inner)
+        attention = layers * 2 * patches * hidden
+        return 2 * views * patches * (weights + attention)
+
+    def test_a_row_counts_pictures_and_answers_depend_on_them(self):
+        done, rows = self.run_tasks("first", "batch_size = 2")
+        self.assertEqual((done.returncode, len(rows)), (0, 1), done.stderr)
+        metrics, origin = rows[0]["metrics"], rows[0]["provenance"]
+        self.assertEqual((metrics["picture_rows"], metrics["tower_runs"]), (70 + 44, 2), metrics)
+        self.assertEqual(metrics["picture_flops"], self.arithmetic(5) + self.arithmetic(3))
+        self.assertEqual((origin["picture_seconds"], origin["picture_flops"]), ("measured", "analytic"))
+        self.assertGreater(metrics["picture_seconds"], 0)
+        self.assertLess(metrics["picture_seconds"], metrics["wall_seconds"])
+        # Prepared, it needs no Python, and each request gives alone what it gives in a batch.
+        without = {"UNMASK_PYTHON": str(self.folder / "no-python")}
+        done, again = self.run_tasks("again", "batch_size = 1", **without)
+        self.assertEqual((done.returncode, len(again)), (0, 1), done.stderr)
+        self.assertEqual(again[0]["answers_hash"], rows[0]["answers_hash"])
+        shutil.copy(GOLDENS / "images/rgb_mid.png", self.folder / "rgb_odd.png")
+        done, _ = self.run_tasks("other", **without)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, "unmask pictures .*rgb_odd.png --model .* prepares it beforehand")
+        done, other = self.run_tasks("other")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotEqual(other[0]["answers_hash"], rows[0]["answers_hash"])
+        self.assertNotEqual(other[0]["workload"]["hash"], rows[0]["workload"]["hash"])
+
+    def test_without_layers_rows_are_counted_and_no_tower_runs(self):
+        serve = """[serve]
+clock = "virtual"
+cost = "1:10 512:20"
+commits = "sdar-8b/sharegpt"
+arrivals = "poisson"
+rate = 10
+requests = 6
+"""
+        done, rows = self.run_tasks("dry", 'kind = "serve"', serve)
+        self.assertEqual((done.returncode, len(rows)), (0, 1), done.stdout + done.stderr)
+        metrics = rows[0]["metrics"]
+        self.assertEqual((metrics["picture_rows"], metrics["tower_runs"]), (2 * (70 + 44), 0), metrics)
+        self.assertFalse({"picture_flops", "picture_seconds"} & set(metrics))
+
+    def test_what_cannot_be_shown_is_refused_before_anything_is_measured(self):
+        done, _ = self.run_tasks("probes", more='[probe]\nnames = ["confidence"]')
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("leave out [probe]", done.stderr)
+        self.tasks[0]["prompt"] = "<image>"
+        self.write_tasks()
+        _, rows = self.run_tasks("twice")
+        self.assertEqual([row["verdict"] for row in rows], ["FAILED"])
+        self.assertIn("item a: the prompt holds <image> more than once", rows[0]["reason"])
+
+
+class Codes(Tasks):
+    """MMaDA is given a picture as codes of its codebook: no encoder is read."""
+
+    MODEL = "tiny-mmada-s1"
+
+    def setUp(self):
+        super().setUp()
+        config = json.loads((self.model / "config.json").read_text())
+        (self.model / "config.json").write_text(json.dumps({**config, "picture_tokens": [244, 245, 246]}))
+        self.tasks = [{"id": "a", "family": "seen", "prompt": "What?", "scorer": "none", "gen_length": 8}]
+
+    def ask(self, output, *codes):
+        self.tasks[0]["codes"] = codes
+        self.write_tasks()
+        return self.run_tasks(output)[1][0]
+
+    def test_codes_are_tokens_of_the_prompt(self):
+        one, other = self.ask("one", 50, 19, 19, 6), self.ask("other", 6, 19, 19, 50)
+        self.assertEqual(one["verdict"], "PASS", one["reason"])
+        self.assertEqual((one["metrics"]["picture_rows"], one["metrics"]["tower_runs"]), (4, 0))
+        self.assertNotEqual(one["answers_hash"], other["answers_hash"])
+        del self.tasks[0]["codes"]
+        self.write_tasks()
+        text = self.run_tasks("text")[1][0]
+        self.assertEqual(one["metrics"]["prompt_tokens"], text["metrics"]["prompt_tokens"] + 3 + 4)
+        wrong = self.ask("wrong", 64)
+        self.assertEqual(wrong["verdict"], "FAILED")
+        self.assertIn("item a: `codes` holds 64; the codebook of", wrong["reason"])
+        done = program("generate", "--model", self.model, "--device", "cpu", "-n", "8", "--image", self.picture, "a")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("gives the model a picture as `codes`", done.stderr)
 
 
 if __name__ == "__main__":
