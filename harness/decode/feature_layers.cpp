@@ -35,7 +35,7 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
                                std::int32_t sequences, std::int32_t max_length)
     : model_(model),
       policy_(policy),
-      outputs_(model.backend(), one_wide_head(model.config(), policy.first_layer()),
+      outputs_(model.backend(), one_wide_head(model.config(), policy.settings().first_layer),
                {max_length, 0}, sequences, 0,
                dtype::f32) {  // added to the residual stream: float32 whatever K/V are
   model.require_split_projection();
@@ -136,11 +136,12 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
       backend.run(op::find_rows{values, probes, index_.as<std::int32_t>()});
       backend.run(op::gather_rows{value, index_.as<std::int32_t>(), fresh});
       backend.run(op::kv_read{probes, pages, {}, stored, false});
-      backend.run(op::row_distance{fresh, stored, distance_.as<float>(), model_.counts_values()});
+      backend.run(op::row_distance{fresh, stored, distance_.as<float>(), policy_.settings().same,
+                                   model_.counts_values()});
       backend.run(op::mark_top{probes, distance_.as<float>(), moved_.as<std::int32_t>(), flags_});
     }
     const phase_range range(profile_phase::cache_update, layer);
-    backend.run(op::kv_write{values, {}, value, pages});
+    if (policy_.settings().stores_all) backend.run(op::kv_write{values, {}, value, pages});
   }
   if (chosen_.rows == 0) return;
   // Their number is known: so many as are asked for move most.
@@ -154,7 +155,13 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
     model_.project_query_key(layer, pick(chosen), chosen, acts);
   }
   const phase_range range(profile_phase::cache_update, layer);
-  backend.run(op::kv_write{chosen, model_.key(acts, chosen.rows), {}, pages});
+  tensor_view moved;  // V of the chosen rows, if it is not stored yet
+  if (!policy_.settings().stores_all) {
+    moved = new_value_.view().first(chosen.rows);
+    backend.run(op::find_rows{values, chosen, index_.as<std::int32_t>()});
+    backend.run(op::gather_rows{model_.value(acts, values.rows), index_.as<std::int32_t>(), moved});
+  }
+  backend.run(op::kv_write{chosen, model_.key(acts, chosen.rows), moved, pages});
 }
 
 feature_work feature_layers::forward(std::int32_t layer, const batch& b, const step_choice& plan,

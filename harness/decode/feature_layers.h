@@ -31,7 +31,7 @@ class feature_layers {
   feature_layers(const transformer& model, const feature_policy& policy, std::int32_t sequences,
                  std::int32_t max_length);
 
-  std::int32_t first_layer() const { return policy_.first_layer(); }
+  std::int32_t first_layer() const { return policy_.settings().first_layer; }
   // Room for the outputs of sequence s. False when no page is free.
   bool reserve(std::int32_t s, std::int32_t length) { return outputs_.reserve(s, {length, 0}); }
   void release(std::int32_t s) { outputs_.release(s); }

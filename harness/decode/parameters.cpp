@@ -82,6 +82,14 @@ parameter_map resolve_parameters(const std::string& owner, const std::vector<par
   return resolved;
 }
 
+parameter_map identity_of(const std::vector<parameter_spec>& specs, parameter_map resolved) {
+  for (const parameter_spec& spec : specs) {
+    const auto at = resolved.find(spec.name);
+    if (spec.later && at != resolved.end() && at->second == spec.default_value) resolved.erase(at);
+  }
+  return resolved;
+}
+
 bool varies(const std::vector<parameter_spec>& specs, const parameter_map& resolved) {
   return std::ranges::any_of(specs, [&](const parameter_spec& spec) {
     return spec.varies && spec.varies(resolved.at(spec.name));

@@ -30,12 +30,18 @@ struct parameter_spec {
   // seed, or the clock is read. Empty: at none.
   std::function<bool(const parameter_value&)> varies = {};
   pace_fact fact = pace_fact::none;  // one parameter of a method at most says each
+  // Declared when rows had been measured: at its default it is no part of a point's id, so that they
+  // keep theirs.
+  bool later = false;
 };
 
 // Values with every default filled in. Unknown names, wrong types and values out of range are
 // usage errors that name `owner` and the nearest known name. Integers are accepted for reals.
 parameter_map resolve_parameters(const std::string& owner, const std::vector<parameter_spec>& specs,
                                  const parameter_map& given);
+
+// The resolved parameters that a point's id is made of.
+parameter_map identity_of(const std::vector<parameter_spec>& specs, parameter_map resolved);
 
 // Whether another run with these resolved parameters may decide otherwise (parameter_spec::varies).
 bool varies(const std::vector<parameter_spec>& specs, const parameter_map& resolved);

@@ -350,21 +350,26 @@ struct layer_refresh {
   bool prompt = true;      // every position of the prompt
   bool response = true;    // every position of the response
   std::int32_t moved = 0;  // without `response`: its positions whose V moved most, so many
-  bool probe = false;  // without `response`: V of all its positions is computed, compared, stored
+  bool probe = false;      // without `response`: V of all its positions is computed and compared
+};
+
+struct feature_settings {
+  std::int32_t first_layer = 1;  // layers below it are always computed in full and store no outputs
+  float same = 0;                // op::row_distance of a probe
+  bool stores_all = true;        // a probe stores V of every position; false: of those that moved most
 };
 
 // Keeps outputs of layers between forward passes (feature_layers.h carries it out). The KV of all
 // layers must then be stored.
 class feature_policy {
  public:
-  // Layers below this one, at least one, are always computed in full and store no outputs.
-  explicit feature_policy(std::int32_t first_layer = 1) : first_layer_(first_layer) {}
+  explicit feature_policy(const feature_settings& s = {}) : settings_(s) {}
   virtual ~feature_policy() = default;
-  std::int32_t first_layer() const { return first_layer_; }
+  const feature_settings& settings() const { return settings_; }
   virtual layer_refresh refresh(const batch& b, std::int32_t layer, std::int32_t s) const = 0;
 
  private:
-  std::int32_t first_layer_;
+  feature_settings settings_;
 };
 
 // What a cache policy does besides writing every row's KV.

@@ -41,7 +41,7 @@ step_program::step_program(const recipe& method, std::int32_t layers, bool evict
   };
   add(step_action::embed, 0);
   for (std::int32_t l = 0; l < layers; ++l) {
-    if (method.features && l >= method.features->first_layer()) {
+    if (method.features && l >= method.features->settings().first_layer) {
       add(step_action::feature_layer, l);
       continue;
     }

@@ -56,8 +56,8 @@ double kept_by(const model_config& c, const recipe& method, double places, std::
   }
   double bytes = slots * 2 * c.kv_heads * c.head_dim * element;
   if (method.features) {  // of each layer its attention's output and its feed-forward's
-    bytes += (c.layers - method.features->first_layer()) * places * slots_in_pages(longest) * 2 *
-             c.hidden * f32_bytes;
+    bytes += (c.layers - method.features->settings().first_layer) * places *
+             slots_in_pages(longest) * 2 * c.hidden * f32_bytes;
   }
   return bytes;
 }

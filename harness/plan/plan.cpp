@@ -268,6 +268,7 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           }
           p.params = located(place_of(method),
                              [&] { return methods(method.name).resolve(method.preset, p.params); });
+          p.identity = identity_of(methods(method.name).parameters, p.params);
           located(where, [&] { check_run(p.run); });
           if (p.run.ranks > 1 && !spec.probe.names.empty()) {
             throw usage_error(where + ": `probe` needs ranks = 1: probes look at whole layers");
@@ -307,7 +308,7 @@ std::string canonical_settings(const experiment_point& p) {
   nlohmann::json all = {{"model", keys_in_ids<nlohmann::json>(p.model)},
                         {"workload", keys_in_ids<nlohmann::json>(p.workload)},
                         {"method", p.method},
-                        {"params", json_of<nlohmann::json>(p.params)}};
+                        {"params", json_of<nlohmann::json>(p.identity)}};
   for (const run_key& key : run_key_list()) {
     if (key.is_part_of_ids(p.run)) all[key.name] = key.text(p.run);
   }

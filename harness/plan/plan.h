@@ -27,7 +27,8 @@ struct experiment_point {
   std::string method, label, preset;
   // The label, if an earlier point has equal settings under another: a control, measured on its own.
   std::string twin;
-  parameter_map params;  // resolved
+  parameter_map params;    // resolved
+  parameter_map identity;  // of these, what the id is made of (identity_of)
   // The swept settings, "threshold=0.9 batch_size=4"; for people to read. "seed=any": one for all seeds.
   std::string variation;
   run_settings run;

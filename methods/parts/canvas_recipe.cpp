@@ -10,7 +10,8 @@ namespace unmask {
 
 bool dream_schedule(const model_config& model, const parameters& p) {
   const std::string& schedule = p.text("schedule");
-  return schedule == "dream" || (schedule == "auto" && model.family == model_family::dream);
+  return schedule == "dream" || schedule == "dimple" ||
+         (schedule == "auto" && model.family == model_family::dream);
 }
 
 recipe make_canvas(const std::string& method, const model_config& model, const parameters& p,
@@ -32,9 +33,12 @@ recipe make_canvas(const std::string& method, const model_config& model, const p
     t.tokens_per_step = tokens_per_step;
     t.eps = static_cast<float>(p.real("eps"));
     t.confidence_threshold = alg == "confidence_threshold";
+    t.by_share = p.text("schedule") == "dimple";
     r.pace = std::make_unique<time_schedule>(t);
     u.limit_to_quota = t.confidence_threshold;
-    if (!t.confidence_threshold) u.threshold = 0;
+    if (!t.confidence_threshold && !t.by_share) u.threshold = 0;
+    u.leftmost = alg == "autoregressive";
+    u.or_quota = t.by_share || u.leftmost;
     u.transfer_eps = t.eps;
     u.transfer_steps = steps > 0 ? steps : 0;
     if (alg == "origin") {
@@ -52,6 +56,8 @@ recipe make_canvas(const std::string& method, const model_config& model, const p
   s.until_clean = p.flag("until_clean") || u.threshold > 0 || u.factor > 0;
   if (early_stop) s.stop_ids = model.stop_ids;
   s.fill_behind = early_stop;
+  s.stop_sequences = stop_sequences_of(method, p);
+  s.block_end_token = static_cast<std::int32_t>(p.integer("block_end_token"));
   r.pace = std::make_unique<block_schedule>(s);
   u.score = p.text("remasking");
   r.unmask = std::make_unique<ranked_unmask>(u);
@@ -60,6 +66,13 @@ recipe make_canvas(const std::string& method, const model_config& model, const p
 
 void check_canvas(const std::string& method, const model_config& model, const parameters& p) {
   need_bidirectional(method, model);
+  const bool stops = !stop_sequences_of(method, p).empty() || p.integer("block_end_token") >= 0;
+  if (stops && dream_schedule(model, p)) {
+    throw usage_error(
+        method +
+        ": stop_sequences and block_end_token need blocks, which Dream's schedule does not have");
+  }
+  if (p.text("schedule") == "dimple") check_share_rule(method, p);
   if (dream_schedule(model, p)) {
     if (p.text("alg") == "confidence_threshold" && p.real("threshold") <= 0) {
       throw usage_error(method + ": alg confidence_threshold needs threshold > 0");
@@ -78,7 +91,7 @@ std::int32_t planned_steps(const parameters& p, std::int32_t gen_length) {
 }
 
 std::vector<parameter_spec> canvas_parameters() {
-  std::vector<parameter_spec> all = {choice_spec("schedule", {"auto", "llada", "dream"},
+  std::vector<parameter_spec> all = {choice_spec("schedule", {"auto", "llada", "dream", "dimple"},
                                                  "which loop: auto picks by model family", "")};
   append(all, schedule_parameters());
   append(all, {varying_at({"random"},
@@ -88,7 +101,12 @@ std::vector<parameter_spec> canvas_parameters() {
                          "a block ends when no mask is left instead of after its steps",
                          "Fast-dLLM generate.py")});
   append(all, parallel_parameters());
-  append(all, sampling_parameters({"origin", "confidence_threshold"}));
+  append(all, {stop_parameter(),
+               later(integer_spec("block_end_token", -1, -1, 1 << 24,
+                                  "LLaDA: a block whose last token is this one is the last; -1: "
+                                  "every block is decoded",
+                                  "MMaDA modeling_mmada.py (mmu_generate_fast)"))});
+  append(all, sampling_parameters({"origin", "confidence_threshold", "autoregressive"}));
   return all;
 }
 

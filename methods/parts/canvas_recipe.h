@@ -21,7 +21,8 @@ void check_canvas(const std::string& method, const model_config& model, const pa
 // the block that holds the answer's end; the positions behind it become that token without a forward.
 recipe make_canvas(const std::string& method, const model_config& model, const parameters& p,
                    bool early_stop = false);
-// Whether Dream's loop runs (schedule dream, or auto on a model of that family).
+// Whether Dream's loop runs (schedule dream, or auto on a model of that family), or Dimple's, which has
+// the same steps.
 bool dream_schedule(const model_config& model, const parameters& p);
 // Steps that the settings plan for a canvas of gen_length tokens: `steps`, or one per
 // tokens_per_step.

@@ -2,6 +2,8 @@
 // Copyright The Unmask Authors
 #include "methods/parts/loop_parameters.h"
 
+#include <charconv>
+
 #include "methods/parts/specs.h"
 namespace unmask {
 namespace {
@@ -28,6 +30,36 @@ std::vector<parameter_spec> parallel_parameters() {
           real_spec("factor", 0.0, 0, 100,
                     "factor decoding: n-th best needs confidence 1 - factor / (n + 1); 0: off",
                     "Fast-dLLM, later revision")};
+}
+
+parameter_spec stop_parameter() {
+  return later(text_spec("stop_sequences", "",
+                         "LLaDA: end the answer before the first of these, token ids with commas, "
+                         "several with semicolons",
+                         "LLaDA-V modeling_llada.py (generate_with_embeds)"));
+}
+
+std::vector<std::vector<std::int32_t>> stop_sequences_of(const std::string& method,
+                                                         const parameters& p) {
+  const std::string& text = p.text("stop_sequences");
+  std::vector<std::vector<std::int32_t>> all;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    const bool first = all.empty();
+    if (first || *at == ';') all.emplace_back();
+    if (!first) ++at;  // the comma or semicolon that ended the token before
+    std::int32_t token = -1;
+    const auto [behind, failed] = std::from_chars(at, end, token);
+    const bool ends = behind == end || *behind == ',' || *behind == ';';
+    if (failed != std::errc() || token < 0 || !ends) {
+      throw usage_error(method + ": stop_sequences is '" + text +
+                        "' but must hold token ids, as 84,28;35");
+    }
+    all.back().push_back(token);
+    at = behind;
+  }
+  return all;
 }
 
 parameter_spec entropy_bound_parameter() {
@@ -73,6 +105,21 @@ parameter_spec confidence_parameter() {
 void set_confidence_dtype(unmask_settings& u, bool dream, const parameters& p) {
   u.rank_in_double = !dream && u.threshold <= 0 && u.factor <= 0 && u.gamma <= 0 &&
                      p.text("confidence_dtype") == "float64";
+}
+
+void check_share_rule(const std::string& method, const parameters& p) {
+  const std::string& alg = p.text("alg");
+  if (alg == "origin" || alg == "confidence_threshold") {
+    throw usage_error(method +
+                      ": Dimple's rule ranks by maskgit_plus, topk_margin, entropy or "
+                      "autoregressive, not by " +
+                      alg);
+  }
+  if (p.real("temperature") <= 0 && (p.real("top_p") < 1 || p.integer("top_k") > 0)) {
+    throw usage_error(method +
+                      ": Dimple's rule ranks by the whole vocabulary; top_p and top_k need "
+                      "temperature > 0");
+  }
 }
 
 unmask_settings sampling_settings(bool dream, const parameters& p) {

@@ -23,6 +23,13 @@ inline bool is_dream(const model_config& model) {
 std::vector<parameter_spec> schedule_parameters();
 // threshold, factor: Fast-dLLM's parallel decoding.
 std::vector<parameter_spec> parallel_parameters();
+// <|eot_id|> of the vocabulary that LLaDA's models share.
+inline constexpr const char* eot_of_llada = "126348";
+// stop_sequences: token ids at which an answer of LLaDA-V's loops ends.
+parameter_spec stop_parameter();
+// "84,28;35" as two sequences. Usage error that begins with `method` for a text of another form.
+std::vector<std::vector<std::int32_t>> stop_sequences_of(const std::string& method,
+                                                         const parameters& p);
 // gamma: EB-sampler's rule in the place of a method's own.
 parameter_spec entropy_bound_parameter();
 // Usage error where `method` cannot take it: Dream's loops count steps, and one rule decides.
@@ -35,6 +42,9 @@ std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& 
 parameter_spec confidence_parameter();
 // Applies it; it has no say in Dream's loops or where a threshold or factor decides.
 void set_confidence_dtype(unmask_settings& u, bool dream, const parameters& p);
+
+// Usage error for settings that Dimple's rule (time_schedule by share) does not know.
+void check_share_rule(const std::string& method, const parameters& p);
 
 // The decision rule that the sampling parameters describe in Dream's loop or in LLaDA's.
 // `threshold` and `factor` are left 0.

@@ -2,6 +2,9 @@
 // Copyright The Unmask Authors
 #include "methods/parts/ranked_unmask.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "kernels/decisions.h"
 #include "kernels/head.h"
 #include "methods/parts/kernels/acceptance.h"
@@ -49,11 +52,14 @@ void ranked_unmask::decide(const batch& b, const step_choice& plan, candidate_li
   const backend& backend = b.backend();
   const candidate_set set = c.set(b.capacity());
   std::uint8_t* accept = c.accept.as<std::uint8_t>();
-  if (settings_.gamma > 0) {
+  if (settings_.or_quota) {
+    decide_or_quota(b, plan, c);
+  } else if (settings_.gamma > 0) {
     const float* entropy = c.negative_entropy.as<float>();
     backend.run(op::accept_entropy_bound{set, entropy, entropy, settings_.gamma, true, 1, accept});
   } else if (settings_.factor > 0) {
-    backend.run(op::accept_factor{set, score(c), settings_.factor, accept});
+    const std::int32_t* behind = settings_.factor_of_canvas ? count_behind(b, plan, c) : nullptr;
+    backend.run(op::accept_factor{set, score(c), settings_.factor, accept, behind});
   } else if (settings_.threshold > 0) {
     backend.run(op::accept_threshold{set, score(c), settings_.threshold, false, true, accept});
     if (settings_.limit_to_quota) {
@@ -66,6 +72,52 @@ void ranked_unmask::decide(const batch& b, const step_choice& plan, candidate_li
   } else {
     backend.run(op::accept_top{set, score(c), plan.arrays.quota, accept});
   }
+}
+
+void ranked_unmask::decide_or_quota(const batch& b, const step_choice& plan, candidate_lists& c) {
+  const backend& backend = b.backend();
+  const candidate_set set = c.set(b.capacity());
+  std::uint8_t* accept = c.accept.as<std::uint8_t>();
+  const float limit =
+      settings_.threshold > 0 ? settings_.threshold : std::numeric_limits<float>::infinity();
+  backend.run(op::accept_threshold{set, score(c), limit, true, false, accept});
+  backend.synchronize();  // the host counts what passed
+  quota_.assign(static_cast<std::size_t>(b.capacity()), 0);
+  const std::int32_t* begin = c.begin.as<std::int32_t>();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    const std::int32_t first = begin[s], last = begin[s + 1];
+    if (first == last) continue;
+    const bool passed = std::any_of(accept + first, accept + last, [](auto a) { return a != 0; });
+    const std::int32_t steps =
+        settings_.transfer_steps > 0 ? settings_.transfer_steps : b.at(s).request.gen_length;
+    const bool ends = step.step + 1 >= steps;
+    if (passed && !ends) continue;
+    if (settings_.leftmost && !(ends && settings_.threshold > 0)) {
+      accept[first] = decision_take;  // candidates come by position
+    } else {
+      quota_[static_cast<std::size_t>(s)] = step.quota;
+    }
+  }
+  if (also_.view().rows() < c.accept.view().rows()) {
+    also_ = backend.allocate(dtype::u8, {c.accept.view().rows()});
+  }
+  backend.run(op::accept_top{set, score(c), quota_.data(), also_.as<std::uint8_t>()});
+  backend.run(op::merge_accept{c.count, also_.as<std::uint8_t>(), false, accept});
+}
+
+// Masks from the first candidate's range to the canvas' end that are none.
+const std::int32_t* ranked_unmask::count_behind(const batch& b, const step_choice& plan,
+                                                candidate_lists& c) {
+  behind_.assign(static_cast<std::size_t>(b.capacity()), 0);
+  const std::int32_t* begin = c.begin.as<std::int32_t>();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    if (!plan.of[static_cast<std::size_t>(s)].active) continue;
+    const std::int32_t masks =
+        b.count(s, plan.arrays.candidate_first[s], b.at(s).length, state_masked);
+    behind_[static_cast<std::size_t>(s)] = masks - (begin[s + 1] - begin[s]);
+  }
+  return behind_.data();
 }
 
 float* ranked_unmask::score(candidate_lists& c) const {

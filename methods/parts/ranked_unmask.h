@@ -18,6 +18,7 @@ struct unmask_settings {
   // (low_confidence without threshold or factor).
   bool rank_in_double = false;
   float threshold = 0, factor = 0;
+  bool factor_of_canvas = false;     // masks that are no candidates are in the factor's list too
   float gamma = 0;                   // EB-sampler's bound on entropies, nats; 0: off
   float gumbel_temperature = 0;      // LLaDA sampling
   float temperature = 0, top_p = 1;  // Dream sampling
@@ -26,6 +27,10 @@ struct unmask_settings {
   float transfer_eps = 0;           // Dream "origin": eps of the time schedule
   std::int32_t transfer_steps = 0;  // and its steps; 0: gen_length
   bool limit_to_quota = false;      // Dream confidence_threshold: at most quota tokens
+  // Dimple: all above the threshold; the quota where there is none, without a threshold and in the last
+  // step.
+  bool or_quota = false;
+  bool leftmost = false;  // Dimple's alg autoregressive: the first mask alone
 };
 
 // Ranks masked positions by what the head says and takes the best.
@@ -42,8 +47,12 @@ class ranked_unmask : public unmask_policy {
 
  private:
   void grow(const backend& backend, std::int64_t rows, std::int64_t vocabulary);
+  void decide_or_quota(const batch& b, const step_choice& plan, candidate_lists& c);
+  const std::int32_t* count_behind(const batch& b, const step_choice& plan, candidate_lists& c);
   unmask_settings settings_;
   tensor logits_, also_;
+  shared_vector<std::int32_t> behind_;  // [S] of op::accept_factor
+  shared_vector<std::int32_t> quota_;   // [S] of a rule that may leave it aside
 };
 
 // Dream "origin": every masked token is decided with probability 1 - t_{i+1} / t_i.

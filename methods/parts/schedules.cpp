@@ -58,14 +58,14 @@ std::int32_t blockwise_length(const Settings& set, const sequence_request& reque
   return request_positions(set.method, request);
 }
 
-// The rows of step `step` of the block [first, last).
-void set_window(sequence_step& out, std::int32_t step, std::int32_t full_steps,
-                block_schedule::window partial, std::int32_t first, std::int32_t last) {
+// The rows of step `step` of the block [first, last); `full`: it computes everything.
+void set_window(sequence_step& out, std::int32_t step, bool full, block_schedule::window partial,
+                std::int32_t first, std::int32_t last) {
   out.block_first = first;
   out.block_last = last;
   out.step = step;
   out.candidate_last = last;
-  if (step < full_steps || partial == block_schedule::window::canvas) return;
+  if (full || partial == block_schedule::window::canvas) return;
   out.first = out.candidate_first = first;
   if (partial == block_schedule::window::block) out.last = last;
 }
@@ -107,7 +107,9 @@ sequence_step block_schedule::plan(const batch& b, std::int32_t s) {
   const std::int32_t first = q.prompt_length + p.block * p.block_length;
   // Leftover masks of earlier blocks (a token decided as the mask id) are candidates again.
   if (!settings_.leftovers) step.candidate_first = first;
-  set_window(step, p.step, settings_.full_steps, settings_.partial, first, first + p.block_length);
+  const std::int32_t refresh = settings_.refresh_interval;
+  const bool full = p.step < settings_.full_steps || (refresh > 0 && p.step % refresh == 0);
+  set_window(step, p.step, full, settings_.partial, first, first + p.block_length);
   if (settings_.judge_next_block) {
     step.candidate_last = std::min(step.block_last + p.block_length, q.length);
   }
@@ -115,9 +117,35 @@ sequence_step block_schedule::plan(const batch& b, std::int32_t s) {
     step.first -= settings_.window_shift;
     step.last -= settings_.window_shift;
   }
+  if (p.stop_at >= 0) step.candidate_last = std::min(step.candidate_last, p.stop_at);
   // Past the schedule (until_clean with a leftover) one token per step.
   step.quota = p.step < p.steps_per_block ? quota(p.masks, p.steps_per_block, p.step) : 1;
   return step;
+}
+
+// The first place of the sequences that are not beyond the one known.
+void block_schedule::look_for_stop(const batch& b, std::int32_t s) {
+  const sequence& q = b.at(s);
+  block_progress& p = progress_.at(s);
+  const std::int32_t* canvas = b.canvas().row<std::int32_t>(s);
+  const std::uint8_t* state = b.state().row<std::uint8_t>(s);
+  const auto stands_at = [&](const std::vector<std::int32_t>& stop, std::int32_t place) {
+    for (std::size_t j = 0; j < stop.size(); ++j) {
+      const std::size_t at = static_cast<std::size_t>(place) + j;
+      if (canvas[at] != stop[j] || state[at] == state_masked) return false;
+    }
+    return true;
+  };
+  for (const std::vector<std::int32_t>& stop : settings_.stop_sequences) {
+    const std::int32_t last = q.length - static_cast<std::int32_t>(stop.size());
+    const std::int32_t end = p.stop_at < 0 ? last + 1 : std::min(last + 1, p.stop_at);
+    for (std::int32_t place = q.prompt_length; place < end; ++place) {
+      if (!stands_at(stop, place)) continue;
+      p.stop_at = place;
+      break;
+    }
+    if (p.stop_at >= 0) return;
+  }
 }
 
 void block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
@@ -125,6 +153,11 @@ void block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step
   sequence& q = b.at(s);
   block_progress& p = progress_.at(s);
   ++p.step;
+  if (!settings_.stop_sequences.empty()) look_for_stop(b, s);
+  if (p.stop_at >= 0 && b.count(s, q.prompt_length, p.stop_at, state_masked) == 0) {
+    finish(q, p.stop_at);
+    return;
+  }
   // Only a step that should have decided something and did not is idle (it decided the mask id).
   p.idle_steps = outcome.taken > 0 || step.quota == 0 ? 0 : p.idle_steps + 1;
   const std::int32_t first = q.prompt_length + p.block * p.block_length;
@@ -135,9 +168,13 @@ void block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step
                                           : p.step == p.steps_per_block;
   if (!over && !(settings_.within_steps && p.step == p.steps_per_block)) return;
   const std::int32_t last = first + p.block_length;
+  const bool ends = settings_.block_end_token >= 0 &&
+                    b.tokens(s, last - 1, last).front() == settings_.block_end_token;
   const bool stops =
-      stop_behind_block(b, s, first, last, settings_.stop_ids, settings_.fill_behind);
-  if (++p.block == p.blocks || stops) {
+      stop_behind_block(b, s, first, last, settings_.stop_ids, settings_.fill_behind) || ends;
+  if (p.stop_at >= 0 && last >= p.stop_at) {
+    finish(q, p.stop_at);
+  } else if (++p.block == p.blocks || stops) {
     finish(q, last);
   } else {
     enter_block(b, s);
@@ -167,7 +204,7 @@ sequence_step dream_block_schedule::plan(const batch& b, std::int32_t s) {
   const std::int32_t first = q.prompt_length + p.block * p.block_length;
   const std::int32_t last = first + p.block_length;
   step.candidate_first = first;
-  set_window(step, p.step, settings_.full_steps, settings_.partial, first, last);
+  set_window(step, p.step, p.step < settings_.full_steps, settings_.partial, first, last);
   if (p.step == 0 && settings_.first_token) {
     // The first token is settled by the full forward, whatever its confidence: inside a window
     // that starts at the block, its row (first - 1) is not computed any more.
@@ -221,16 +258,31 @@ void time_schedule::start(batch& b, std::int32_t s) {
   p = {};
   p.steps = steps_for(settings_.method, gen, settings_.steps, settings_.tokens_per_step);
   p.per_step = gen / p.steps;
+  p.masks = b.count(s, b.at(s).prompt_length, b.at(s).length, state_masked);
 }
 
-float time_schedule::transfer_fraction(std::int32_t steps, float eps, std::int32_t i) {
-  // torch.linspace fills its two halves from the two ends.
+namespace {
+// t_j = linspace(1, eps, steps + 1)[j]; torch fills its two halves from the two ends.
+float time_of(std::int32_t steps, float eps, std::int32_t j) {
   const float delta = (eps - 1.0F) / static_cast<float>(steps);
-  const auto t = [&](std::int32_t j) {
-    return j < (steps + 1) / 2 ? 1.0F + delta * static_cast<float>(j)
-                               : eps - delta * static_cast<float>(steps - j);
-  };
-  return 1.0F - t(i + 1) / t(i);
+  return j < (steps + 1) / 2 ? 1.0F + delta * static_cast<float>(j)
+                             : eps - delta * static_cast<float>(steps - j);
+}
+}  // namespace
+
+float time_schedule::transfer_fraction(std::int32_t steps, float eps, std::int32_t i) {
+  return 1.0F - time_of(steps, eps, i + 1) / time_of(steps, eps, i);
+}
+
+std::int32_t time_schedule::share_quota(const progress& p, std::int32_t masks) const {
+  const float share = static_cast<float>(masks) / static_cast<float>(p.masks);
+  for (std::int32_t j = p.step + 1; j < p.steps; ++j) {
+    const float t = time_of(p.steps, settings_.eps, j);
+    if (t >= share) continue;
+    const auto count = static_cast<std::int32_t>(static_cast<float>(masks) * (1.0F - t / share));
+    if (count >= 1) return count;
+  }
+  return masks;
 }
 
 sequence_step time_schedule::plan(const batch& b, std::int32_t s) {
@@ -241,7 +293,10 @@ sequence_step time_schedule::plan(const batch& b, std::int32_t s) {
   step.block_last = q.length;
   step.step = p.step;
   const std::int32_t masks = b.count(s, q.prompt_length, q.length, state_masked);
-  if (settings_.confidence_threshold) {
+  if (settings_.keeps_prompt && p.step > 0) step.first = std::max(q.prompt_length - 1, 0);
+  if (settings_.by_share) {
+    step.quota = share_quota(p, masks);
+  } else if (settings_.confidence_threshold) {
     step.quota = p.per_step + p.carried;
   } else if (p.step + 1 < p.steps) {
     step.quota = static_cast<std::int32_t>(static_cast<float>(masks) *
@@ -266,7 +321,9 @@ void time_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
       ++p.steps;
     }
   }
-  if (++p.step == p.steps) finish(b.at(s), b.at(s).length);
+  const sequence& q = b.at(s);
+  const bool clean = settings_.by_share && b.count(s, q.prompt_length, q.length, state_masked) == 0;
+  if (++p.step == p.steps || clean) finish(b.at(s), q.length);
 }
 
 }  // namespace unmask

@@ -17,6 +17,7 @@ struct block_progress {
   std::int32_t step = 0;        // inside the block
   std::int32_t masks = 0;       // at block entry
   std::int32_t idle_steps = 0;  // consecutive steps of this block that decided nothing
+  std::int32_t stop_at = -1;    // where the first stop sequence begins; below 0: none was decided
 };
 
 // LLaDA (generate.py): the canvas falls into blocks decoded left to right; block b has S = steps /
@@ -27,14 +28,15 @@ class block_schedule final : public pace_policy {
  public:
   enum class window { canvas, suffix, block };  // all; block start to canvas end; the block
   struct settings {
-    std::string method = "vanilla";    // named in errors
-    std::int32_t steps = 0;            // 0: gen_length / tokens_per_step
-    std::int32_t tokens_per_step = 1;  // used when steps is 0
-    std::int32_t block_length = 32;    // 0: one block
-    bool until_clean = false;          // a block ends when it has no mask left, not after S steps
-    std::int32_t min_steps = 1;        // until_clean: never fewer steps per block
-    window partial = window::canvas;   // what the later steps of a block compute
-    std::int32_t full_steps = 1;       // steps of a block that compute everything
+    std::string method = "vanilla";     // named in errors
+    std::int32_t steps = 0;             // 0: gen_length / tokens_per_step
+    std::int32_t tokens_per_step = 1;   // used when steps is 0
+    std::int32_t block_length = 32;     // 0: one block
+    bool until_clean = false;           // a block ends when it has no mask left, not after S steps
+    std::int32_t min_steps = 1;         // until_clean: never fewer steps per block
+    window partial = window::canvas;    // what the later steps of a block compute
+    std::int32_t full_steps = 1;        // steps of a block that compute everything
+    std::int32_t refresh_interval = 0;  // and one of so many; 0: no later one
     bool leftovers = true;  // full steps: masks left in earlier blocks are candidates again
     // Rows that partial windows lie to the left of their candidates: 1 where position p is read from
     // row p - 1.
@@ -46,6 +48,12 @@ class block_schedule final : public pace_policy {
     bool within_steps = false;  // until_clean: a block is left after its S steps even so
     // Masks of the next block are candidates too, for rules that look at them and leave them alone.
     bool judge_next_block = false;
+    // LLaDA-V: where one of these begins on the canvas, wherever it is decided first, the answer ends;
+    // nothing from there on is a candidate any more. Once one was found, an earlier place of the first
+    // in the list alone is looked for, as its own loop does.
+    std::vector<std::vector<std::int32_t>> stop_sequences;
+    std::int32_t block_end_token =
+        -1;  // MMaDA: a block that ends with it is the last one; -1: none
   };
   explicit block_schedule(const settings& s) : pace_policy({.steps = s.steps}), settings_(s) {}
 
@@ -61,6 +69,7 @@ class block_schedule final : public pace_policy {
 
  private:
   void enter_block(const batch& b, std::int32_t s);
+  void look_for_stop(const batch& b, std::int32_t s);
   settings settings_;
   per_sequence<block_progress> progress_;
 };
@@ -107,7 +116,9 @@ class dream_block_schedule final : public pace_policy {
 
 // Dream (generation_utils.py): no blocks; t_i = linspace(1, eps, T + 1); of m masks, step i decides
 // int(m (1 - t_{i+1} / t_i)) in float32, the last step all. `confidence_threshold` (Fast-dLLM's
-// Dream loop) plans m / T per step, carries what was refused over and adds steps at the end.
+// Dream loop) plans m / T per step, carries what was refused over and adds steps at the end. Dimple's
+// (`by_share`): of m masks of m_0 the share is r = m / m_0, and int(m (1 - t_j / r)) are decided for the
+// first j > i with t_j < r where that is at least 1, all if j is T; it ends when no mask is left.
 class time_schedule final : public pace_policy {
  public:
   struct settings {
@@ -116,6 +127,9 @@ class time_schedule final : public pace_policy {
     std::int32_t tokens_per_step = 1;
     float eps = 1e-3F;
     bool confidence_threshold = false;
+    bool by_share = false;
+    // The first step computes everything, the later ones the canvas and the row before it (Dimple).
+    bool keeps_prompt = false;
   };
   explicit time_schedule(const settings& s) : pace_policy({.steps = s.steps}), settings_(s) {}
 
@@ -133,7 +147,9 @@ class time_schedule final : public pace_policy {
   struct progress {
     std::int32_t steps = 0, step = 0;
     std::int32_t per_step = 0, carried = 0, idle_steps = 0;  // confidence_threshold only
+    std::int32_t masks = 0;                                  // at the start
   };
+  std::int32_t share_quota(const progress& p, std::int32_t masks) const;
   settings settings_;
   per_sequence<progress> progress_;
 };

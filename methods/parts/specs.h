@@ -50,6 +50,12 @@ inline parameter_spec varying_above_zero(parameter_spec spec) {
   return spec;
 }
 
+// A parameter that came when rows had been measured (parameter_spec::later).
+inline parameter_spec later(parameter_spec spec) {
+  spec.later = true;
+  return spec;
+}
+
 // Parameters that forecasts read (parameter_spec::fact), under the names that methods share.
 inline parameter_spec saying(pace_fact fact, parameter_spec spec) {
   spec.fact = fact;

@@ -90,6 +90,19 @@ TEST(decisions, factor_by_hand) {
     EXPECT_EQ(run({0.01F}, 1), (accepts{1}));
     EXPECT_EQ(run({-test::infinity, 0.01F, test::nan}, 1), (accepts{0, 1, 0}));
     EXPECT_EQ(run({}, 1), (accepts{}));
+    // Masks behind the candidates never pass: the last candidate is not the last of the list.
+    const auto run_behind = [&](const std::vector<float>& scores, std::int32_t behind) {
+      const scene s = make_scene({scores});
+      accepts a = s.fresh();
+      backend->run(op::accept_factor{s.candidates.set(), s.score.data(), 1, a.data(), &behind});
+      return a;
+    };
+    EXPECT_EQ(run_behind({0.9F, 0.95F, 0.1F}, 0), (accepts{1, 1, 1}));
+    EXPECT_EQ(run_behind({0.9F, 0.95F, 0.1F}, 1), (accepts{1, 1, 0}));
+    EXPECT_EQ(run_behind({0.9F, 0.95F, 0.99F}, 5), (accepts{1, 1, 1}));
+    EXPECT_EQ(run_behind({0.9F, 0.95F, 0.99F}, 1), (accepts{1, 1, 1}));
+    EXPECT_EQ(run_behind({0.01F}, 3), (accepts{1}));
+    EXPECT_EQ(run_behind({}, 3), (accepts{}));
   }
 }
 

@@ -125,7 +125,12 @@ TEST(rows, means_and_similarities) {
   const double t = static_cast<double>(0.0088F);
   for (const backend* backend : backends) {
     backend->run(op::row_distance{p, q, &distance});
-    EXPECT_NEAR(distance, 1 - 1 / std::sqrt(1 + t * t), 1e-11);
+    const double apart = 1 - 1 / std::sqrt(1 + t * t);
+    EXPECT_NEAR(distance, apart, 1e-11);
+    backend->run(op::row_distance{p, q, &distance, static_cast<float>(apart * 1.01)});
+    EXPECT_EQ(distance, 0.0F);
+    backend->run(op::row_distance{p, q, &distance, static_cast<float>(apart * 0.99)});
+    EXPECT_NEAR(distance, apart, 1e-11);
   }
 }
 

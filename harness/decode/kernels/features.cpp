@@ -80,8 +80,8 @@ void row_distance(const op::row_distance& args) {
   sum_over_ranks(sums.data(), sums.size());
   for (std::int64_t r = 0; r < args.a.rows(); ++r) {
     const double* of = sums.data() + 3 * r;
-    args.out[r] =
-        static_cast<float>(1.0 - of[0] / std::max(std::sqrt(of[1]) * std::sqrt(of[2]), 1e-8));
+    const double distance = 1.0 - of[0] / std::max(std::sqrt(of[1]) * std::sqrt(of[2]), 1e-8);
+    args.out[r] = args.same > 0 && distance < args.same ? 0.0F : static_cast<float>(distance);
   }
 }
 
@@ -159,7 +159,8 @@ void row_distance(const backend& cpu, const op::row_distance& args) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const double* p = sums + 3 * r;
     const double norms = std::sqrt(p[1]) * std::sqrt(p[2]);
-    args.out[r] = static_cast<float>(1.0 - p[0] / std::max(norms, 1e-8));
+    const double distance = 1.0 - p[0] / std::max(norms, 1e-8);
+    args.out[r] = args.same > 0 && distance < args.same ? 0.0F : static_cast<float>(distance);
   }
 }
 

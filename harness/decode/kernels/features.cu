@@ -68,6 +68,7 @@ struct row_distance_params {
   std::int64_t b_stride;
   std::int64_t width;
   float* out;
+  float same;
 };
 
 // One block for each row; those of `a` are of `type`.
@@ -89,7 +90,8 @@ UNMASK_KERNEL void row_distance_kernel(row_distance_params p) {
   bb = group_sum(group, bb);
   if (group.rank() != 0) return;
   const double norm = product(sqrt(aa), sqrt(bb));
-  p.out[r] = static_cast<float>(1.0 - ab / (norm > 1e-8 ? norm : 1e-8));
+  const double distance = 1.0 - ab / (norm > 1e-8 ? norm : 1e-8);
+  p.out[r] = p.same > 0 && distance < p.same ? 0.0F : static_cast<float>(distance);
 }
 
 namespace {
@@ -121,7 +123,7 @@ void row_distance(const device_backend& device, const op::row_distance& args) {
       "row_distance", block_each(args.a.rows()),
       instance_for(args.a, row_distance_kernel<dtype::f32>, row_distance_kernel<dtype::bf16>),
       {device.in(args.a).data, args.a.row_stride, device.in(args.b).as<float>(), args.b.row_stride,
-       args.a.columns(), device.out(args.out)});
+       args.a.columns(), device.out(args.out), args.same});
 }
 
 }  // namespace

@@ -40,12 +40,14 @@ struct mark_top {
 
 // Cosine distance of matching rows, 1 - sum(a b) / max(|a| |b|, 1e-8): out [R]; a, b [R, C]. Sums
 // and difference in float64: rows that are nearly alike keep their order, which a float32 cosine
-// near 1 loses. Ranks that hold columns of the same rows add their sums first; `counts` false: what
+// near 1 loses. A distance below `same` becomes 0, so that rounding does not rank rows which did not
+// move; 0: none does. Ranks that hold columns of the same rows add their sums first; `counts` false: what
 // this one holds another counts.
 struct row_distance {
   tensor_view a;
   tensor_view b;
   float* out = nullptr;
+  float same = 0;
   bool counts = true;
 };
 

@@ -6,6 +6,7 @@
 // rows whose V has moved most.
 #include "methods/parts/canvas_recipe.h"
 #include "methods/parts/common.h"
+#include "methods/parts/loop_parameters.h"
 #include "methods/parts/specs.h"
 
 namespace unmask {
@@ -16,11 +17,11 @@ struct intervals {
   double transfer_ratio = 0.25;
 };
 
-// K_p, K_r and rho of the paper; the step counts over the whole answer. Layer 0 is always computed
-// in full, which feature_policy::first_layer says.
+// K_p, K_r and rho of the paper; the step counts over the whole answer.
 class interval_refresh final : public feature_policy {
  public:
-  explicit interval_refresh(const intervals& i) : intervals_(i) {}
+  interval_refresh(const intervals& i, const feature_settings& s)
+      : feature_policy(s), intervals_(i) {}
   layer_refresh refresh(const batch& b, std::int32_t, std::int32_t s) const override {
     const sequence& q = b.at(s);
     layer_refresh r;
@@ -51,15 +52,27 @@ method_info dllm_cache_info() {
   const std::string source = "cache_hook_LLaDA.py, cache_hook_Dream.py";
   m.knobs = {{"transfer_ratio", "rows_skipped", "1"}};
   m.parameters = canvas_parameters();
-  append(m.parameters,
-         {integer_spec("prompt_interval_kp", 50, 1, 1e6,
-                       "passes from one refresh of the prompt to the next (K_p)", source),
-          integer_spec("response_interval_kr", 7, 1, 1e6,
-                       "passes from one refresh of the response to the next (K_r)", source),
-          real_spec("transfer_ratio", 0.25, 0, 1,
-                    "share of the response computed in between, those whose V is least similar "
-                    "to the stored one; 0: none",
-                    source)});
+  append(
+      m.parameters,
+      {integer_spec("prompt_interval_kp", 50, 1, 1e6,
+                    "passes from one refresh of the prompt to the next (K_p)", source),
+       integer_spec("response_interval_kr", 7, 1, 1e6,
+                    "passes from one refresh of the response to the next (K_r)", source),
+       real_spec("transfer_ratio", 0.25, 0, 1,
+                 "share of the response computed in between, those whose V is least similar "
+                 "to the stored one; 0: none",
+                 source),
+       later(flag_spec("first_layer_always", true,
+                       "layer 0 computes every position in every pass; the hooks of LLaDA-V and "
+                       "MMaDA treat it as the others",
+                       source)),
+       later(real_spec("same_above", 1, 0, 1,
+                       "a cosine of V above it counts as 1, so that rounding chooses no position",
+                       "")),
+       later(choice_spec("stores", {"all", "moved"},
+                         "V that a comparison leaves stored: of all positions compared, or of those "
+                         "computed then (LLaDA-V)",
+                         "cache_hook_LLaDA_V.py"))});
   const auto preset = [&](const char* name, std::int64_t kp, std::int64_t kr) {
     m.presets[name] = {
         {"prompt_interval_kp", kp}, {"response_interval_kr", kr}, {"transfer_ratio", 0.25}};
@@ -68,6 +81,13 @@ method_info dllm_cache_info() {
   preset("llada-1.5", 100, 6);
   preset("dream-base", 100, 2);
   preset("dream-instruct", 50, 2);
+  // Without a first layer that is always computed most V stay as they are.
+  const parameter_map every_layer = {{"first_layer_always", false}, {"same_above", 0.99999}};
+  preset("llada-v", 25, 7);
+  m.presets["llada-v"].insert(every_layer.begin(), every_layer.end());
+  m.presets["llada-v"].insert({{"stores", "moved"}, {"stop_sequences", eot_of_llada}});
+  preset("mmada", 20, 5);
+  m.presets["mmada"].insert(every_layer.begin(), every_layer.end());
   m.check = [](const model_config& model, const parameters& p) {
     check_canvas("dllm_cache", model, p);
     if (model.moe.experts > 0) {
@@ -78,9 +98,15 @@ method_info dllm_cache_info() {
   m.make = [](const model_config& model, const parameters& p) {
     recipe r = make_canvas("dllm_cache", model, p);
     r.cache = std::make_unique<append_cache>(/*keeps_decided=*/true);
-    r.features = std::make_unique<interval_refresh>(intervals{
-        static_cast<std::int32_t>(p.integer("prompt_interval_kp")),
-        static_cast<std::int32_t>(p.integer("response_interval_kr")), p.real("transfer_ratio")});
+    feature_settings features;
+    features.first_layer = p.flag("first_layer_always") ? 1 : 0;
+    features.same = static_cast<float>(1 - p.real("same_above"));
+    features.stores_all = p.text("stores") == "all";
+    r.features = std::make_unique<interval_refresh>(
+        intervals{static_cast<std::int32_t>(p.integer("prompt_interval_kp")),
+                  static_cast<std::int32_t>(p.integer("response_interval_kr")),
+                  p.real("transfer_ratio")},
+        features);
     return r;
   };
   return m;

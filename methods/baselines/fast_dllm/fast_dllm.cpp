@@ -3,7 +3,9 @@
 //
 // Fast-dLLM (Wu et al., 2025): K/V of everything outside the current block (dual) or before it
 // (prefix) is computed once per block and reused; tokens are decided by the schedule, by a
-// confidence threshold or by the factor rule.
+// confidence threshold or by the factor rule. LLaDA-V's own loop of it computes everything again after
+// so many steps of a block, and ranks the masks of the whole canvas by the factor rule. Dimple's own
+// prefix keeps K/V of the prompt alone, made with the masks in view.
 #include "methods/parts/common.h"
 #include "methods/parts/loop_parameters.h"
 #include "methods/parts/schedules.h"
@@ -19,6 +21,8 @@ recipe make_fast_dllm(const model_config& model, const parameters& p) {
   u.factor = static_cast<float>(p.real("factor"));
   u.gamma = static_cast<float>(p.real("gamma"));
   set_confidence_dtype(u, is_dream(model), p);
+  const auto refresh = static_cast<std::int32_t>(p.integer("refresh_interval"));
+  u.factor_of_canvas = refresh > 0;
   recipe r;
   r.rows = std::make_unique<row_policy>();
   r.keys = std::make_unique<key_policy>();
@@ -32,7 +36,18 @@ recipe make_fast_dllm(const model_config& model, const parameters& p) {
   const auto steps = static_cast<std::int32_t>(p.integer("steps"));
   const auto tokens_per_step = static_cast<std::int32_t>(p.integer("tokens_per_step"));
   const auto block_length = static_cast<std::int32_t>(p.integer("block_length"));
-  if (is_dream(model) && cache == "none") {
+  if (cache == "prompt") {
+    time_schedule::settings t;
+    t.method = "fast_dllm";
+    t.steps = steps;
+    t.tokens_per_step = tokens_per_step;
+    t.eps = static_cast<float>(p.real("eps"));
+    t.by_share = t.keeps_prompt = true;
+    r.pace = std::make_unique<time_schedule>(t);
+    u.or_quota = true;
+    u.leftmost = u.score == "autoregressive";
+    u.transfer_steps = steps;
+  } else if (is_dream(model) && cache == "none") {
     time_schedule::settings t;
     t.method = "fast_dllm";
     t.steps = steps;
@@ -66,7 +81,9 @@ recipe make_fast_dllm(const model_config& model, const parameters& p) {
     t.partial = window_of_cache(cache);
     // The pinned cached loops look for leftover masks at the end of a pass only; the revision that
     // brought the factor rule looks first.
-    if (cache != "none" && u.factor <= 0 && u.gamma <= 0) t.min_steps = 2;
+    if (cache != "none" && u.factor <= 0 && u.gamma <= 0 && refresh == 0) t.min_steps = 2;
+    t.refresh_interval = refresh;
+    t.stop_sequences = stop_sequences_of("fast_dllm", p);
     r.pace = std::make_unique<block_schedule>(t);
   }
   r.unmask = std::make_unique<ranked_unmask>(u);
@@ -79,6 +96,21 @@ void check_fast_dllm(const model_config& model, const parameters& p) {
     throw usage_error("fast_dllm: threshold and factor exclude each other");
   }
   check_entropy_bound("fast_dllm", is_dream(model), p);
+  const bool stops = !stop_sequences_of("fast_dllm", p).empty();
+  if (is_dream(model) && (stops || p.integer("refresh_interval") > 0)) {
+    throw usage_error("fast_dllm: stop_sequences and refresh_interval are of LLaDA-V's loop");
+  }
+  if (p.text("cache") == "prompt") {
+    if (!is_dream(model)) {
+      throw usage_error("fast_dllm: cache prompt is Dimple's, for models of Dream's family");
+    }
+    check_share_rule("fast_dllm", p);
+  } else if (p.text("alg") == "autoregressive") {
+    throw usage_error("fast_dllm: alg autoregressive is of Dimple's loop; set cache = prompt");
+  }
+  if (p.integer("refresh_interval") > 0 && p.text("cache") != "prefix") {
+    throw usage_error("fast_dllm: refresh_interval needs cache prefix, as LLaDA-V's loop has it");
+  }
   if (is_dream(model) && p.real("factor") > 0) {
     throw usage_error("fast_dllm: factor decoding is published for LLaDA only; set threshold");
   }
@@ -98,15 +130,27 @@ method_info fast_dllm_info() {
   m.unmask = "top-n of the schedule; threshold, factor or gamma when set";
   const std::string source = "Fast-dLLM generate.py";
   m.knobs = {{"cache", "kv_reused", "none"}, {"threshold", "decided_early", "0"}};
-  m.parameters = {choice_spec("cache", {"dual", "prefix", "none"},
-                              "what is reused inside a block: KV around it, KV before it, nothing",
-                              source)};
+  m.parameters = {
+      choice_spec("cache", {"dual", "prefix", "none", "prompt"},
+                  "what is reused inside a block: KV around it, KV before it, nothing; or, as "
+                  "Dimple does, KV of the prompt in one block",
+                  source)};
   append(m.parameters, {confidence_parameter()});
   append(m.parameters, parallel_parameters());
-  append(m.parameters, {entropy_bound_parameter()});
+  append(m.parameters,
+         {entropy_bound_parameter(), stop_parameter(),
+          later(integer_spec("refresh_interval", 0, 0, 1e6,
+                             "LLaDA-V: steps of a block from one forward of everything to the "
+                             "next; 0: the first step alone",
+                             "LLaDA-V fast_dllm_hook.py"))});
   append(m.parameters, schedule_parameters());
-  append(m.parameters, sampling_parameters());
+  append(m.parameters, sampling_parameters({"autoregressive"}));
   m.presets["official"] = {{"threshold", 0.9}};
+  m.presets["dimple"] = {{"cache", "prompt"}, {"alg", "maskgit_plus"}, {"threshold", 0.95}};
+  m.presets["llada-v"] = {{"cache", "prefix"},
+                          {"refresh_interval", 32},
+                          {"factor", 1.0},
+                          {"stop_sequences", eot_of_llada}};
   m.presets["prefix"] = {{"cache", "prefix"}, {"threshold", 0.9}};
   // The baseline of the Sparse-dLLM and Focus-dLLM tables: dual cache, no threshold.
   m.presets["dual-schedule"] = {{"cache", "dual"}};

@@ -83,5 +83,35 @@ TEST(limits_full, vanilla_that_stops_gives_the_same_answer_in_fewer_forwards) {
   EXPECT_GT(stopped, 0) << "no answer of this model ends before its canvas does";
 }
 
+// The answer ends before the first place of a sequence, and what is decided up to there stays.
+TEST(limits, vanilla_ends_before_a_stop_sequence) {
+  const auto model = tiny_model(model_family::llada, cpu_backend());
+  const auto requests = tiny_requests(1, 24);
+  const auto whole = decode_closed(*model, "vanilla", blocks, requests, 1);
+  const std::vector<std::int32_t> answer = outputs(whole)[0];
+  const std::string pair = std::to_string(answer[4]) + "," + std::to_string(answer[5]);
+  const auto stopped =
+      decode_closed(*model, "vanilla", with(blocks, {{"stop_sequences", pair}}), requests, 1);
+  std::size_t end = 0;
+  while (answer[end] != answer[4] || answer[end + 1] != answer[5]) ++end;
+  EXPECT_EQ(outputs(stopped)[0], std::vector(answer.begin(), answer.begin() + std::ptrdiff_t(end)));
+  EXPECT_LE(stopped.steps, 8);  // no second block
+}
+
+TEST(limits, stop_sequences_that_are_none_are_refused) {
+  const auto model = tiny_model(model_family::llada, cpu_backend());
+  for (const char* text : {"a", "1,", ",1", ";1", "1;;2", "-1", "1.5", "1 2", "99999999999"}) {
+    test::expect_error(exit_code::usage, "stop_sequences is '" + std::string(text) + "'", [&] {
+      decode_closed(*model, "vanilla", {{"stop_sequences", std::string(text)}},
+                    tiny_requests(1, 32), 1);
+    });
+  }
+  const auto dream = tiny_model(model_family::dream, cpu_backend());
+  test::expect_error(exit_code::usage, "Dream's schedule does not have", [&] {
+    decode_closed(*dream, "vanilla", {{"stop_sequences", std::string("1")}}, tiny_requests(1, 8),
+                  1);
+  });
+}
+
 }  // namespace
 }  // namespace unmask

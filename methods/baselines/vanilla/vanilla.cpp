@@ -5,6 +5,7 @@
 // schedule, each with its ways of choosing tokens. The baseline every speed-up is measured from.
 #include "harness/decode/registry.h"
 #include "methods/parts/canvas_recipe.h"
+#include "methods/parts/loop_parameters.h"
 #include "methods/parts/specs.h"
 
 namespace unmask {
@@ -28,6 +29,8 @@ method_info vanilla_info() {
                     "official loop unmasks the padding after it",
                     "")});
   m.knobs = {{"threshold", "decided_early", "0"}};
+  m.presets["dimple"] = {{"schedule", "dimple"}, {"alg", "maskgit_plus"}, {"threshold", 0.95}};
+  m.presets["llada-v"] = {{"stop_sequences", eot_of_llada}};
   m.presets["dream-instruct"] = {{"temperature", 0.2}, {"top_p", 0.95}, {"alg", "entropy"}};
   m.check = [](const model_config& model, const parameters& p) {
     check_canvas("vanilla", model, p);

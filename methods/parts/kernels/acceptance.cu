@@ -11,9 +11,9 @@ namespace unmask::cuda::UNMASK_TARGET {
 // counted, n comparisons for each candidate.
 template <class G, class K>
 UNMASK_DEVICE void take_by_factor(const G& group, int n, const K& key, const float* score,
-                                  float factor, std::uint8_t* accept) {
+                                  float factor, int behind, std::uint8_t* accept) {
   const int m = group.count(n, [&](int i) { return key(i) > lowest_key; });
-  int t = m - 1;
+  int t = behind > 0 ? m : m - 1;
   for (int i = group.rank(); i < n; i += group.size()) {
     const std::uint32_t mine = key(i);
     if (mine <= lowest_key) continue;
@@ -26,8 +26,8 @@ UNMASK_DEVICE void take_by_factor(const G& group, int n, const K& key, const flo
     if (static_cast<double>(score[i]) < threshold && rank < t) t = rank;
   }
   t = group_min(group, t);
-  if (t == 0 || t == m - 1) ++t;
-  const cut c = top_cut(group, n, m == 0 ? 0 : t, key);
+  if (t == 0 || t == m + behind - 1) ++t;
+  const cut c = top_cut(group, n, t < m ? t : m, key);
   for_each_taken(group, n, key, c, [&](int i, bool taken) { accept[i] = taken ? 1 : 0; });
 }
 
@@ -37,7 +37,8 @@ UNMASK_KERNEL void accept_factor_kernel(op::accept_factor p) {
   const int s = static_cast<int>(block_index());
   const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
   with_keys(p.score + first, n, block, [&](const auto& group, const auto& key) {
-    take_by_factor(group, n, key, p.score + first, p.factor, p.accept + first);
+    take_by_factor(group, n, key, p.score + first, p.factor, p.behind ? p.behind[s] : 0,
+                   p.accept + first);
   });
 }
 
@@ -57,9 +58,9 @@ UNMASK_KERNEL void gumbel_scores_kernel(op::gumbel_scores p) {
 namespace {
 
 void accept_factor(const device_backend& device, const op::accept_factor& args) {
-  device.work().launch(
-      "accept_factor", block_each(args.candidates.sequences), accept_factor_kernel,
-      {device.in(args.candidates), device.in(args.score), args.factor, device.out(args.accept)});
+  device.work().launch("accept_factor", block_each(args.candidates.sequences), accept_factor_kernel,
+                       {device.in(args.candidates), device.in(args.score), args.factor,
+                        device.out(args.accept), args.behind ? device.in(args.behind) : nullptr});
 }
 
 void gumbel_scores(const device_backend& device, const op::gumbel_scores& args) {

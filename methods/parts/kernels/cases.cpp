@@ -19,7 +19,10 @@ namespace {
 const auto factors = for_each_of<float>({0, 0.25F, 1, 20, 9 * 64}, [](float factor) {
   return declared([=](operands& at, const batch& b) {
     const scene s(at, b);
-    return op::accept_factor{s.candidates, s.score, factor, at.out<std::uint8_t>(s.n)};
+    // Of some batches masks are behind.
+    const std::int32_t* behind =
+        factor == 1 ? of_each(at, b, [](int q) { return q % 3; }) : nullptr;
+    return op::accept_factor{s.candidates, s.score, factor, at.out<std::uint8_t>(s.n), behind};
   });
 });
 const auto sequential = for_each_of<int>({1, 4, 32, 64, 300}, [](int block) {

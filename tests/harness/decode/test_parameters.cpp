@@ -44,6 +44,18 @@ TEST(parameters, defaults_fill_what_is_not_given) {
   EXPECT_EQ(p.values().size(), specs.size());
 }
 
+// What came later leaves the ids of older points as they were, until it is set.
+TEST(parameters, what_came_later_is_no_part_of_an_id_at_its_default) {
+  std::vector<parameter_spec> more = specs;
+  more.push_back({"stop", std::string(), "where to end", -1e300, 1e300, {}, ""});
+  more.back().later = true;
+  const parameter_map before = resolve_parameters("vanilla", specs, {});
+  EXPECT_EQ(identity_of(specs, before), before);
+  EXPECT_EQ(identity_of(more, resolve_parameters("vanilla", more, {})), before);
+  const parameter_map set = resolve_parameters("vanilla", more, {{"stop", std::string("7")}});
+  EXPECT_EQ(identity_of(more, set), set);
+}
+
 TEST(parameters, integers_are_accepted_for_reals_only) {
   const auto resolved = resolve_parameters("vanilla", specs, {{"threshold", 1}});
   EXPECT_EQ(std::get<double>(resolved.at("threshold")), 1.0);
