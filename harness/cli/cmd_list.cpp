@@ -258,7 +258,8 @@ int command_list(const texts& arguments) {
 int command_show(const texts& arguments) {
   const command_line line(
       "show METHOD|FILE.toml|glossary|format|needs|schema [options]",
-      {format_option("print md or json (needs and schema: always json; FILE.toml: md is TOML)")}, {"method"}, arguments,
+      {format_option("print md or json (needs and schema: always json; FILE.toml: md is TOML)")},
+      {"method"}, arguments,
       "Shows a method, an experiment file with what it extends, or one of:\n"
       "  glossary  the words of tables, texts and verdicts\n"
       "  format    every key of an experiment file and of a file of tasks, in Markdown\n"
@@ -285,8 +286,8 @@ int command_show(const texts& arguments) {
     return 0;
   }
   if (asked.ends_with(".toml")) {
-    print("{}", format == table_format::json ? whole_experiment_json(asked)
-                                             : whole_experiment(asked));
+    print("{}",
+          format == table_format::json ? whole_experiment_json(asked) : whole_experiment(asked));
     return 0;
   }
   const method_info& m = methods.find(asked);

@@ -75,7 +75,8 @@ std::filesystem::path model_folder(const std::filesystem::path& given) {
   const std::string nearest = nearest_model(given);
   throw environment_error(fmt::format(
       "cannot find the model '{}'{} Looked in: this folder, the included models, $UNMASK_MODELS, "
-      "the Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub){}. To fetch a "
+      "the Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub){}. To fetch "
+      "a "
       "published model: hf download {}",
       given.string(), nearest.empty() ? "." : nearest, models_wheel(),
       name.find('/') != std::string::npos && given.is_relative() ? name : "ORG/NAME"));

@@ -356,7 +356,7 @@ struct layer_refresh {
 struct feature_settings {
   std::int32_t first_layer = 1;  // layers below it are always computed in full and store no outputs
   float same = 0;                // op::row_distance of a probe
-  bool stores_all = true;        // a probe stores V of every position; false: of those that moved most
+  bool stores_all = true;  // a probe stores V of every position; false: of those that moved most
 };
 
 // Keeps outputs of layers between forward passes (feature_layers.h carries it out). The KV of all

@@ -97,9 +97,9 @@ inline std::unique_ptr<transformer> tiny_model(const model_config& c, const back
                                                std::int32_t max_rows, std::uint64_t seed,
                                                dtype kv_type,
                                                weight_format format = weight_format::f32,
-                                                const model_share& share = {}) {
-  return std::make_unique<transformer>(c, tiny_weights(c, seed), backend, format, max_rows,
-                                       kv_type, share);
+                                               const model_share& share = {}) {
+  return std::make_unique<transformer>(c, tiny_weights(c, seed), backend, format, max_rows, kv_type,
+                                       share);
 }
 inline std::unique_ptr<transformer> tiny_model(model_family family, const backend& backend,
                                                std::int32_t max_rows = 2048, std::uint64_t seed = 7,

@@ -89,8 +89,9 @@ void write_prepared(const std::vector<std::string>& pictures, const std::string&
   if (end.status == 0) return;
   const bool usage = end.status == static_cast<int>(exit_code::usage);
   throw error(usage ? exit_code::usage : exit_code::environment,
-              first + (more.empty() ? ": NOT RUN: cannot prepare the picture: "
-                                    : " and others: NOT RUN: cannot prepare the pictures: ") +
+              first +
+                  (more.empty() ? ": NOT RUN: cannot prepare the picture: "
+                                : " and others: NOT RUN: cannot prepare the pictures: ") +
                   end.reason + (usage ? "" : beforehand));
 }
 

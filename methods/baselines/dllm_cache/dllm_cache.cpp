@@ -52,27 +52,27 @@ method_info dllm_cache_info() {
   const std::string source = "cache_hook_LLaDA.py, cache_hook_Dream.py";
   m.knobs = {{"transfer_ratio", "rows_skipped", "1"}};
   m.parameters = canvas_parameters();
-  append(
-      m.parameters,
-      {integer_spec("prompt_interval_kp", 50, 1, 1e6,
-                    "passes from one refresh of the prompt to the next (K_p)", source),
-       integer_spec("response_interval_kr", 7, 1, 1e6,
-                    "passes from one refresh of the response to the next (K_r)", source),
-       real_spec("transfer_ratio", 0.25, 0, 1,
-                 "share of the response computed in between, those whose V is least similar "
-                 "to the stored one; 0: none",
-                 source),
-       later(flag_spec("first_layer_always", true,
-                       "layer 0 computes every position in every pass; the hooks of LLaDA-V and "
-                       "MMaDA treat it as the others",
-                       source)),
-       later(real_spec("same_above", 1, 0, 1,
-                       "a cosine of V above it counts as 1, so that rounding chooses no position",
-                       "")),
-       later(choice_spec("stores", {"all", "moved"},
-                         "V that a comparison leaves stored: of all positions compared, or of those "
-                         "computed then (LLaDA-V)",
-                         "cache_hook_LLaDA_V.py"))});
+  append(m.parameters,
+         {integer_spec("prompt_interval_kp", 50, 1, 1e6,
+                       "passes from one refresh of the prompt to the next (K_p)", source),
+          integer_spec("response_interval_kr", 7, 1, 1e6,
+                       "passes from one refresh of the response to the next (K_r)", source),
+          real_spec("transfer_ratio", 0.25, 0, 1,
+                    "share of the response computed in between, those whose V is least similar "
+                    "to the stored one; 0: none",
+                    source),
+          later(flag_spec("first_layer_always", true,
+                          "layer 0 computes every position in every pass; the hooks of LLaDA-V and "
+                          "MMaDA treat it as the others",
+                          source)),
+          later(real_spec(
+              "same_above", 1, 0, 1,
+              "a cosine of V above it counts as 1, so that rounding chooses no position", "")),
+          later(choice_spec(
+              "stores", {"all", "moved"},
+              "V that a comparison leaves stored: of all positions compared, or of those "
+              "computed then (LLaDA-V)",
+              "cache_hook_LLaDA_V.py"))});
   const auto preset = [&](const char* name, std::int64_t kp, std::int64_t kr) {
     m.presets[name] = {
         {"prompt_interval_kp", kp}, {"response_interval_kr", kr}, {"transfer_ratio", 0.25}};
