@@ -35,6 +35,14 @@ bool fills_grids(const sequence_request& request) {
   return std::none_of(next, end, is_row);
 }
 
+// Refuses a rule that edits or remasks tokens whose KV the cache keeps.
+void refuse_edits(const recipe& r) {
+  if (!r.unmask->traits().revises() || !r.cache->traits().keeps_decided) return;
+  throw usage_error(r.method +
+                    " cannot run: its cache keeps the KV of unmasked tokens, but its rule may edit "
+                    "or remask them. Choose a rule without edits, or another cache");
+}
+
 }  // namespace
 
 step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
@@ -48,12 +56,7 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
       partial(method.rows->traits().partial_rows),
       graphs(backend) {
   if (l.dry) refuse_dry();
-  if (method.unmask->traits().revises() && method.cache->traits().keeps_decided) {
-    throw usage_error(
-        method.method +
-        " cannot run: its cache keeps the KV of unmasked tokens, but its rule may edit "
-        "or remask them. Choose a rule without edits, or another cache");
-  }
+  refuse_edits(method);
   const std::int64_t n = m.max_rows();
   const std::int64_t s = l.sequences;
   if (l.picture_rows > 0) {
