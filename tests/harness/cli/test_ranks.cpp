@@ -105,6 +105,17 @@ TEST_F(ranked_runs, find_what_one_process_finds_with_as_many_pieces) {
   EXPECT_EQ(followers_in(folder()), std::vector<pid_t>());
 }
 
+// Step times are measured once, by rank 0: ranks that fitted others would choose other chunks, and be
+// found at once.
+TEST_F(ranked_runs, decide_by_the_clock_of_rank_0) {
+  write("optimus");
+  const test::outcome o =
+      run_program(folder(), "run x.toml -o out --no-progress --ranks 2 --device cpu");
+  ASSERT_EQ(o.code, 0) << o.text;
+  ASSERT_EQ(rows_in("out").size(), 1U);
+  EXPECT_EQ(rows_in("out")[0].at("calibration").at("origin"), "measured");
+}
+
 // The point fails within two seconds and names the rank; the next one is measured by new ranks.
 TEST_F(ranked_runs, name_a_rank_that_is_killed_and_go_on) {
   write("block_diffusion delayed_cache", 200);
