@@ -33,6 +33,7 @@ class Result:
     registered: str = ""       # "before its rows", "after its rows", "not registered"
     dirty: int = 0             # rows of a build with uncommitted changes
     rows: int = 0
+    commits: tuple = ()        # that its rows are of, the first eight digits of each
     tiny_models: bool = False
     synthetic: bool = False
     controls: list = field(default_factory=list)  # [(Claim, Result)]
@@ -216,6 +217,7 @@ def _describe_rows(r, used):
     r.synthetic = any(map(is_modelled, used))
     dirty = {id(row) for row in used if row["environment"].get("build", {}).get("git_dirty")}
     r.dirty = len(dirty)
+    r.commits = tuple(sorted({row["source_hash"][:8] for row in used}))
 
 
 def _has_own(used, evidence):

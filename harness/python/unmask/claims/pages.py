@@ -40,6 +40,23 @@ def pages(judged, controls, register, folder):
     return found
 
 
+def _usual(found):
+    """The commits that most claims have rows of."""
+    every = [r.commits for _, r in found if r.commits]
+    return max(sorted(set(every)), key=every.count) if every else ()
+
+
+def _commits(judged, controls):
+    """What the rows were measured with: one program, or several, where tables and figures were measured anew."""
+    found = judged + controls
+    usual = _usual(found)
+    others = [r for _, r in found if r.commits and r.commits != usual]
+    if not usual:
+        return ""
+    text = f"Rows are of commit {' and '.join(usual)}"
+    return text + (f", but for {len(others)} claims and controls, whose sections name others.\n" if others else ".\n")
+
+
 def _about(folder, name):
     """What leads to the meanings: pages next to an archive of the repository, elsewhere a command."""
     if not os.path.isfile(os.path.join(folder, "..", "VERDICTS.md")):
@@ -100,7 +117,7 @@ def _bound(bound, in_points):
 
 def _overview(papers, judged, controls, register, folder):
     text = (f"# Which claims hold?\n\nRegister {register.hash}. Written by `unmask claims FOLDER --save`.\n" +
-            _about(folder, "claims.md"))
+            _about(folder, "claims.md") + _commits(judged, controls))
     deciding = [(c, r) for c, r in judged if c.decides]
     if deciding:
         text += (f"\n## Should you use the method?\n\nThese {len(deciding)} claims decide it. {_counts(deciding, 'claims')}.\n\n"
@@ -138,13 +155,14 @@ def _page(paper, judged, controls, register, folder):
     text = (f"# {paper_name(paper)}: claims and verdicts\n\n{_counts(judged, 'claims')}. Register {register.hash[:16]}. "
             f"[All papers](../claims.md).\n" + _about(folder, name) + TINY_PAGE + _labels(judged))
     known = {c.id: (c, r) for c, r in controls}
+    usual = _usual(judged + controls)
     deciding = sum(c.decides for c, _ in judged)
     for at, (c, r) in enumerate(_in_order(judged)):
         if deciding and at == 0:
             text += f"\nThe first {deciding} claims decide whether to use the method.\n" if deciding > 1 else ""
         if at == deciding and deciding:
             text += "\n---\n\nThe other claims of the paper.\n"
-        text += _section(c, r, known)
+        text += _section(c, r, known, usual)
     for title, of_kind, says in (
             ("Controls", plain, "Controls are no claims of the paper. They show what else gives the same, or why a claim does not hold."),
             ("Calibration", [k for k in controls if k[0].calibrates],
@@ -175,7 +193,7 @@ def _short(judged):
     return table
 
 
-def _section(c, r, known):
+def _section(c, r, known, usual):
     text = f'\n<a id="{c.id}"></a>\n## {_named(c)}\n\n**{words.verdict_text(r)}.**'
     text += f" Campaigns: {words.campaigns_text(r)}.\n" if r.campaigns else "\n"
     if r.measured_text:
@@ -192,7 +210,8 @@ def _section(c, r, known):
         text += "\n" + tables.render(table, "md")
     facts = [("Quantity", c.quantity), ("Counted", c.clock), ("Settings", c.preset), ("Tasks", c.tasks), ("Source", c.place),
              ("Declared before measuring", words.field_text(r, "registered") if r.registered != "before its rows" else "–"),
-             ("After correction", words.field_text(r, "after_correction")), ("Repeat", f"`{_again(c, r)}`")]
+             ("After correction", words.field_text(r, "after_correction")),
+             ("Rows of commit", " and ".join(r.commits) if r.commits != usual and r.commits else "–"), ("Repeat", f"`{_again(c, r)}`")]
     shown = [f"*{title}*: {fact.rstrip('.')}." for title, fact in facts if fact != "–" and not fact.startswith("none: ")]
     return text + "\n" + "\n".join(shown) + "\n"
 

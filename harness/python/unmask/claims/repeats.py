@@ -102,7 +102,8 @@ def _together(claim, results):
     if not measured or len(elsewhere) >= len(measured):
         shown = next(iter(elsewhere or every))
         return claim, _on_a_cpu(claim, replace(shown, campaigns=str(len(every)), each=each), every)
-    shown = replace(measured[0], controls=[], of_controls="", finding=_combined(claim, [r.finding for r in measured]),
+    commits = tuple(sorted({commit for r in every for commit in r.commits}))
+    shown = replace(measured[0], controls=[], of_controls="", commits=commits, finding=_combined(claim, [r.finding for r in measured]),
                     over_simplest=None, simplest="", each=each,
                     campaigns=str(len(every)) if len(measured) == len(every) else f"{len(measured)} of {len(every)}")
     if claim.quality is not None and shown.finding.quality is not None:

@@ -123,6 +123,8 @@ def measure(options, number, folder, version, register):
     place, record = begin(options.directory, number, version, register)
     failed = []
     for scale in scales_here(folder, number):
+        if options.scale and scale not in options.scale:
+            continue
         words = ["run", folder, "--scale", scale, "--lanes", str(options.lanes), "-o", place,
                  "--set", f"run.seed={number - 1}", "--no-progress"]
         for flag, found in (("--set", options.set), ("--only", options.only)):
@@ -175,47 +177,116 @@ def packed(place):
         folders.sort()
         if "rows.jsonl" in files:
             names.append(os.path.relpath(os.path.join(folder, "rows.jsonl"), place))
+    members = {}
+    for name in names:
+        with open(os.path.join(place, name), "rb") as file:
+            members[name] = file.read()
+    return _packed(members)
+
+
+def _packed(members):
+    """A tar archive of {name: bytes}: the record first, then by name; of one mode, without owner and time."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:xz", preset=9) as tar:
-        for name in names:
-            member = tar.gettarinfo(os.path.join(place, name), name)
-            member.mtime = member.uid = member.gid = 0
-            member.uname = member.gname = ""
-            with open(os.path.join(place, name), "rb") as file:
-                tar.addfile(member, file)
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(content), 0o644
+            tar.addfile(member, io.BytesIO(content))
     return out.getvalue()
 
 
-def keep_log(place, into):
-    """What became of every artifact, into a folder: its last line of the campaign's log at each scale with the
-    time of all of them; of one that was not measured at any scale why not, at the scale tiny."""
-    last, _ = read_log(os.path.join(place, CAMPAIGN))
-    measured = {key[:2] for key, entry in last.items() if entry.get("status") == "measured"}
-    kept = [entry | {"seconds": round(entry["seconds"], 1)} for key, entry in sorted(last.items())
-            if entry.get("status") == "measured" or key[2] == "tiny" and key[:2] not in measured]
-    replace_file(os.path.join(into, CAMPAIGN), "".join(json.dumps(entry) + "\n" for entry in kept))
+def renew(directory, into):
+    """Replaces in the archives of a folder the rows of the tables and figures that the campaigns of `directory` have, at
+    their scales, and keeps the others. UserError unless all rows of each are of one commit, in every campaign of
+    the archive that has it."""
+    found = {number: place for number, place in _ended(directory)}
+    commits, fresh = {}, {number: _fresh(place) for number, place in found.items()}
+    for number, places in fresh.items():
+        for name, (commit, _) in places.items():
+            if commits.setdefault(name, commit) != commit:
+                raise UserError(f"{found[number]}/{name}: its rows are of commit {commit}, those of another campaign of "
+                                f"{commits[name]}")
+    archives, number = {}, 1
+    while os.path.isfile(os.path.join(into, repeats.archive_name(number))):
+        members = _members(os.path.join(into, repeats.archive_name(number)))
+        lacking = sorted(name for name in commits if name in members and name not in fresh.get(number, {}))
+        if lacking:
+            raise UserError(f"{into}/{repeats.archive_name(number)}: {lacking[0]} is of campaign {number} too, which "
+                            f"{directory} does not have: measure it with --campaigns {number}")
+        members |= {name: content for name, (_, content) in fresh.get(number, {}).items()}
+        archives[repeats.archive_name(number)] = _packed(members)
+        number += 1
+    if not archives:
+        raise UserError(f"{into}: holds no archive to renew")
+    size = _replaced(archives, into)
+    keep_log(found[1], into, others=True)
+    return size
 
 
-def archive(directory, into):
-    """Packs every campaign of a folder, and the log of the first; UserError where they are not of one commit, or
-    too large."""
+def _fresh(place):
+    """{"PAPER/ARTIFACT/SCALE/rows.jsonl": (its commit, its bytes)} of a campaign."""
+    places = {}
+    for folder, folders, files in os.walk(place):
+        folders.sort()
+        if "rows.jsonl" in files:
+            name = os.path.relpath(os.path.join(folder, "rows.jsonl"), place)
+            with open(os.path.join(folder, "rows.jsonl"), "rb") as file:
+                places[name] = (_check_rows(folder), file.read())
+    return places
+
+
+def _members(path):
+    with tarfile.open(path, "r:xz") as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar if member.isreg()}
+
+
+def _ended(directory):
+    """[(number, folder)] of the campaigns of a folder; UserError unless all were measured to their end."""
     found = repeats.numbered(directory)
     if not found:
         raise UserError(f"{directory}: holds no campaigns (folders 1, 2, ...)")
     for number, place in found:
         if not (read_record(place) or {}).get("ended"):
             raise UserError(f"{place}/{RECORD}: `ended` is not there: campaign {number} was not measured to its end")
-    sources = {_check_rows(place) for _, place in found}
-    if len(sources) > 1:
-        raise UserError(f"{directory}: its campaigns are of the commits {' and '.join(sorted(sources))}")
-    archives = {repeats.archive_name(number): packed(place) for number, place in found}
+    return found
+
+
+def _replaced(archives, into):
+    """Writes archives whole; their bytes."""
     size = sum(map(len, archives.values()))
     if size > LARGEST:
         raise UserError(f"{into}: the archives have {size / 2**20:.1f} MB, more than {LARGEST >> 20} MB")
     for name, content in archives.items():
         replace_file(os.path.join(into, name), content)
-    if os.path.isfile(os.path.join(found[0][1], CAMPAIGN)):
-        keep_log(found[0][1], into)
+    return size
+
+
+def keep_log(place, into, others=False):
+    """What became of every artifact, into a folder: its last line of the campaign's log at each scale with the
+    time of all of them; of one that was not measured at any scale why not, at the scale tiny. others: lines there
+    of other artifacts and scales stay."""
+    def log_of(folder):
+        path = os.path.join(folder, CAMPAIGN)
+        return read_log(path)[0] if os.path.isfile(path) else {}
+    last = log_of(place)
+    if others:
+        last = log_of(into) | {key: entry for key, entry in last.items() if entry.get("status") == "measured"}
+    measured = {key[:2] for key, entry in last.items() if entry.get("status") == "measured"}
+    kept = [entry | {"seconds": round(entry["seconds"], 1)} for key, entry in sorted(last.items())
+            if entry.get("status") == "measured" or key[2] == "tiny" and key[:2] not in measured]
+    if kept:
+        replace_file(os.path.join(into, CAMPAIGN), "".join(json.dumps(entry) + "\n" for entry in kept))
+
+
+def archive(directory, into):
+    """Packs every campaign of a folder, and the log of the first; UserError where they are not of one commit, or
+    too large."""
+    found = _ended(directory)
+    sources = {_check_rows(place) for _, place in found}
+    if len(sources) > 1:
+        raise UserError(f"{directory}: its campaigns are of the commits {' and '.join(sorted(sources))}")
+    size = _replaced({repeats.archive_name(number): packed(place) for number, place in found}, into)
+    keep_log(found[0][1], into)
     return size
 
 
@@ -232,11 +303,16 @@ def parser():
                    help="run N tables in parallel on separate cores; tables with speed claims still run alone "
                         "(default: one per core)")
     p.add_argument("--only", action="append", default=[], metavar="NAME", help="run only PAPER or PAPER/TABLE (repeatable)")
+    p.add_argument("--scale", action="append", default=[], metavar="NAME", choices=("real", "shapes", SCORES, "tiny"),
+                   help="run only this scale: real, shapes, scores or tiny (repeatable)")
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                    help="override a key of the files: limit=2 makes a small rehearsal (repeatable)")
     p.add_argument("--allow-modified", action="store_true", help="accept a program with uncommitted changes")
     p.add_argument("--archive", metavar="FOLDER",
                    help="pack the rows of all campaigns into this folder, with the pages of claims")
+    p.add_argument("--renew", action="store_true",
+                   help="with --archive: replace there the tables and figures that were measured now, of one commit "
+                        "each, and keep the others")
     p.add_argument("--stale", action="store_true",
                    help="measure no campaign; print which tables and figures of FOLDER, a campaign or an archive, have "
                         "rows that the present program plans, answers or counts otherwise (exit code 4: some)")
@@ -269,6 +345,8 @@ def main(arguments):
     options = parser().parse_args(arguments)
     if options.sample < 0:
         raise UserError(f"--sample must be 0 or more, not {options.sample}")
+    if options.renew and not options.archive:
+        raise UserError("--renew needs --archive FOLDER, whose tables and figures it replaces")
     later.import_all()
     if options.stale:
         return stale.report(options.directory, options.experiments_dir, options.only, options.sample,
@@ -284,7 +362,7 @@ def main(arguments):
             measure(options, number, folder, version, register)
         into, saved, size = options.directory, "--save", 0
         if options.archive:
-            size = archive(options.directory, options.archive)
+            size = (renew if options.renew else archive)(options.directory, options.archive)
             into, saved = options.archive, "--pages"
             if options.format == "text":
                 print(f"{into}: {size / 2**20:.1f} MB")

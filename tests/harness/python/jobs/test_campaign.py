@@ -19,6 +19,7 @@ from unmask.claims import repeats
 from unmask.jobs import campaign
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.intervals import Estimate
+from unmask.rows.rows import places_below
 
 BETTER = """
 @claim(**(SCORE | {"clock": "none: a score"}))
@@ -200,6 +201,33 @@ class Campaigns(Made):
             kept = [json.loads(text) for text in pathlib.Path(into, "campaign.jsonl").read_text().splitlines()]
         self.assertEqual(kept, [line("table_1", "tiny", "NOT RUN", 0, 0.0), line("table_2", "shapes", "measured", 1, 3.0),
                                 line("table_5", "tiny", "measured", 9, 7.0)])
+
+    def test_a_renewed_table_replaces_the_rows_of_its_own_alone(self):
+        def of(commit, found):
+            return [row | {"source_hash": commit * 40} for row in found]
+        old = self.put_campaigns(of("a", rows(True)), of("a", rows(True)))
+        for number in (1, 2):
+            self.put(of("a", rows(True)), f"{number}/focus/table_6/tiny")
+        with tempfile.TemporaryDirectory() as into:
+            campaign.archive(old, into)
+            with tempfile.TemporaryDirectory() as anew:
+                self.folder, kept = anew, self.folder
+                try:
+                    self.refused("rows-2.tar.xz: focus/table_5/tiny/rows.jsonl is of campaign 2 too", campaign.renew,
+                                 self.put_campaigns(of("b", rows(False))), into)
+                    self.refused("those of another campaign of bbbb", campaign.renew,
+                                 self.put_campaigns(of("b", rows(False)), of("c", rows(False))), into)
+                    new = self.put_campaigns(of("b", rows(False)), of("b", rows(False)))
+                    campaign.renew(new, into)
+                    self.refused("holds no archive to renew", campaign.renew, new, f"{anew}/nowhere")
+                finally:
+                    self.folder = kept
+            for name in ("rows.tar.xz", "rows-2.tar.xz"):
+                places = places_below(into, archive=name)
+                commits = {place: {row["source_hash"][0] for row in found} for place, found in places.items()}
+                self.assertEqual(commits, {"focus/table_5/tiny": {"b"}, "focus/table_6/tiny": {"a"}})
+            shown = self.verdict(into)
+        self.assertEqual((shown.verdict, shown.commits), ("NOT SUPPORTED", ("bbbbbbbb",)))
 
     def refused(self, words, call, *arguments):
         with self.assertRaises(UserError) as caught:
