@@ -132,10 +132,10 @@ std::vector<method_entry> entries_of_methods(const texts& methods, const std::st
 experiment_spec spec_of_model(const std::filesystem::path& given, const command_line& line) {
   experiment_spec spec;
   const std::string weights = line.text("weights");
-  const bool random = weights.starts_with("random:") && weights.size() > 7 &&
-                      weights.find_first_not_of("0123456789", 7) == std::string::npos;
-  if (weights != "checkpoint" && !random) {
-    throw usage_error("--weights is checkpoint or random:SEED, not '" + weights + "'");
+  if (weights != "checkpoint" && !seed_of_weights(weights)) {
+    throw usage_error(
+        "--weights is checkpoint or random:SEED, SEED a whole number below 2^64, not '" + weights +
+        "'");
   }
   model_entry model = entry_of_model(given, line);
   const model_config config = read_model_config(model.path);

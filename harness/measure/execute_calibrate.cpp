@@ -96,7 +96,6 @@ step_time point_calibration::time_of(const transformer& packed, const parameter_
 
 void point_calibration::run(const transformer& packed, const cost_model* cost) {
   if (done_ || !method_.calibrate) return;
-  done_ = true;
   modelled_ = cost != nullptr;
   found_ = method_.calibrate(
       model_, settings_, requests_,
@@ -114,6 +113,7 @@ void point_calibration::run(const transformer& packed, const cost_model* cost) {
         }
         return times;
       });
+  done_ = true;  // not before: one that ended with an error is made again
   if (!found_) return;
   parameter_map filled = settings_.values();
   for (const auto& [name, value] : found_->settings) filled[name] = value;

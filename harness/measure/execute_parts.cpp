@@ -158,7 +158,7 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
     return m;
   }
   if (random) {
-    m->weights = random_weights(m->config, std::stoull(entry.weights.substr(7)), dtype::bf16);
+    m->weights = random_weights(m->config, seed_of_weights(entry.weights).value_or(0), dtype::bf16);
   }
   m->record.hash = random               ? entry.weights
                    : entry.hash.empty() ? hash_of_checkpoint(entry.path)

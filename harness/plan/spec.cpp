@@ -3,7 +3,9 @@
 #include "harness/plan/spec.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
+#include <string_view>
 #include <type_traits>
 
 #include "harness/base/error.h"
@@ -102,11 +104,9 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
     const fs::path trimmed = model.path.has_filename() ? model.path : model.path.parent_path();
     model.name = trimmed.filename().string();
   }
-  const bool random = model.weights.starts_with("random:") && model.weights.size() > 7 &&
-                      model.weights.find_first_not_of("0123456789", 7) == std::string::npos;
-  if (model.weights != "checkpoint" && !random) {
+  if (model.weights != "checkpoint" && !seed_of_weights(model.weights)) {
     throw usage_error(r.where() + ": `model.weights` is '" + model.weights +
-                      "' but must be \"checkpoint\" or \"random:SEED\"");
+                      "' but must be \"checkpoint\" or \"random:SEED\", a whole number below 2^64");
   }
   return model;
 }
@@ -303,6 +303,15 @@ bool explains_itself(const experiment_spec& spec) {
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> seed_of_weights(const std::string& weights) {
+  constexpr std::string_view random = "random:";
+  if (!weights.starts_with(random)) return std::nullopt;
+  std::uint64_t seed = 0;
+  const char *first = weights.data() + random.size(), *last = weights.data() + weights.size();
+  const auto [end, problem] = std::from_chars(first, last, seed);
+  return problem == std::errc() && end == last ? std::optional(seed) : std::nullopt;
+}
 
 experiment_spec parse_spec(const std::string& text, const fs::path& file, const std::string& scale,
                            const path_bounds& bounds) {

@@ -52,6 +52,9 @@ struct dotted_setting {
   std::string where;
 };
 
+// The seed of weights "random:SEED"; nothing for "checkpoint" and all else.
+std::optional<std::uint64_t> seed_of_weights(const std::string& weights);
+
 struct model_entry {
   std::string name;
   std::filesystem::path path;

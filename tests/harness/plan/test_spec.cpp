@@ -89,6 +89,12 @@ TEST(spec, wrong_types_and_ranges_name_file_line_and_key) {
   EXPECT_EQ(problem_of("[run]\nrepetitions.min = 5\nrepetitions.max = 4"),
             "dir/x.toml:3: `run.repetitions.max` is 4 but must be from 5 to 100000");
   EXPECT_NE(problem_of("[run]\ndevice = \"gpu\"").find("unknown device 'gpu'"), std::string::npos);
+  EXPECT_NE(problem_of("[[model]]\npath=\"m\"\nweights = \"random:18446744073709551616\"")
+                .find("a whole number below 2^64"),
+            std::string::npos);
+  EXPECT_EQ(seed_of_weights("random:18446744073709551615"), ~std::uint64_t{0});
+  EXPECT_EQ(seed_of_weights("random:"), std::nullopt);
+  EXPECT_EQ(seed_of_weights("random:-1"), std::nullopt);
   EXPECT_NE(problem_of("[[model]]\npath=\"m\"\nweights = \"random\"").find("random:SEED"),
             std::string::npos);
   EXPECT_NE(problem_of("[[model]]\nname = \"m\"").find("needs `path`"), std::string::npos);

@@ -13,7 +13,7 @@ from unmask.claims.repeats import numbered
 from unmask.rows import experiments, program
 from unmask.rows.ending import tell
 from unmask.rows.errors import UserError
-from unmask.rows.rows import is_reportable, latest, read_rows, setting
+from unmask.rows.rows import is_reportable, latest, read_rows, row_name, setting
 from unmask.rows.text import json_text
 from unmask.tables.compare import Comparison, compare_place
 
@@ -57,6 +57,11 @@ def _name_of(row):
     return _name(row["model"]["name"], row["workload"]["family"], row["label"], row["variation"])
 
 
+def _without_seed(row):
+    """The name of a row whatever its seed is: a run of one seed has no seed in it, and one of several may have "any"."""
+    return row["model"]["name"], row["workload"]["family"], row_name(row, {"seed"})
+
+
 def _plan(path, scale):
     """The names of the points that the program would measure now, and why it cannot ("" where it can)."""
     done = program.call(["run", path, "--scale", scale, "--dry-run", "--format", "json"], stdout=subprocess.PIPE,
@@ -93,7 +98,7 @@ def _measure_again(path, scale, row, folder):
     file = os.path.join(folder, "rows.jsonl")
     found = latest(read_rows(file)) if os.path.isfile(file) else []
     said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return next((new for new in found if _name_of(new) == _name_of(row)), None), said
+    return next((new for new in found if _without_seed(new) == _without_seed(row)), None), said
 
 
 def age_of(place, rows, folder, sample):
