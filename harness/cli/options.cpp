@@ -215,7 +215,7 @@ option_table settings_options() {
 
 option ranks_option() {
   return {"ranks", no_default,
-          "run the model on this many processes together, each with a share of it (run.ranks)"};
+          "run the model on N processes together (run.ranks)"};
 }
 
 option device_option() {
@@ -236,7 +236,7 @@ option_table paired_options() {
   return {{"margin", 0.02, "count speeds as the same up to this relative difference"},
           {"score-margin", 0.02, "count scores as the same up to this difference, 0 to 1"},
           {"base", no_default,
-           "compare with this label (default: each label's setting without the sweep)"}};
+           "compare with this label (default: its setting without the sweep)"}};
 }
 
 option experiments_option() {
