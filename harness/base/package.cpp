@@ -12,6 +12,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/output.h"
 #include "harness/base/process.h"
 
 namespace unmask {
@@ -146,7 +147,7 @@ package_end run_package_for_reason(const std::vector<std::string>& arguments) {
     }
     if (end.reason.empty()) end.reason = "status " + std::to_string(end.status);
   }
-  std::fputs(said.c_str(), stderr);
+  write_error(said);
   return end;
 }
 

@@ -214,8 +214,7 @@ option_table settings_options() {
 }
 
 option ranks_option() {
-  return {"ranks", no_default,
-          "run the model on N processes together (run.ranks)"};
+  return {"ranks", no_default, "run the model on N processes together (run.ranks)"};
 }
 
 option device_option() {
@@ -235,8 +234,7 @@ option_table unread_options() {
 option_table paired_options() {
   return {{"margin", 0.02, "count speeds as the same up to this relative difference"},
           {"score-margin", 0.02, "count scores as the same up to this difference, 0 to 1"},
-          {"base", no_default,
-           "compare with this label (default: its setting without the sweep)"}};
+          {"base", no_default, "compare with this label (default: its setting without the sweep)"}};
 }
 
 option experiments_option() {

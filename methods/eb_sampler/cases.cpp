@@ -80,7 +80,7 @@ TEST(limits_eb_sampler, what_does_not_combine_is_refused_by_name) {
   EXPECT_EQ(refusal(model_family::llada, "fast_dllm", {{"gamma", 0.1}, {"factor", 1.0}}),
             "fast_dllm: gamma and factor exclude each other");
   EXPECT_EQ(refusal(model_family::dream, "sparse_dllm", {{"gamma", 0.1}}),
-            "sparse_dllm: gamma is of LLaDA's loop; Dream's decides by a schedule of time");
+            "sparse_dllm: gamma is of LLaDA's loop; Dream's unmasks by a schedule of time");
 }
 
 // In another order they can differ: the cases by hand of methods/parts/kernels.

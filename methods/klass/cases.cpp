@@ -97,7 +97,7 @@ TEST(limits_klass, what_does_not_combine_is_refused_by_name) {
     }
     return std::string();
   };
-  EXPECT_NE(refusal("focus", {}).find("drops rows of masks"), std::string::npos);
+  EXPECT_NE(refusal("focus", {}).find("evicts masks"), std::string::npos);
   EXPECT_NE(refusal("optimus", {}).find("klass"), std::string::npos);
   for (const parameter_map& other : std::vector<parameter_map>{
            {{"sampler", std::string("multinomial")}}, {{"temperature", 0.5}}}) {
