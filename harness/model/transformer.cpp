@@ -323,8 +323,8 @@ void transformer::project(std::int32_t index, const tensor_view& x, const row_se
 // Query and key of these rows in place. On axes one rotation for each: the pairs of the others pass.
 void transformer::impl::rotate(const layer& l, const row_set& rows, const activations& a) const {
   const std::int32_t n = rows.rows;
-  const tensor_view q = heads_of(a.qkv, n, 0, config.heads, config.head_dim);
-  const tensor_view k = heads_of(a.qkv, n, config.heads, config.kv_heads, config.head_dim);
+  const tensor_view q = heads_of(a.qkv, n, 0, local.heads, local.head_dim);
+  const tensor_view k = heads_of(a.qkv, n, local.heads, local.kv_heads, local.head_dim);
   const auto turn = [&](const rope_params& rope, const std::int32_t* position,
                         const tensor_view& q_norm, const tensor_view& k_norm) {
     backend.run(op::head_norm_rope{q, q_norm, config.norm_eps, rope, position});

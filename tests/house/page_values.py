@@ -56,7 +56,7 @@ def _cell(page, name, words):
 
 def text_of(page, name, words):
     """What a marker shows, from the text of the page that it names."""
-    found = NUMBERS.search(_cell(page, name, words))
+    found = NUMBERS.search(_cell(page, name, words).rpartition(": ")[2])  # behind "not determined (needs N items): "
     if found is None:
         raise Unknown(f"{name} has no number")
     scale = (-1 if "loss" in words else 1) * (100 if "%" in words else 1)

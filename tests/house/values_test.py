@@ -56,6 +56,8 @@ class Values(unittest.TestCase):
         self.assertEqual(self.shown("faster", "published .2"), "2.32")
         self.assertEqual(self.shown("other", ".1"), "1.8 [1.4, 2.3]")
         self.assertEqual(page_values.text_of(PAGE.replace("1.418", "-0.02"), "other", [".1"]), "1.8 [0.0, 2.3]")
+        needs = PAGE.replace("lower: -15.4", "not determined (needs 6709 items): -15.4")
+        self.assertEqual(page_values.text_of(needs, "faster", ["quality", "loss"]), "15 [13, 17]")
 
     def test_a_loss_has_the_other_sign_and_its_ends_in_order(self):
         self.assertEqual(self.shown("faster", "quality loss"), "15 [13, 17]")

@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <map>
+#include <mutex>
 #include <utility>
 
 namespace unmask {
@@ -22,6 +23,7 @@ struct recorder {
   std::deque<recorded_domain> domains;
   std::deque<std::string> strings;
   std::vector<nvtx_event> events;
+  std::mutex writing;  // ranks of a test are threads
 };
 
 recorder& the_recorder() {
@@ -34,20 +36,24 @@ recorded_domain& domain_of(nvtxDomainHandle_t handle) {
 }
 
 nvtxDomainHandle_t create_domain(const char* name) {
+  const std::lock_guard hold(the_recorder().writing);
   the_recorder().domains.push_back({name, {}});
   return reinterpret_cast<nvtxDomainHandle_t>(&the_recorder().domains.back());
 }
 
 void name_category(nvtxDomainHandle_t domain, std::uint32_t category, const char* name) {
+  const std::lock_guard hold(the_recorder().writing);
   domain_of(domain).categories[category] = name;
 }
 
 nvtxStringHandle_t register_string(nvtxDomainHandle_t, const char* text) {
+  const std::lock_guard hold(the_recorder().writing);
   the_recorder().strings.emplace_back(text);
   return reinterpret_cast<nvtxStringHandle_t>(&the_recorder().strings.back());
 }
 
 int push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
+  const std::lock_guard hold(the_recorder().writing);
   nvtx_event event{nvtx_event::kind::push, domain_of(domain).name, "", false, "", -1};
   event.registered = attributes->messageType == NVTX_MESSAGE_TYPE_REGISTERED;
   if (event.registered) {
@@ -63,6 +69,7 @@ int push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
 }
 
 int pop(nvtxDomainHandle_t domain) {
+  const std::lock_guard hold(the_recorder().writing);
   the_recorder().events.push_back(
       {nvtx_event::kind::pop, domain_of(domain).name, "", false, "", 0});
   return 0;
@@ -93,6 +100,7 @@ int attach(NvtxGetExportTableFunc_t get_table) {
 }  // namespace
 
 std::vector<nvtx_event> take_nvtx_events() {
+  const std::lock_guard hold(the_recorder().writing);
   return std::exchange(the_recorder().events, {});
 }
 
