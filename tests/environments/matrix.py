@@ -256,7 +256,7 @@ def wheel(folder):
     program, typed = python_of(folder, files["unmask_models"])
     assert "tiny-sdar" in said([program, "list", "models"], cwd=folder, env=env)
     assert "focus" in said([program, "list", "claims"], cwd=folder, env=env)
-    said([program, "run", os.path.join(folder, "missing.toml")], 2, cwd=folder, env=env)
+    said([program, "run", os.path.join(folder, "missing.toml")], 3, cwd=folder, env=env)
     assert typed(RULE).strip()
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
         code, table = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", file.read(), re.DOTALL).groups()
