@@ -173,8 +173,8 @@ struct library_gemm::impl {
     cublasLtMatmulAlgo_t algorithm{};  // once it is chosen and fits
     const void* bias = nullptr;        // that `what` has
   };
-  // By the very M and the distance of y's rows. Making one costs four descriptors and a check: more host
-  // time than its product takes on a fast card.
+  // By the very M and the distance of y's rows. Making one costs four descriptors and a check, which the
+  // products of all layers and steps share.
   std::map<std::pair<problem, std::int64_t>, call> prepared;
 
   static void set(const call& c, cublasLtMatmulDescAttributes_t which, const auto& value) {

@@ -8,8 +8,8 @@
 //   in    copies what the host has changed since, through pinned memory in launch order, and what
 //         it has changed beside that; the host may change it again at once
 //   out   the same, and the next wait brings it back: the host reads it and writes it only then
-// Changes are found by comparing with what the device has, so nothing has to announce them, and a list
-// travels at the length that is used of it.
+// Changes are found by comparing with what the device has, so nothing has to announce them, and of a
+// list the part that changed travels.
 #pragma once
 
 #include <cstddef>

@@ -17,8 +17,8 @@ namespace unmask::cuda::UNMASK_TARGET {
 // Blocks side by side, as those that are allocated together are, share a copy. What lies between them
 // is known to both sides and goes once more.
 static constexpr std::ptrdiff_t copied_gap = 16 << 10;
-// Between two changed parts, which is mostly the unused end of a list: what crosses the bus in the time
-// that another copy would take.
+// Between two changed parts, which is mostly the unused end of a list. An estimate of what crosses the bus
+// in the time that another copy would take; no card has measured it.
 static constexpr std::ptrdiff_t sent_gap = 64 << 10;
 
 staging& staging::of_backend() {
