@@ -14,7 +14,13 @@ from matplotlib.colors import ListedColormap
 import common
 from common import Drawing, NotDrawn
 
-SHOWN = 4  # methods side by side
+NARROWEST = 1.5  # inches of a panel
+BAR = 0.6  # inches right of the panels, for the colours of confidence
+
+
+def side_by_side():
+    """How many methods are next to each other: four on a page, fewer in a narrower figure."""
+    return max(1, min(4, int((common.SETUP.width or common.PAGE) / NARROWEST)))
 
 
 def state_map(decode):
@@ -66,6 +72,17 @@ def panel(cell, decode, forwards, width):
                         marker="s", linewidths=0.3 if width < 40 else 0, edgecolors=common.INK)
 
 
+def confidence_bar(figure, mark):
+    """What the colours of the squares mean, right of the panels. It belongs to a panel, so that it moves with no
+    layout."""
+    width = figure.get_figwidth()
+    side = figure.axes[0].inset_axes((1 - 0.525 / width, 0.35, 0.084 / width, 0.35), transform=figure.transFigure)
+    side.set_in_layout(False)
+    bar = figure.colorbar(mark, cax=side)
+    bar.outline.set_visible(False)
+    bar.set_label("confidence when unmasked", fontsize=common.SMALL)
+
+
 def draw(rows, options=None):
     traced = [r for r in rows if r.get("probes", {}).get("decode_trace", {}).get("decodes")]
     task = getattr(options, "task", None)
@@ -79,9 +96,10 @@ def draw(rows, options=None):
     groups = {}  # what was asked: prompts differ between tokenizers, so models stay apart
     for row in traced:
         groups.setdefault((row["model"]["name"], row["workload"]["family"]), []).append(row)
-    lines = [(key, group[start:start + SHOWN]) for key, group in groups.items()
-             for start in range(0, len(group), SHOWN)]
-    figure, axes = common.plt.subplots(len(lines), SHOWN, squeeze=False,
+    columns = side_by_side()
+    lines = [(key, group[start:start + columns]) for key, group in groups.items()
+             for start in range(0, len(group), columns)]
+    figure, axes = common.plt.subplots(len(lines), columns, squeeze=False,
                                        figsize=(common.SETUP.width or common.PAGE, 1.75 * len(lines) + 0.4))
     mark = None
     for line, ((model, family), group) in zip(axes, lines):
@@ -99,12 +117,9 @@ def draw(rows, options=None):
             cell.xaxis.set_major_locator(common.MaxNLocator(4, integer=True))
         line[0].set_ylabel(f"{model}\n{family.replace('_', ' ')}\nforward pass")
     common.label_below(figure, "position in the response")
+    figure.aside = BAR
     common.finish(figure)
-    figure.subplots_adjust(right=0.9)
-    side = figure.add_axes((0.925, 0.35, 0.012, 0.35))
-    bar = figure.colorbar(mark, cax=side)
-    bar.outline.set_visible(False)
-    bar.set_label("confidence when unmasked", fontsize=common.SMALL)
+    confidence_bar(figure, mark)
     common.footnote(figure, traced, "blue: computed; orange: computed, then evicted inside the "
                     "forward pass; squares: unmasked. Of each workload the "
                     "request with most forward passes")

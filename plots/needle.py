@@ -39,6 +39,12 @@ def panel(cell, found, lengths, depths):
     return image
 
 
+def either(numbers):
+    """1; 1 or 3; 1, 3 or 4."""
+    first, last = ", ".join(map(str, numbers[:-1])), str(numbers[-1])
+    return f"{first} or {last}" if first else last
+
+
 def draw(rows, options=None):  # pylint: disable=unused-argument
     rows = [r for r in rows if place_of(r) and r["score"] and r["score"]["n"] > 0]
     if not rows:
@@ -57,7 +63,7 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
     common.label_below(figure, "tokens of the text")
     common.finish(figure)
     counts = sorted({r["score"]["n"] for r in rows})
-    common.footnote(figure, rows, f"numbers: found, % of {' or '.join(map(str, counts))} items per cell; depth: text "
+    common.footnote(figure, rows, f"numbers: found, % of {either(counts)} items per cell; depth: text "
                     "before the sentence")
     return [Drawing("", "Is a sentence found in a long text? Share found by length and depth", figure, rows)]
 

@@ -59,13 +59,26 @@ def summed(results, values):
     return total
 
 
+MAP = 1.0  # inches of a small map with its labels
+
+
+def in_line(count, maps=False):
+    """How many panels are next to each other: all on a page; in a narrower figure one, or the small maps that fit."""
+    if common.columns_in(count) == count:
+        return count
+    return max(1, min(count, int(common.SETUP.width / MAP))) if maps else 1
+
+
 def panels(count, height=1.9, rows=1, maps=False):
-    """Axes [rows][count], a page wide. In a narrower figure they are below each other, unless they are small maps."""
-    columns = count if maps or common.columns_in(count) == count else 1
-    lines = rows * count // columns
+    """Axes [rows][count], a page wide; in a narrower figure the panels of a row take several lines."""
+    columns = in_line(count, maps)
+    lines = rows * math.ceil(count / columns)
     figure, axes = plt.subplots(lines, columns, figsize=(common.SETUP.width or common.PAGE, height * lines + 0.4),
                                 squeeze=False)
-    return figure, axes.reshape(rows, count)
+    axes = axes.reshape(rows, -1)
+    for spare in axes[:, count:].flat:
+        spare.set_axis_off()
+    return figure, axes[:, :count]
 
 
 def heading(name):
@@ -120,9 +133,9 @@ def confidence(rows, groups, _):
     return finish(figure, rows, [name for name, _ in groups])
 
 
-def draw_map(cell, m, first):
+def draw_map(cell, m, labelled):
     """A map of attention; columns are the keys in view, of a cache that keeps some only from its first to its
-    last."""
+    last. labelled: whether its positions are written at it."""
     values = np.array(m["values"]).reshape(m["grid"])
     start, last = m.get("key_positions", (0, m["keys"] - 1))
     extent = (start, last + 1, m["row_positions"][1] + 1, m["row_positions"][0])
@@ -135,8 +148,7 @@ def draw_map(cell, m, first):
     cell.tick_params(labelsize=common.TINY)
     cell.xaxis.set_major_locator(MaxNLocator(3, integer=True))
     cell.yaxis.set_major_locator(MaxNLocator(3, integer=True))
-    # Maps of the same positions as the first read its labels.
-    cell.tick_params(labelleft=m is first or m["row_positions"] != first["row_positions"])
+    cell.tick_params(labelleft=labelled)
 
 
 def draw_overlap(figure, cell, found):
@@ -171,8 +183,10 @@ def attention(rows, _, parts):
     figure, axes = panels(columns, 1.25, len(rows), maps=True)
     for line, row in zip(axes, rows):
         found = row["probes"]["attention"]
-        for cell, m in zip(line, found["maps"]):
-            draw_map(cell, m, found["maps"][0])
+        for place, (cell, m) in enumerate(zip(line, found["maps"])):
+            # Maps of the same positions read the labels of the first one of their line.
+            draw_map(cell, m, place % in_line(columns, maps=True) == 0
+                     or m["row_positions"] != found["maps"][0]["row_positions"])
         for cell in line[len(found["maps"]):most]:
             cell.set_axis_off()
         if "sinks" in parts:
@@ -181,7 +195,7 @@ def attention(rows, _, parts):
     common.label_below(figure, "key position (maps); layer (shared sinks)" if "sinks" in parts else "key position")
     common.finish(figure)
     common.footnote(figure, rows, "brightness: square root of the mean attention over heads; ticks on top: sinks"
-                    + ("; right: share of a layer's sinks that are another layer's" if "sinks" in parts else ""))
+                    + ("; shared sinks: share of a layer's sinks that are another layer's" if "sinks" in parts else ""))
     return figure
 
 

@@ -45,7 +45,8 @@ def panel(cell, names, found, look, start, limit):
         else:
             cell.barh(place, value, 0.72, **common.published_bar() if printed else look[name].bar(hollow))
         cell.annotate(value_text(value), (value, place), (5 if log else 3, 0), textcoords="offset points",
-                      va="center", fontsize=common.TINY)
+                      va="center", fontsize=common.TINY,
+                      bbox={"facecolor": common.PAPER, "edgecolor": "none", "pad": 0.4})  # over the dashed line
     cell.axvline(1, color=common.INK, linewidth=0.7, linestyle=(0, (3, 2)))
     cell.set(xlim=(start, limit * (2.2 if log else 1.2)), ylim=(len(names) - 0.4, -0.6))
     cell.grid(axis="y", visible=False)

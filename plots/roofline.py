@@ -12,7 +12,7 @@ panel per device, weight format and machine.
 import sys
 
 import common
-from common import COLOURS, MARKERS, PAPER, QUIET, Drawing, NotDrawn
+from common import MARKERS, PAPER, QUIET, Drawing, NotDrawn
 
 
 def panel_key(row):
@@ -73,7 +73,8 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
         raise NotDrawn("no phase of these rows has both FLOPs and bytes")
     names = common.ordered(p[0] for _, _, points in drawn for p in points)
     kinds = common.ordered(p[1] for _, _, points in drawn for p in points)
-    colour = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
+    look = common.looks(names)
+    colour = {name: look[name].colour for name in names}
     marker = {phase: MARKERS[i % len(MARKERS)] for i, phase in enumerate(kinds)}
     columns = common.columns_in(min(2, len(drawn)))
     figure, cells = common.grid(len(drawn), columns, common.PAGE if columns > 1 else 5.2, 3.1)
@@ -83,20 +84,24 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
         for name, phase, x, y, analytic in points:
             cell.plot([x], [y / 1e9], linestyle="none", marker=marker[phase], markersize=5.5,
                       markerfacecolor=PAPER if analytic else colour[name],
-                      markeredgecolor=colour[name], markeredgewidth=1.0, zorder=3)
+                      markeredgecolor=colour[name], markeredgewidth=1.0, zorder=3 if look[name].named else 2)
         if common.SETUP.direct:
             common.name_directly(figure, cell, [(x, y / 1e9, phase, colour[name])
                                                 for name, phase, x, y, _ in points])
         cell.set(xlabel="FLOPs per byte", ylabel="GFLOP/s")
-        common.log_axis(cell, "y", *cell.get_ylim())
+        low, high = cell.get_ylim()
+        common.log_axis(cell, "y", low / 1.6, high)  # the bandwidth is written below its line
         if len(drawn) > 1:
             several = len({key[3] for key, _, _ in drawn}) > 1
             cell.set_title(f"{device}, {kind}" + (f", {where}" if several else ""))
-    handles = [common.Patch(facecolor=colour[n], label=n) for n in names]
-    if not common.SETUP.direct:  # else phases are named where they are
-        handles += [common.Line2D([], [], linestyle="none", color=QUIET, marker=marker[p], label=p,
-                                  markerfacecolor=PAPER) for p in kinds]
-    common.legend_above(figure, handles)
+    methods_shown = [common.Patch(facecolor=colour[n], label=look[n].text) for n in look if look[n].named]
+    others = common.others_of(names, look)
+    if others:
+        methods_shown.append(common.Patch(facecolor=common.OTHERS, label=f"{others} others"))
+    phases = [] if common.SETUP.direct else [  # else phases are named where they are
+        common.Line2D([], [], linestyle="none", color=QUIET, marker=marker[p], label=p, markerfacecolor=PAPER)
+        for p in kinds]
+    common.legends_above(figure, [methods_shown, phases])
     hollow = any(p[4] for _, _, points in drawn for p in points)
     placed = {p[0] for _, _, points in drawn for p in points}
     shown = common.of_points(rows, (point for m in methods if m["series"] in placed for point in m["rows"]))

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Where the time of a step goes: milliseconds per forward by phase, a bar per method.
+"""Where the time of a step goes: milliseconds per forward pass by phase, a bar per method.
 
 Time is the device's where kernels were traced, else the CPU's own time of each phase (without the
 phases inside it), so the parts of a bar add up to the traced run. Phases below 1.5 % of every bar
-are drawn together.
+are drawn together; so are all but the seven largest.
 """
 
 import sys
+import textwrap
 
 import common
 from common import COLOURS, HATCHES, Drawing, NotDrawn
@@ -22,12 +23,16 @@ ORDER = ["vision", "plan", "selection", "embed", "project", "cache_update", "att
 
 
 def parts_of(methods):
-    """{series: {phase: ms per forward}} with small phases together, and the phases in order."""
+    """{series: {phase: ms per forward pass}} with small phases together, and the phases in order."""
     per_forward = {m["series"]: {p["phase"]: 1e3 * p["seconds"] / m["forwards"] for p in m["phases"]}
                    for m in methods if m["forwards"] > 0}
     sums = {name: sum(parts.values()) for name, parts in per_forward.items()}
-    large = {p for name, parts in per_forward.items() for p, ms in parts.items()
-             if sums[name] > 0 and ms / sums[name] >= SMALL_SHARE}
+    shares = {}  # the largest of each phase
+    for name, parts in per_forward.items():
+        for p, ms in parts.items():
+            if sums[name] > 0 and ms / sums[name] >= SMALL_SHARE:
+                shares[p] = max(shares.get(p, 0), ms / sums[name])
+    large = set(sorted(shares, key=lambda p: (-shares[p], p))[:common.LEGEND - 1])
     merged = {}
     for name, parts in per_forward.items():
         merged[name] = {p: ms for p, ms in parts.items() if p in large}
@@ -45,7 +50,10 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
     if not parts or not kinds:
         raise NotDrawn("the profiled rows made no forward")
     names = list(parts)
-    figure, (cell,) = common.grid(1, 1, common.PAGE, 0.45 + 0.3 * len(names))
+    inches = common.SETUP.width or common.PAGE
+    ticks = ["\n".join(textwrap.wrap(name, int(0.4 * inches / 0.055), break_on_hyphens=False)) for name in names]
+    lines = max(text.count("\n") for text in ticks)
+    figure, (cell,) = common.grid(1, 1, common.PAGE, 0.45 + (0.3 + 0.1 * lines) * len(names))
     for place, name in enumerate(names):
         left = 0.0
         for k, phase in enumerate(kinds):
@@ -55,11 +63,11 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
                       hatch=HATCHES[1 + k % (len(HATCHES) - 1)] if k >= len(COLOURS) else "")
             left += width
         cell.text(left, place, f" {left:.3g}", va="center", fontsize=common.SMALL)
-    cell.set_yticks(range(len(names)), names)
+    cell.set_yticks(range(len(names)), ticks)
     cell.invert_yaxis()
-    cell.margins(x=0.08)
+    cell.margins(x=0.6 / inches)  # the number behind the longest bar
     cell.grid(axis="y", visible=False)
-    cell.set_xlabel("milliseconds per forward pass of the batch")
+    common.label_below(figure, "milliseconds per forward pass of the batch")
     common.legend_above(figure, [
         common.Patch(facecolor=COLOURS[k % len(COLOURS)], label=phase, edgecolor="white",
                      hatch=HATCHES[1 + k % (len(HATCHES) - 1)] if k >= len(COLOURS) else "")

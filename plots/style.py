@@ -135,10 +135,20 @@ def shortened(names, most=LONGEST):
     return short
 
 
-def fitted_title(text, cell, lines=2):
-    """A panel's title in lines as wide as the panel; what does not fit is cut."""
-    inches = cell.get_position().width * cell.figure.get_figwidth()
-    return "\n".join(textwrap.wrap(text, max(16, int(inches * 72 / 4.6)), max_lines=lines, placeholder=" …"))
+def fitted_title(text, cell):
+    """A panel's title, which finish() breaks at the width that the panel gets."""
+    cell.whole_title = text
+    return text
+
+
+def fit_titles(figure, most=3):
+    """Breaks the titles at the widths of their panels into at most so many lines; what does not fit is cut."""
+    for cell in figure.axes:
+        text = getattr(cell, "whole_title", "")
+        if text:
+            wide = 1.04 * cell.set_title(text).get_window_extent().width  # letters are set wider in the file
+            letters = max(8, int(len(text) * min(1, cell.bbox.width / wide)))
+            cell.set_title("\n".join(textwrap.wrap(text, letters, max_lines=most, placeholder=" …")))
 
 
 def bar_looks(names):
@@ -226,24 +236,35 @@ def grid(panels, columns, width=PAGE, height=2.0):
     return figure, cells[:panels]
 
 
-def legend_above(figure, handles, columns=None):
+def legend_above(figure, handles):
     """A legend above the axes; the figure grows by its height, so that panels keep theirs. A name that is longer than
-    the figure is wide takes several lines."""
-    if handles and isinstance(handles[0], str):  # names of what was labelled on the axes
+    the figure is wide takes several lines. A list of names: of what was labelled on the axes."""
+    return legends_above(figure, [handles])
+
+
+def legends_above(figure, groups):
+    """Legends of their own for what colours and what markers mean, one below the other."""
+    above = 0.0
+    figure.legend_tops = []
+    for handles in filter(None, groups):
+        above += one_legend(figure, handles, above)
+    figure.set_figheight(figure.get_figheight() + above)
+    return finish(figure, above)
+
+
+def one_legend(figure, handles, top):
+    """Puts a legend `top` inches below the figure's upper edge; returns its height in inches."""
+    if isinstance(handles[0], str):
         marked = [pair for cell in figure.axes for pair in zip(*cell.get_legend_handles_labels())]
         handles, names = [handle for handle, _ in marked], [name for _, name in marked]
     else:
         names = [h.get_label() for h in handles]
-    if not names:
-        return finish(figure)
     names = ["\n".join(textwrap.wrap(name, max(20, int((figure.get_figwidth() - 0.55) / 0.055)))) for name in names]
-    inches = max(len(line) for name in names for line in name.split("\n")) * 0.055 + 0.45
-    columns = columns or max(1, min(len(names), int(figure.get_figwidth() / inches)))
+    inches = max((len(line) for name in names for line in name.split("\n")), default=0) * 0.055 + 0.45
+    columns = max(1, min(len(names), int(figure.get_figwidth() / inches)))
     lines = math.ceil(len(names) / columns) + sum(name.count("\n") for name in names)
-    above = 0.1 + 0.165 * lines
-    figure.set_figheight(figure.get_figheight() + above)
-    figure.legend(handles, names, loc="upper center", ncols=columns, columnspacing=1.4)
-    return finish(figure, above)
+    figure.legend_tops.append((figure.legend(handles, names, loc="upper center", ncols=columns, columnspacing=1.4), top))
+    return 0.1 + 0.165 * lines
 
 
 def label_below(figure, text):
@@ -252,14 +273,21 @@ def label_below(figure, text):
 
 
 def finish(figure, above=0.0):
-    """Lay the panels out below `above` inches of legend and above the lines of the footnote."""
+    """Lay the panels out below `above` inches of legend, above the lines of the footnote and left of figure.aside
+    inches."""
     figure.above = above
     high = figure.get_figheight()
     text = getattr(figure, "below", "")
     notes = NOTE_LINE * getattr(figure, "note_lines", 2) + 0.08 if SETUP.note else 0.02
     below = notes + (0.17 if text else 0)
-    place = {"rect": (0, below / high, 1, 1 - above / high), "w_pad": 1.2, "h_pad": 1.0}
+    right = 1 - getattr(figure, "aside", 0) / figure.get_figwidth()
+    place = {"rect": (0, below / high, right, 1 - above / high), "w_pad": 1.2, "h_pad": 1.0}
     figure.tight_layout(**place)
+    if any(hasattr(cell, "whole_title") for cell in figure.axes):
+        fit_titles(figure)
+        figure.tight_layout(**place)
+    for legend, top in getattr(figure, "legend_tops", []):
+        legend.set_bbox_to_anchor((0.5, 1 - top / high), figure.transFigure)
     if getattr(figure, "direct", None):
         for cell, marks in figure.direct:
             write_beside(cell, marks)

@@ -19,10 +19,13 @@ support.needs_matplotlib()
 import numpy as np  # noqa: E402
 
 import common  # noqa: E402
+import decode_order  # noqa: E402
 import pareto  # noqa: E402
 import probes  # noqa: E402
 import roofline  # noqa: E402
 import rows as rowlib  # noqa: E402
+import serving  # noqa: E402
+import step_breakdown  # noqa: E402
 import style  # noqa: E402
 import throughput  # noqa: E402
 import throughput_batch  # noqa: E402
@@ -148,8 +151,75 @@ class Paper(unittest.TestCase):
             labels = [cell.xaxis.label.get_window_extent() for cell in axes.flat]
             self.assertFalse([1 for a, b in itertools.combinations(labels, 2) if a.overlaps(b)])
             self.assertEqual(axes[0][0].get_position().y0 == axes[0][1].get_position().y0, beside)
-        figure, axes = probes.panels(7, 1.25, maps=True)  # small maps stay in a line
-        self.assertEqual(len({cell.get_position().y0 for cell in axes.flat}), 1)
+        for width, lines in ((None, 1), (common.COLUMN, 3)):  # small maps fill the lines: 3, 3 and 1 of a column
+            common.SETUP.width = width
+            _, axes = probes.panels(7, 1.25, maps=True)
+            self.assertEqual((axes.shape, len({cell.get_position().y0 for cell in axes.flat})), ((1, 7), lines))
+
+    def words_inside(self, drawing):
+        """The titles of a figure, its labels and names are inside it, and no title is over another; a legend is short."""
+        figure = drawing.figure
+        figure.canvas.draw()
+        titles = [part for cell in figure.axes for part in cell.get_children()
+                  if cell.get_title("left") and getattr(part, "get_text", str)() == cell.get_title("left")]
+        texts = [*titles, *figure.texts, *(t for cell in figure.axes for t in (cell.xaxis.label, cell.yaxis.label)),
+                 *(t for cell in figure.axes if cell.axison for t in cell.texts + cell.get_yticklabels())]
+        for text in texts:
+            box = text.get_window_extent()
+            if text.get_text() and text.get_visible():
+                self.assertTrue(-1 <= box.x0 and box.x1 <= figure.bbox.x1 + 1, (text.get_text(), box, figure.bbox.x1))
+        for a, b in itertools.combinations([t.get_window_extent() for t in titles], 2):
+            self.assertFalse(min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1, (a, b))
+        for legend in figure.legends:
+            self.assertLessEqual(len(legend.get_texts()), style.LEGEND)
+        return figure
+
+    def test_words_are_inside_a_column_and_apart(self):
+        common.SETUP.width = common.COLUMN
+        long = support.rows_of("phases")
+        for place, row in enumerate(long):
+            row["label"] = f"a method with {place + 1} settings, blocks of 32"
+        served = support.rows_of("capacity")
+        for row in served:
+            row["workload"]["family"] = "llada2-mini/sharegpt_of_a_day"
+        served.append(json.loads(json.dumps(served[0])))
+        served[-1]["workload"]["family"], served[-1]["point_id"] = "lmsys", "another"
+        for module, rows in ((decode_order, support.rows_of("traces")), (probes, support.rows_of("probes")),
+                             (step_breakdown, support.computed(long)), (roofline, support.computed(long)),
+                             (serving, support.computed(served))):
+            for drawing in common.drawn(module.draw, rows):
+                with self.subTest(module.__name__, drawing=drawing.name):
+                    self.words_inside(drawing)
+
+    def test_the_numbers_behind_the_bars_of_a_step_are_inside(self):
+        for common.SETUP.width in (common.COLUMN, None):
+            (drawing,) = common.drawn(step_breakdown.draw, support.rows_of("phases"))
+            (cell,) = self.words_inside(drawing).axes
+            longest = max(p.get_x() + p.get_width() for p in cell.patches)
+            self.assertLess(cell.get_xlim()[1], 1.5 * longest)  # and the bars fill the panel
+
+    def test_many_phases_and_methods_have_legends_that_can_be_read(self):
+        rows = []
+        for n in range(10):  # more methods than a legend has entries, each with twelve phases
+            row = json.loads(json.dumps(support.rows_of("phases")[0]))
+            row.update(label=f"method {n}", point_id=str(n), position=n, variation="")
+            phase = next(p for p in row["probes"]["phases"]["phases"] if p["phase"] == "attention")
+            row["probes"]["phases"]["phases"] = [dict(phase, phase=f"phase {k}", own_seconds=1 + k) for k in range(12)]
+            rows.append(row)
+        rows = support.computed(rows)
+        (drawing,) = common.drawn(step_breakdown.draw, rows)
+        legend = [t.get_text() for t in self.words_inside(drawing).legends[0].get_texts()]
+        # Twelve phases of 1 to 12 seconds: the seven longest have names, the others are one part.
+        self.assertEqual(legend, sorted(f"phase {k}" for k in range(5, 12)) + ["other phases"])
+        for row in rows:
+            row["probes"]["phases"]["phases"] = row["probes"]["phases"]["phases"][:8]
+        (drawing,) = common.drawn(roofline.draw, support.computed(rows))
+        methods, phases = self.words_inside(drawing).legends
+        self.assertEqual([t.get_text() for t in methods.get_texts()][-1], "4 others")
+        self.assertEqual(len(phases.get_texts()), 8)
+        boxes = [legend.get_window_extent() for legend in (methods, phases)]
+        self.assertGreaterEqual(boxes[0].y0 + 6, boxes[1].y1)  # one below the other
+        self.assertGreaterEqual(boxes[1].y0 + 6, drawing.figure.axes[0].get_window_extent().y1)
 
     def test_a_legend_with_long_names_is_inside_a_column(self):
         names = ["vanilla, whole canvas · tiny-llada · word problem, list program, story", "a short one"]
