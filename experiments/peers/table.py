@@ -4,6 +4,7 @@
 """The rows of `peers.py time --out FILE` as a Markdown table: only those with KEY=VALUE, without the columns of these keys.
 
     table.py FILE.jsonl [KEY=VALUE...]
+    table.py FILE.jsonl summary           a line for each model, logits, weights and threads
 """
 
 import json
@@ -34,7 +35,26 @@ def table(rows, without=()):
     return "\n".join([head, f"|{rule}", *body])
 
 
+def summary(rows):
+    """Markdown of the least and the largest ratio over the methods of a setting."""
+    settings = {}
+    for r in rows:
+        settings.setdefault(tuple(str(text(r)) for _, key, text in COLUMNS[1:5]), []).append(r)
+    lines = ["| model | logits of positions | weights | threads | methods | ratio, median: least to largest | answers that differ |",
+             "|---|---|---|---:|---:|---:|---:|"]
+    for setting, of in settings.items():
+        ratios = sorted(r["ratio_median"] for r in of)
+        differ, asked = sum(len(r["answers_differ"]) for r in of), sum(r["prompts"] for r in of)
+        lines.append("| " + " | ".join([*setting, str(len(of)), f"{ratios[0]:.2f} to {ratios[-1]:.2f}",
+                                        f"{differ} of {asked}"]) + " |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
+    if sys.argv[2:] == ["summary"]:
+        with open(sys.argv[1], encoding="utf-8") as file:
+            print(summary([json.loads(line) for line in file]))
+        sys.exit()
     wanted = dict(word.split("=", 1) for word in sys.argv[2:])
     with open(sys.argv[1], encoding="utf-8") as file:
         found = [json.loads(line) for line in file]

@@ -8,7 +8,8 @@
     prose.py --check          exit code 1 if a file exceeds a bound of prose_bounds.json
     prose.py --lower          writes today's measures as bounds, if they are lower
 
-A page without bounds may have none of them. Code, tables, headings and generated blocks are no prose.
+A page without bounds may have none of them. Code, tables, headings and generated blocks are no prose. Pages of results
+are also bounded in the numbers of their sentences that no marker names (page_values.py): settings, dates, history.
 """
 
 import json
@@ -17,7 +18,7 @@ import re
 import sys
 
 from counts import files, text_of
-from page_values import without_markers
+from page_values import with_values_as, without_markers
 
 BOUNDS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prose_bounds.json")
 SHORT = ("e.g.", "i.e.", "et al.", "Fig.", "Figs.", "eq.", "eqs.", "vs.", "Eq.", "Sec.", "Tab.")
@@ -34,7 +35,8 @@ AVOID = {
     r"\bto the letter\b": "literally",
     r"\ba (forward|step)\b(?! (pass|is|of|that|takes|has))": "per forward pass, per step",
 }
-BOUNDED = ("over_30_words", "over_40_words", "six_numbers", "avoid")
+BOUNDED = ("over_30_words", "over_40_words", "six_numbers", "avoid", "typed_numbers")
+OF_RESULTS = "results/"
 
 
 def paragraphs(text):
@@ -91,12 +93,19 @@ def measures(text):
     }
 
 
+def typed_numbers(text):
+    """How many numbers of sentences no marker names."""
+    return sum(numbers_of(s) for _, p in paragraphs(with_values_as("CODE", text)) for s in sentences(p))
+
+
 # Pages that a program writes.
 WRITTEN = ("results/tiny/claims", "results/gpu/measured.md")
 
 
 def pages():
-    return {f: measures(text_of(f)) for f in files() if f.endswith(".md") and not f.startswith(WRITTEN)}
+    texts = {f: text_of(f) for f in files() if f.endswith(".md") and not f.startswith(WRITTEN)}
+    return {f: measures(text) | ({"typed_numbers": typed_numbers(text)} if f.startswith(OF_RESULTS) else {})
+            for f, text in texts.items()}
 
 
 def worse(now, kept):
@@ -105,7 +114,7 @@ def worse(now, kept):
     for name, measured in now.items():
         for key in BOUNDED:
             bound = kept.get(name, {}).get(key, 0)
-            if measured[key] > bound:
+            if measured.get(key, 0) > bound:
                 found.append(f"{name}: {key} {measured[key]}, at most {bound}; prose.py {name} shows where")
     return found
 
@@ -137,7 +146,7 @@ def main(arguments):
         print("\n".join(found) if found else f"{len(now)} pages are within their bounds")
         return 1 if found else 0
     if "--lower" in arguments:
-        lower = {f: {k: m[k] if not kept else min(m[k], kept.get(f, {}).get(k, 0)) for k in BOUNDED} for f, m in now.items()}
+        lower = {f: {k: m[k] if not kept else min(m[k], kept.get(f, {}).get(k, 0)) for k in BOUNDED if k in m} for f, m in now.items()}
         lower = {f: {k: v for k, v in m.items() if v} for f, m in lower.items() if any(m.values())}
         with open(BOUNDS, "w", encoding="utf-8") as file:
             file.write("{\n" + ",\n".join(f" {json.dumps(f)}: {json.dumps(lower[f])}" for f in sorted(lower)) + "\n}\n")

@@ -36,6 +36,10 @@ class Measures(unittest.TestCase):
         self.assertEqual(self.measured("It takes 1, 2, 3, 4 and 5 ms.", "six_numbers"), 0)
         self.assertEqual(self.measured("It takes 1, 2, 3, 4, 5 and 6 ms.", "six_numbers"), 1)
 
+    def test_numbers_without_a_marker_are_typed(self):
+        marked = 'It is <!-- is: a.md#b .1 -->2.5<!-- --> times, or <!-- is: . "x" "µs" -->7<!-- --> µs'
+        self.assertEqual((prose.typed_numbers(marked + "."), prose.typed_numbers(marked + " of 30 `8`.")), (0, 1))
+
     def test_words_that_the_style_sheet_replaces_are_found(self):
         self.assertEqual(self.measured("It stands beside the speed-up.", "avoid"), 2)
         self.assertEqual(self.measured("It is next to the speedup.", "avoid"), 0)

@@ -69,6 +69,37 @@ class Values(unittest.TestCase):
             with self.assertRaisesRegex(page_values.Unknown, says):
                 self.shown(name, words)
 
+    def test_a_cell_of_a_table_is_named_by_its_row_and_column(self):
+        table = ("| case | way | µs | share |\n|---|---|---:|---:|\n| product 8 | own | **1,200** | 0.50 |\n"
+                 "| product 16 | own | 2400.5 | 0.75 [0.70, 0.80] |\n| product 16 | other | 3000 | – |\n\n"
+                 "| case | µs |\n|---|---:|\n| sum | 7 |\n\n* Seen: 196 cases, 3 wrong\n")
+
+        def shown(text):
+            return page_values.text_of_cell(table, text)
+        self.assertEqual(shown('"product 8 .* own" "µs"'), "1200")
+        self.assertEqual(shown('"product 8 .* own" "µs" ,'), "1,200")
+        self.assertEqual(shown('"^product 16 . own" "share" %'), "75 [70, 80]")
+        self.assertEqual(shown('"product" "share" least .1'), "0.5")
+        self.assertEqual(shown('"product" "µs" most over "product 8" "µs" .2'), "2.50")
+        self.assertEqual(shown('"product 16 . own" "µs" over "16 . other" "µs" least .2'), "0.80")
+        self.assertEqual(shown('"" "µs" median'), "1800")  # middle of 1200 and 2400.5
+        self.assertEqual((shown('"" "µs" count'), shown('"" "µs" sum .1')), ("4", "6607.5"))
+        self.assertEqual((shown('"([0-9]+) cases"'), shown('"([0-9]+) cases" /60 .1')), ("196", "3.3"))
+        for text, says in (('"product" "µs"', "3 numbers of product, µs"), ('"product" "ms"', "no numbers of product, ms"),
+                           ('"(x) cases"', "no numbers")):
+            with self.assertRaisesRegex(page_values.Unknown, says):
+                shown(text)
+
+    def test_a_page_may_name_its_own_table(self):
+        page = ('| a | µs |\n|---|---|\n| x | 12.5 |\n\nIt takes <!-- is: . "x" "µs" .1 -->9<!-- --> µs, and '
+                '<!-- is: page.md#faster value .1 -->2.1<!-- -->.')
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "page.md"), "w", encoding="utf-8") as file:
+                file.write(PAGE)
+            new = page_values.rewritten(page, folder)
+        self.assertEqual(new, page.replace("-->9<", "-->12.5<"))
+        self.assertTrue(page_values.without_markers(new).endswith("It takes 12.5 µs, and 2.1."))
+
     def test_a_text_gets_its_numbers_and_a_reader_sees_no_marker(self):
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "page.md"), "w", encoding="utf-8") as file:

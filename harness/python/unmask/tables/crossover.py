@@ -6,6 +6,8 @@ length and everything else that rows must agree in; the winner is the fastest me
 enough."""
 
 
+import re
+
 from unmask.rows import estimates, glossary, options as command_options, seeds
 from unmask.rows.comparable import comparable, notes_of
 from unmask.rows.errors import UserError
@@ -92,11 +94,27 @@ def _faster_but_worse(cell):
                      if m["worse"] and m["tokens_per_second"] > first) or "–"
 
 
+COLUMNS = ("model | family | >prompt | >generated | >batch_size | winner | >tokens_per_second | >over the second | "
+           "second | >speedup | >selection_share | >score | faster than the winner, but answers worse")
+
+
+def kept_columns(table, names):
+    """The table with these columns only, named by their headings or stored names; UserError for another name."""
+    stored = [name.lstrip(">") for name in COLUMNS.split(" | ")]
+    shown = [heading for heading, _ in table.columns]
+    places = []
+    for name in names:
+        if name not in stored + shown:
+            raise UserError(unknown_name("column", name, shown))
+        places.append((stored if name in stored else shown).index(name))
+    table.headers = [table.headers[i] for i in places]
+    table.rows = [[row[i] for i in places] for row in table.rows]
+    return table
+
+
 def crossover_table(cells):
     """A line for each cell, with the methods that are faster than the winner and answer worse."""
-    table = tables.Table(glossary.columns(
-        "model | family | >prompt | >generated | >batch_size | winner | >tokens_per_second | >over the second | "
-        "second | >speedup | >selection_share | >score | faster than the winner, but answers worse"))
+    table = tables.Table(glossary.columns(COLUMNS))
     unsure = glossary.shown("pair", "AMBIGUOUS")
     wins, unclear = {}, 0
     for c in cells:
@@ -149,6 +167,8 @@ def parser():
     p.add_argument("rows", nargs="*", metavar="ROWS.jsonl")
     p.add_argument("-o", "--output", metavar="FILE", help="write to this file (default: standard output)")
     p.add_argument("--format", default="md", help="print md, csv, latex or json (default: md)")
+    p.add_argument("--columns", default="", metavar="NAMES",
+                   help="show only these columns of a table, separated by commas (unmask show glossary)")
     p.add_argument("--base", default="", metavar="LABEL", help="compare speeds and scores with this label")
     p.add_argument("--score-within", "--score_within", type=float, default=0.1, metavar="X",
                    help="let a method win that loses at most this share of the base's score (without a base: of the "
@@ -171,6 +191,8 @@ def main(arguments):
     if not cells:
         raise UserError("no row of these files has a throughput")
     table = crossover_table(cells)
+    if options.columns:
+        kept_columns(table, re.split(",(?! )", options.columns))
     table.notes += note_of_undecided(rows)
     text = (tables.json_text(cells_json(cells)) if options.format == "json" else
             tables.render(table, options.format))

@@ -6,12 +6,13 @@ import math
 import os
 import pathlib
 import statistics
+import sys
 import tempfile
 from types import SimpleNamespace
 import unittest
 import unittest.mock
 
-from made import row_of
+from made import ROOT, row_of
 from made_claims import FASTER, Made, scored, write
 from scipy import stats
 
@@ -357,6 +358,25 @@ class Campaigns(Made):
         with tempfile.TemporaryDirectory() as into:
             campaign.archive(results, into)
             self.assertEqual(self.verdict(into, BETTER).campaigns, repeats.DETERMINISTIC)
+
+    def test_the_facts_of_archives_are_those_of_their_rows(self):
+        sys.path.insert(0, os.path.join(ROOT, "experiments"))
+        import campaign_facts
+
+        def row(place, seconds, answers, **more):
+            made = row_of("m", [seconds, 1.02 * seconds, 0.98 * seconds], 1, "story")
+            return place, made | {"position": 1, "answers_hash": answers} | more
+        timed, other = ("focus", "table_5", "tiny"), ("focus", "table_6", "tiny")
+        campaigns = [[row(timed, 2.0, "a"), row(other, 1.0, "b")],
+                     [row(timed, 1.0, "a", verdict="NOISY"), row(other, 1.0, "c", verdict="NOISY")]]
+        facts = dict(campaign_facts.facts(campaigns, {timed}))
+        half = facts.pop("half a 95 % interval of tokens/s, median")
+        self.assertEqual(half[0], half[1])  # the spread is that of times 1, 1.02 and 0.98
+        # t with two degrees of freedom, 4.303, times the standard error 0.02 / sqrt(3)
+        self.assertAlmostEqual(float(half[0].rstrip(" %")), 100 * 4.303 * 0.02 / math.sqrt(3), delta=1)
+        self.assertEqual(facts, {"rows": ["2", "2"], "rows with the answers of the first": ["–", "1"],
+                                 "rows whose claims read the clock": ["1", "1"], "NOISY of these": ["0", "1"],
+                                 "speed of the machine, first = 1": ["1.00", "2.00"]})
 
 
 if __name__ == "__main__":

@@ -531,6 +531,10 @@ class Crossover(unittest.TestCase):
         text = tables.render(crossover.crossover_table(list(cells.values())), "md")
         for words in ("| 12.00 | 50.0 |", "(INCONCLUSIVE)", "3 cells; sparse wins 1, vanilla wins 1, 1 INCONCLUSIVE"):
             self.assertIn(words, text)
+        table = crossover.kept_columns(crossover.crossover_table(list(cells.values())), ["winner", "family", "batch"])
+        self.assertIn("| winner | task | batch |\n|---|---|---:|\n", tables.render(table, "md"))
+        with self.assertRaisesRegex(UserError, "column 'winer'.*winner"):
+            crossover.kept_columns(table, ["winer"])
 
     def test_wrong_answers_do_not_win(self):
         def winner(score, base="vanilla", within=0.1):
