@@ -18,8 +18,8 @@ namespace unmask {
 
 enum class forward_kind : std::uint8_t {
   prefill,  // the prompt enters the cache
-  denoise,  // tokens are decided
-  commit    // decided tokens go through the model once more so that their K/V is exact
+  denoise,  // masked positions may be unmasked
+  commit    // unmasked tokens are computed once more, so that their KV is exact
 };
 const char* name_of(forward_kind p);
 
@@ -31,10 +31,10 @@ struct sequence_request {
   // Replays only: the draws of random remasking, one vector per block over all positions; empty:
   // drawn from the seed.
   std::vector<std::vector<float>> recorded_uniforms;
-  std::int64_t id = -1;  // of the caller; nothing is computed from it
+  std::int64_t id = -1;  // the caller's own number; nothing is computed from it
   // Tokens at the end of the prompt that were generated before this request was interrupted.
   std::int32_t resumed = 0;
-  // Of a model with axes (model_config): rows and columns of each picture that the prompt shows.
+  // Rows and columns of each picture that the prompt shows, for a model with axes (model_config).
   std::vector<std::array<std::int32_t, 2>> grids = {};
 };
 
@@ -46,8 +46,8 @@ struct sequence {
   bool finished = false;
   std::int32_t output_end = 0;  // absolute end of the answer, set when finished
   std::int32_t step = 0;        // forwards made so far: coordinate of the noise streams
-  // No other request of this batch has this number, from 1. Who remembers something of a place compares
-  // it: a new request there is fresh.
+  // A number, from 1, that no other request of this batch has. A policy that keeps something for a
+  // batch slot compares it, to see whether the slot has another request now.
   std::int64_t serial = 0;
   sequence_counters counters;
 };
@@ -63,8 +63,8 @@ class batch {
   std::int32_t capacity() const { return capacity_; }
   std::int32_t max_length() const { return max_length_; }
 
-  // Put a request into place s: prompt decoded, then masks up to `length` (or, for a model without
-  // a mask token, EOS as filler). Throws a usage error when it does not fit.
+  // Puts a request into batch slot s: its prompt, then masks up to `length` (a model without a mask
+  // token gets EOS instead). Throws a usage error if it does not fit.
   void admit(std::int32_t s, const sequence_request& request, std::int32_t length);
   void clear(std::int32_t s);
 
@@ -75,8 +75,9 @@ class batch {
   // [capacity, max_length] int32 token ids; uint8 token_state.
   const tensor& canvas() const { return canvas_; }
   const tensor& state() const { return state_; }
-  // Tokens of held decisions (kernels/decisions.h), [capacity, max_length] int32, -1 where there is
-  // none; no data unless keep_held_tokens() was called before the first request.
+  // The tokens of held decisions (kernels/decisions.h): [capacity, max_length] int32, -1 for a
+  // position without one. It has no data unless keep_held_tokens() was called before the first
+  // request.
   tensor_view held() const { return held_ ? held_.view() : tensor_view{}; }
   void keep_held_tokens();
   const std::uint64_t* seeds() const { return seed_.as<std::uint64_t>(); }  // [capacity]
@@ -85,13 +86,13 @@ class batch {
   std::int32_t count(std::int32_t s, std::int32_t first, std::int32_t last,
                      std::uint8_t want) const;
   void set_state(std::int32_t s, std::int32_t first, std::int32_t last, std::uint8_t to);
-  // A decided position is a mask again by the word of its pace, between two steps: it was decided as
-  // the mask token, which the canvas keeps. Counted as a rule's decision to reopen it would be.
+  // Remasks a position between two steps, for a pace that asks for it: the position was unmasked as
+  // the mask token, which the canvas keeps. It is counted as if a rule had remasked it.
   void reopen(std::int32_t s, std::int32_t position);
   void advance_step(std::int32_t s);
-  // Runs an operation that scores keys or rows, and notes what it spends on each sequence: by its
-  // flops_of_head(operation, s), times the heads of the model, whoever holds them; or by its
-  // flops_of(operation, s). The loop counts it, a method does not.
+  // Runs an operation that scores keys or rows, and notes its FLOPs for each sequence: those of
+  // flops_of_head(operation, s) times all heads of the model, also those of other ranks; or those
+  // of flops_of(operation, s). The step loop counts them, so a method does not.
   template <class Operation>
   void score(const Operation& operation) const {
     backend_->run(operation);
@@ -104,9 +105,9 @@ class batch {
       }
     }
   }
-  // What was noted since the last call, [capacity].
+  // Returns the FLOPs that score() noted since the last call, [capacity].
   void take_scored(std::vector<double>& flops);
-  // What the positions are decided as: the held token where there is one, else the canvas.
+  // Returns the tokens of the positions: the held token if there is one, else that of the canvas.
   std::vector<std::int32_t> tokens(std::int32_t s, std::int32_t first, std::int32_t last) const;
 
  private:

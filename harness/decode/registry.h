@@ -22,26 +22,27 @@ struct step_time {
   double seconds = 0;  // median of several
 };
 
-// Decode forwards of this method under `given` (other parameters at their defaults), one time per
-// number of requests; so long as the clock is real, measured on this model, backend and machine.
+// Returns the time of a forward pass outside prefill for each number of requests, under the
+// parameters `given` and defaults for all others. With a real clock it measures on this model,
+// backend and machine.
 using step_timer = std::function<std::vector<step_time>(const parameter_map& given,
                                                         const std::vector<std::int32_t>& requests)>;
 
 // What a method learnt from a step_timer.
 struct calibration {
-  parameter_map settings;  // the parameters it fills with that
+  parameter_map settings;  // the parameters that the method sets from it
   std::string report;      // JSON object for the result row
 };
 
-// A parameter that makes a method do other than its slots' defaults, and the counter that says how
-// often it did (counters.h, by its metric). A row in which it never did is INACTIVE.
+// A parameter that changes what a method does, and the counter that records how often it did (the
+// name of a metric in counters.h). A row whose counter stayed 0 is INACTIVE.
 struct method_knob {
   std::string parameter, counter;
   std::string neutral = "";  // the value, as text, that asks for nothing; "": every value asks
 };
 
-// Which rows most decode forwards compute, for predictions of cost; counted rows need no such word.
-// Those that leave inside a forward stand in row_traits::keeps.
+// Which positions most forward passes outside prefill compute, for predictions of cost before
+// anything is counted. row_traits::keeps has those that leave inside a forward pass.
 enum class row_extent : std::uint8_t { canvas, answer, block, chunk, token };
 struct row_shape {
   row_extent extent = row_extent::canvas;  // canvas: the prompt with the answer
@@ -49,8 +50,8 @@ struct row_shape {
   bool refreshes = false;                  // every block begins with a forward of the canvas
 };
 
-// The method's parameters from those that a run of an official implementation was recorded with. A
-// recorded null is absent, and a recorded list is text with commas.
+// Returns the method's parameters for a recorded run of an official implementation, from the
+// parameters of that run. A recorded null is absent, and a recorded list is a text with commas.
 using official_settings = parameter_map (*)(const parameter_map& recorded);
 
 struct method_info {
@@ -67,18 +68,19 @@ struct method_info {
   std::vector<method_knob> knobs;
   // Throws a usage error when the method cannot decode this model (by name and reason).
   std::function<void(const model_config&, const class parameters&)> check;
-  // From resolved values. What a registered method makes bears its name.
+  // Makes the recipe from resolved values. The recipe has the name of the method.
   std::function<recipe(const model_config&, const class parameters&)> make;
-  // Optional. Before the first forward that is timed, for batches of up to `requests`: what this
-  // method has to know of the machine. Nothing when these parameters leave nothing to learn.
+  // Optional: measures what this method has to know of the machine, for batches of up to
+  // `requests`, before the first forward pass that is timed. Returns nothing if these parameters
+  // need nothing.
   std::function<std::optional<calibration>(const model_config&, const class parameters&,
                                            std::int32_t requests, const step_timer&)>
       calibrate;
   // Recorded runs that this method replays, by the name of their file (decode/NAME.jsonl).
   std::map<std::string, official_settings> official;
 
-  // A value for every parameter: the given ones, then those of the preset (empty: of none), then
-  // defaults. Usage error for anything that does not fit.
+  // Returns a value for every parameter: the given one, else that of the preset ("": no preset),
+  // else the default. Throws a usage error for a name or value that does not fit.
   parameter_map resolve(const std::string& preset, const parameter_map& given) const;
 };
 

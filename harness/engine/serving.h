@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What a served request felt like. All in seconds; NaN where it is not defined. Percentiles over
-// requests are formed by harness/measure, which knows how many samples they need.
+// Latencies of served requests, in seconds; NaN if one is not defined. harness/measure forms the
+// percentiles over requests, because it knows how many samples they need.
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@
 namespace unmask {
 
 enum class tpot_definition : std::uint8_t {
-  stream,  // (last emission - first emission) / (n - 1): what streaming clients of LMDeploy and
-           // SGLang compute; with whole blocks the first block's time is left out, its tokens not
+  stream,  // (last emission - first emission) / (n - 1), as streaming clients of LMDeploy and
+           // SGLang compute it; if whole blocks are emitted, the first block's tokens count and
+           // its time does not
   decode,  // (finish - prefill done) / n
   e2e      // (finish - arrival) / n
 };
@@ -27,12 +28,12 @@ double tpot_of(const request_record& r, tpot_definition definition);
 double ttfb_of(const request_record& r);
 double queue_time_of(const request_record& r);  // arrival to admission
 double e2e_of(const request_record& r);         // arrival to finish
-// Gaps between successive emissions, appended.
+// Appends the seconds between successive emissions.
 void inter_block_of(const request_record& r, std::vector<double>& gaps);
 
-// Backlog: requests in the system on average over the last third of the arrivals, against the
-// middle third. A system that keeps up has them alike; `growing` when the last third holds more
-// than 1.5 times the middle one and at least four requests more.
+// Backlog: mean number of requests in the system in the last third of the arrivals and in the
+// middle third. A system that keeps up has equal numbers. `growing`: the last third has more than
+// 1.5 times as many as the middle one, and at least four more.
 struct backlog {
   double middle = 0, last = 0;
   bool growing = false;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Blocks behind which only some of the masks exist: rows and keys are prompt, blocks and those.
+// Methods that keep only some of the masks behind the current block: rows and keys are those of the
+// prompt, of the blocks up to the current one, and of the masks that were kept.
 #pragma once
 
 #include <functional>
@@ -12,14 +13,14 @@
 
 namespace unmask {
 
-// The block that a sequence decodes and what is left behind it; pace, rows and cache share it.
+// The current block of a sequence and the positions kept behind it; pace, rows and cache share it.
 struct active_suffix {
   std::int32_t block_first = -1, block_last = 0;
   std::vector<std::int32_t> kept;  // positions behind block_last, ascending
 };
 using active_suffixes = per_sequence<active_suffix>;
 
-// What is in play and has not been dropped.
+// Computes the positions of the step that were not dropped.
 class active_rows final : public row_policy {
  public:
   explicit active_rows(std::shared_ptr<active_suffixes> active) : active_(std::move(active)) {}
@@ -29,11 +30,11 @@ class active_rows final : public row_policy {
   std::shared_ptr<active_suffixes> active_;
 };
 
-// K/V of what was kept lie right behind the block's: the keys of a forward are the first slots, and
-// nothing dropped is among them.
+// Stores the KV of the kept positions right behind that of the block. So the keys of a forward pass
+// are the first cache slots, without gaps.
 class compact_cache final : public cache_policy {
  public:
-  // keeps: between forwards.
+  // keeps: whether the KV outlives a forward pass.
   compact_cache(std::shared_ptr<active_suffixes> active, bool keeps)
       : active_(std::move(active)), keeps_(keeps) {}
   kv_storage storage(std::int32_t, std::int32_t length) const override {
@@ -46,7 +47,7 @@ class compact_cache final : public cache_policy {
   bool keeps_;
 };
 
-// recipe_views::slot_positions of this cache.
+// Returns the function recipe_views::slot_positions for this cache.
 std::function<std::vector<std::int32_t>(const step_choice&, std::int32_t, std::int32_t)> slots_of(
     std::shared_ptr<active_suffixes> active);
 

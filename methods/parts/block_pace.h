@@ -3,11 +3,11 @@
 //
 // Blocks left to right over a growing history, in the two published forms.
 //   engine (LMDeploy): the prompt is padded with masks to whole blocks and enters in one forward
-//     whose last block is already the first denoising step of a partial block; a finished block
-//     takes one commit forward, the last block of a request none; stop rules are checked when a
+//     whose last block is already the first denoising step of a partial block. A finished block
+//     takes one KV write pass, except the last block of a request. Stop rules are checked when a
 //     block is complete.
-//   hf (SDAR generate.py): only whole prompt blocks are prefilled; every block, the last included,
-//     ends with a commit forward; stop ids are looked for after each commit.
+//   hf (SDAR generate.py): only whole prompt blocks are prefilled. Every block, also the last one,
+//     ends with a KV write pass, after which stop ids are looked for.
 // What differs between them can also be chosen one by one.
 #pragma once
 
@@ -23,7 +23,7 @@ struct block_settings {
   std::string method = "block_diffusion";  // for messages
   bool engine = true;                      // stop rules and quota: LMDeploy's; false: SDAR's
   bool partial_prefill = true;  // the prefill is the first denoising step of a partial block
-  bool commit_last = false;     // the last block of a request is committed too
+  bool commit_last = false;     // the last block of a request gets a KV write pass, too
   std::int32_t commit_forwards = 1;
   std::int32_t block_length = 32;
   std::int32_t steps = 0;  // denoising steps per block; 0: block_length
@@ -53,13 +53,13 @@ class block_pace : public pace_policy {
                const step_outcome& outcome) override;
 
  private:
-  // Where a sequence stands.
+  // How far a sequence is.
   struct progress {
     std::int32_t history = 0;     // tokens before the current block, a multiple of block_length
     std::int32_t step = 0;        // denoising steps made in the current block
-    std::int32_t idle = 0;        // of those, the last ones that decided nothing
-    std::int32_t commits = 0;     // commit forwards of the current block
-    std::int32_t answer_end = 0;  // > 0: the answer ends here once its last block is committed
+    std::int32_t idle = 0;        // steps in a row, up to now, that unmasked nothing
+    std::int32_t commits = 0;     // KV write passes of the current block
+    std::int32_t answer_end = 0;  // > 0: the answer ends here, once its last block has its KV
     std::int32_t entered = 0;     // prompt positions in the cache
     bool prefilled = false;
   };
@@ -72,13 +72,13 @@ class block_pace : public pace_policy {
   per_sequence<progress> progress_;
 };
 
-// The smallest multiple of block that is not below n.
+// Returns the smallest multiple of block that is at least n.
 inline std::int32_t round_up(std::int32_t n, std::int32_t block) {
   return (n + block - 1) / block * block;
 }
 
-// LMDeploy's stop rules for the complete block [first, first + block_length): end of the answer,
-// or 0 when the request goes on.
+// Applies LMDeploy's stop rules to the complete block [first, first + block_length). Returns the
+// end of the answer, or 0 if the request goes on.
 std::int32_t engine_answer_end(const batch& b, std::int32_t s, std::int32_t first,
                                const block_settings& settings);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Which masks of a block are decided: LMDeploy's three rules, SDAR's variant of the first, and
-// EB-sampler's bound on entropies in their place.
+// Chooses which positions of a block are unmasked, by one of five rules: LMDeploy's three, SDAR's
+// variant of the first of them, and EB-sampler's bound on entropies.
 #pragma once
 
 #include <string>
@@ -17,16 +17,16 @@ struct block_unmask_settings {
   float gamma = 0;  // remasking "entropy_bound": nats
   bool strict = false;
   float temperature = 1;
-  bool at_least_quota = false;  // SDAR: never fewer than the schedule's count
+  bool at_least_quota = false;  // SDAR: at least as many as the schedule says
   std::int32_t block = 32;
   bool sampled = false;      // draw from softmax(logits / temperature) instead of the arg-max
   bool bf16 = false;         // compare in bfloat16, as a bfloat16 model does
-  bool masks_by_id = false;  // a position decided as the mask token stays a mask
+  bool masks_by_id = false;  // a position that is unmasked as the mask token stays a mask
 };
 
 class block_unmask : public unmask_policy {
  public:
-  // `more`: decisions of a rule that builds on these.
+  // `more`: further decisions, by a rule that extends these.
   explicit block_unmask(block_unmask_settings s, unmask_traits more = {});
   void judge(const batch& b, const step_choice& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;

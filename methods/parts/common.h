@@ -13,23 +13,23 @@
 
 namespace unmask {
 
-// No K/V outlives a forward: one layer of scratch for all.
+// Keeps no KV after a forward pass: all layers share the scratch of one.
 class no_cache final : public cache_policy {
  public:
   kv_storage storage(std::int32_t, std::int32_t length) const override { return {0, length}; }
 };
 
-// Every forward writes its rows' K/V for good; later forwards see them as history.
+// Every forward pass stores the KV of its rows; later passes see it as history.
 class append_cache : public cache_policy {
  public:
-  // keeps_decided: cache_traits.
+  // keeps_decided: see cache_traits.
   explicit append_cache(bool keeps_decided = false)
       : cache_policy({.keeps_decided = keeps_decided}) {}
   kv_storage storage(std::int32_t, std::int32_t length) const override { return {length, 0}; }
 };
 
-// Rows chosen position by position: `mark` sets compute[p] for the positions of [first, last) that
-// enter this forward.
+// Chooses rows position by position: `mark` sets compute[p] for the positions of [first, last) that
+// this forward pass computes.
 class flagged_rows : public row_policy {
  public:
   void select(const batch& b, const step_choice& plan, row_lists& rows) override {
@@ -61,7 +61,7 @@ class flagged_rows : public row_policy {
   shared_vector<std::int32_t> first_, last_;
 };
 
-// Per-place records of a policy; grows with the batch.
+// One record of a policy for each batch slot; grows with the batch.
 template <class T>
 class per_sequence {
  public:
@@ -77,7 +77,8 @@ class per_sequence {
   std::vector<T> items_;
 };
 
-// Absolute end of the answer in [first, last): one past the first stop id, or `last`.
+// Returns the end of the answer in [first, last) as a position of the canvas: one past the first
+// stop id, or `last`.
 inline std::int32_t end_of_answer(const batch& b, std::int32_t s, std::int32_t first,
                                   std::int32_t last, const std::vector<std::int32_t>& stop_ids,
                                   bool* stopped = nullptr) {
@@ -88,9 +89,9 @@ inline std::int32_t end_of_answer(const batch& b, std::int32_t s, std::int32_t f
   return hit == canvas + last ? last : static_cast<std::int32_t>(hit - canvas) + 1;
 }
 
-// Whether the block [first, last) holds a stop id. With `fill`, every position behind it then becomes
-// the first of the stop ids, without a forward and without being counted as decided. For
-// pace_policy::observe: the canvas is the host's between two steps.
+// Returns whether the block [first, last) has a stop id. If it has one, `fill` sets every position
+// behind the block to the first of the stop ids; no forward pass computes them and no counter has
+// them. Call it in pace_policy::observe only: between two steps the canvas belongs to the host.
 inline bool stop_behind_block(batch& b, std::int32_t s, std::int32_t first, std::int32_t last,
                               const std::vector<std::int32_t>& stop_ids, bool fill) {
   bool stopped = false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A rule as a plain loop on the host, over the recipe of another method: that method judges the
-// candidates, the rule says which of them are unmasked. It remembers what it likes of each request.
-// The lists are visible to the host on a GPU too.
+// A rule as a plain loop on the host, on top of another method. That method computes token and
+// confidence of the candidates; the rule chooses which of them are unmasked. It may keep a memory
+// for each request. The host can read the lists on a GPU, too.
 #pragma once
 
 #include <memory>
@@ -16,20 +16,21 @@
 
 namespace unmask {
 
-// The candidates of one request in a forward pass, at least one, by ascending position. [C] each.
+// The C candidates of one request in a forward pass, C at least 1, by ascending position. Every
+// list is [C].
 struct host_candidates {
   const sequence& request;                        // the length of its prompt, forward passes so far
-  const sequence_step& plan;                      // the block in work, the tokens that are wanted
+  const sequence_step& plan;                      // the current block, the tokens that are wanted
   std::span<const std::int32_t> position, token;  // position 0: the first token of the prompt
   std::span<const float> confidence;              // probability of the token
   std::span<std::uint8_t> accept;                 // decision_keep; decision_take unmasks
 };
 
-// Memory: of one request, made anew for each.
+// Memory: what the rule keeps for one request; each request gets a new one.
 template <class Memory>
 class host_rule : public unmask_policy {
  public:
-  // `base` judges: its recipe fills token and probability.
+  // `base`: the method whose recipe computes token and confidence.
   explicit host_rule(std::unique_ptr<unmask_policy> base)
       : unmask_policy({.masks_by_id = base->traits().masks_by_id}), base_(std::move(base)) {}
 
@@ -64,7 +65,7 @@ class host_rule : public unmask_policy {
 
  private:
   std::unique_ptr<unmask_policy> base_;
-  std::vector<std::pair<std::int64_t, Memory>> of_place_;  // the request's serial, what it left
+  std::vector<std::pair<std::int64_t, Memory>> of_place_;  // of each slot: its request's serial
 };
 
 }  // namespace unmask
