@@ -17,7 +17,7 @@ from common import COLOURS, HATCHES, Drawing, NotDrawn
 SMALL_SHARE = 0.015
 OTHER = "other phases"
 # In the order of a forward; what is not named here comes last.
-ORDER = ["vision", "plan", "selection", "embed", "project", "cache_update", "attention", "attention_output",
+ORDER = ["vision", "across_ranks", "plan", "selection", "embed", "project", "cache_update", "attention", "attention_output",
          "feed_forward", "final_norm", "candidates", "lm_head", "decide", "commit", "settle",
          "accounting", "between phases"]
 

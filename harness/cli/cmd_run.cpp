@@ -155,6 +155,7 @@ void print_plan(const run_request& request, const experiment_spec& spec,
                       {"method", p.method},
                       {"label", p.label},
                       {"variation", p.variation},
+                      {"ranks", runs_dry(p.run) ? 1 : p.run.ranks},
                       {"items", nullptr}});
     if (std::isfinite(f.items)) listed.back()["items"] = std::llround(f.items);
   }
@@ -321,11 +322,9 @@ void expect_work(std::vector<folder_item>& items, const command_line& line) {
   for (folder_item& item : items) {
     experiment_spec spec;
     const auto points = plan_of(item, line, with->methods(), spec);
-    if (std::ranges::any_of(points, [](const auto& p) { return p.run.ranks > 1; })) {
-      throw usage_error(item.artifact.file.string() +
-                        ": --lanes gives each lane cores of its own, which `ranks` would share: "
-                        "run points of several ranks with --lanes 1");
-    }
+    // Several ranks take all cores: they run as what is timed does, with no lane beside them.
+    const auto cut = [](const experiment_point& p) { return p.run.ranks > 1 && !runs_dry(p.run); };
+    item.timed = item.timed || std::ranges::any_of(points, cut);
     if (!points.empty()) item.expected = forecast_of(spec, points, device).work;
   }
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What ranks compare behind every step: 8 bytes of what it computed and decided. Ranks that differ
-// would go on, and add rows that mean different positions.
+// The step of one of several ranks. What ranks compare behind it: 8 bytes of what it computed and
+// decided. Ranks that differ would go on, and add rows that mean different positions.
+#include <optional>
 #include <string>
 
 #include "harness/base/ranks/group.h"
 #include "harness/decode/step_loop_impl.h"
+#include "harness/profile/phases.h"
 
 namespace unmask {
 namespace {
@@ -25,7 +27,39 @@ class fnv {  // FNV-1a over 32-bit words
   std::uint64_t hash_ = 0xCBF29CE484222325U;
 };
 
+// Every sum over ranks is a phase with the bytes that it brings, while somebody listens to phases.
+class sums_as_phases final : public gather_listener {
+ public:
+  sums_as_phases(rank_group& ranks, const std::int64_t& layer)
+      : ranks_(ranks), layer_(layer), before_(ranks.tell(current_listener() ? this : nullptr)) {}
+  ~sums_as_phases() override { ranks_.tell(before_); }
+  sums_as_phases(const sums_as_phases&) = delete;
+  sums_as_phases& operator=(const sums_as_phases&) = delete;
+
+  void begin() override { range_.emplace(profile_phase::across_ranks, layer_); }
+  void end(std::uint64_t received) override {
+    current_listener()->work(profile_phase::across_ranks, {0, 0, static_cast<double>(received)});
+    range_.reset();
+  }
+
+ private:
+  rank_group& ranks_;
+  const std::int64_t& layer_;
+  gather_listener* before_;
+  std::optional<phase_range> range_;
+};
+
 }  // namespace
+
+void step_loop::impl::step_of_rank(rank_group& ranks) {
+  {
+    const sums_as_phases phases(ranks, layer_now);
+    forward();
+    layer_now = -1;
+    decide();
+  }
+  compare_ranks(ranks);
+}
 
 // The plan of sequence s, its rows, the tokens of its candidates, and what the step left behind.
 std::uint64_t step_loop::impl::digest_of(std::int32_t s) const {
@@ -57,26 +91,16 @@ std::uint64_t step_loop::impl::digest_of(std::int32_t s) const {
 }
 
 void step_loop::impl::compare_ranks(rank_group& ranks) const {
-  const auto differs_from_first = [&](const std::vector<std::uint64_t>& all) {
-    for (std::size_t r = 1; r < all.size(); ++r) {
-      if (all[r] != all[0]) return r;
-    }
-    return std::size_t{0};
-  };
-  const auto compare = [&](std::uint64_t mine) {
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks.size()));
-    ranks.gather(&mine, sizeof mine, all.data());
-    return differs_from_first(all);
-  };
+  const phase_range range(profile_phase::across_ranks, -1);
   fnv digest;
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     const std::uint64_t one = digest_of(s);
     digest.add(static_cast<std::int64_t>(one));
     digest.add(static_cast<std::int64_t>(one >> 32));
   }
-  if (compare(digest.value()) == 0) return;
+  if (ranks.first_other(digest.value()) == 0) return;
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
-    const std::size_t other = compare(digest_of(s));
+    const int other = ranks.first_other(digest_of(s));
     if (other == 0) continue;
     ranks.give_up("ranks 0 and " + std::to_string(other) + " took different decisions in step " +
                   std::to_string(step_index) + " (request " +

@@ -136,6 +136,7 @@ void step_loop::impl::issue_at_once() {
   bool shrank = false;
   for (const layer_action& action : program->actions()) {
     const std::int32_t l = action.layer;
+    layer_now = l;
     switch (action.what) {
       case step_action::embed: {
         const phase_range range(profile_phase::embed, rows.rows);

@@ -295,9 +295,12 @@ bool step_loop::step(const schedule_action* parts) {
   impl_->parts = parts;
   if (!impl_->make_plan()) return false;
   ++impl_->totals.steps;
+  if (rank_group* ranks = current_ranks()) {
+    impl_->step_of_rank(*ranks);
+    return true;
+  }
   impl_->forward();
   impl_->decide();
-  if (rank_group* ranks = current_ranks()) impl_->compare_ranks(*ranks);
   return true;
 }
 

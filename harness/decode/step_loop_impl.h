@@ -93,6 +93,7 @@ struct step_loop::impl {
   step_observer* observer = nullptr;
   std::vector<decision_event> decisions;  // of the last step; made for the observer alone
   std::int64_t step_index = 0;
+  std::int64_t layer_now = -1;          // whose operations run; -1: none
   pass_totals totals;                   // so far, without what step_loop::totals() looks up
   std::optional<step_program> program;  // of the last forward
   bool program_evicts = false, program_shows = false;
@@ -177,6 +178,8 @@ struct step_loop::impl {
 
   // step_digest.cpp
   std::uint64_t digest_of(std::int32_t s) const;
+  // One step of a rank, in which every sum over ranks is a phase.
+  void step_of_rank(rank_group& ranks);
   // rank_failure that names the ranks, the step and the request if a step differs between them.
   void compare_ranks(rank_group& ranks) const;
 

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/devices/ceilings.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "harness/base/nearest.h"
@@ -16,6 +17,11 @@ namespace {
 // assumption like the waits and gaps, which are microseconds of event chains and graphs on such
 // cards. Measured on an H100 (results/gpu), and taken for the others: a launch of a short kernel, 4.4 to
 // 5.2 us, and reads alone against a copy, 3.02 to 2.82 TB/s.
+//
+// Links: B of NVLink 4 (H100, H200) and its two latencies are chosen for sums that vLLM published for
+// four H100s (pull request 24532), within 20 % of them; cost_model_test holds both together. NVLink 3
+// (A100) has 200 GB/s of bus bandwidth in nccl-tests (issues 149 and 178), PCIe 4 x16 (RTX) 20 GB/s (178);
+// their latencies are assumed, and that a B200 is no better than an H100.
 //
 // RTX 4090 and 5090: 165.2 and 209.5 TFLOP/s of bfloat16 with float32 sums, 1008 and 1792 GB/s, 128
 // and 170 multiprocessors, L2 of 72 and 96 MiB, boost clocks of 2.52 and 2.407 GHz ("NVIDIA Ada GPU
@@ -36,6 +42,9 @@ std::vector<device_ceilings> later_cards(const device_ceilings& a100, const devi
   rtx4090.multiprocessors = 128;
   rtx4090.clock = 2.52e9;
   rtx4090.shared = 99e3;
+  rtx4090.link = 20e9;
+  rtx4090.link_one = 15e-6;
+  rtx4090.link_two = 30e-6;
   rtx4090.source =
       "declared: 85 % of the data sheet (140 TFLOP/s, 0.87 TB/s), L2, waits and gaps assumed";
   device_ceilings rtx5090 = rtx4090;
@@ -83,6 +92,9 @@ std::vector<device_ceilings> make_table() {
   h200.latency = 0.7e-6;
   h200.bus_latency = 1.8e-6;
   h200.bus = 25e9;
+  h200.link = 300e9;
+  h200.link_one = 6e-6;
+  h200.link_two = 16e-6;
   h200.source =
       "declared: 788 TFLOP/s and 4.3 TB/s (reached by such cards), waits and gaps assumed";
   device_ceilings h100 = h200;
@@ -104,6 +116,9 @@ std::vector<device_ceilings> make_table() {
   a100.clock = 1.41e9;
   a100.wgmma = false;
   a100.mma_share = 1;
+  a100.link = 200e9;
+  a100.link_one = 8e-6;
+  a100.link_two = 18e-6;
   a100.source = "declared: 85 % of the data sheet (265 TFLOP/s, 1.75 TB/s), waits and gaps assumed";
   std::vector<device_ceilings> all = {h200, h100, a100};
   for (device_ceilings& card : later_cards(a100, h200)) all.push_back(std::move(card));
@@ -120,6 +135,13 @@ const std::vector<device_ceilings>& table() {
 
 std::vector<std::string> known_ceilings() {
   return names_in(table(), &device_ceilings::name);
+}
+
+double seconds_across(const device_ceilings& d, std::int32_t ranks, double bytes) {
+  if (ranks < 2) return 0;
+  const double n = ranks;
+  return std::min(d.link_one + (n - 1) * bytes / d.link,
+                  d.link_two + 2 * (n - 1) / n * bytes / d.link);
 }
 
 const device_ceilings& ceilings_of(const std::string& name) {

@@ -33,8 +33,15 @@ struct device_ceilings {
   double latency = 0;      // one trip to memory
   double bus_latency = 0;  // one trip of a kernel to memory of the host
   double bus = 0;          // bytes/s to and from the host
+  // Between several of them in one machine: bytes/s that one receives, and seconds of a sum of nothing
+  // if each reads the parts of all (in one) or adds a stretch and reads the sums of the others (in two).
+  double link = 0, link_one = 0, link_two = 0;
   std::string source;
 };
+
+// Seconds until each of `ranks` devices has the sum of `bytes` that lie on every one of them, S, by a
+// link of B: min(link_one + (n - 1) S / B, link_two + 2 (n - 1) / n S / B). 0 of one rank.
+double seconds_across(const device_ceilings& device, std::int32_t ranks, double bytes);
 
 // a100, b200, h100, h200, rtx4090 or rtx5090; usage error for another name.
 const device_ceilings& ceilings_of(const std::string& name);

@@ -64,6 +64,7 @@ pass_record decode_point::pass(step_observer* observer, std::vector<answer_recor
   decode_rate(done.iterations, pass);
   count_repetitions(done, pass);
   count_pictures(done, pass);
+  count_ranks(done, pass);
   time_rule(done, pass);
   pass.answers = answers_of(done);
   return pass;

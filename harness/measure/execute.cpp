@@ -109,6 +109,7 @@ class real_executor final : public executor {
       try {
         method_registry::instance().find(p.method).check(model_->config, parameters(p.params));
         check_share(model_->config, share_of_run(model_->run), weight_format_of(model_->run));
+        check_card(p, *workload);
         prepared.verdict = row_verdict::failed;  // from here on it is no matter of support
         std::unique_ptr<sized_point> point;
         if (p.workload.benchmark.kind == "likelihood") {

@@ -51,6 +51,17 @@ std::vector<std::int32_t> refused_by(const loaded_model& m) {
   return read_vision_config(m.directory, m.config.vocabulary).refused;
 }
 
+// What a rank loads: its share, or all of a model that cannot be dealt, which no point gets to compute.
+model_share share_to_load(const model_config& config, const run_settings& run) {
+  const model_share share = share_of_run(run);
+  try {
+    check_share(config, share, weight_format_of(run));
+  } catch (const error&) {
+    return {};
+  }
+  return share;
+}
+
 // The likelihood of an answer under the rater; an answer without a token stays unscored. Repetition is
 // likely too: its share stands with the score, and both numbers of the item's own answer.
 void rate_likelihood(const loaded_workload& w, std::size_t item, scored_answer& s) {
@@ -139,7 +150,8 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
   const bool loads = !random && !runs_dry(run);
   if (loads) {
     m->weights = load_weights(m->config, entry.path, true,
-                              {entry.pictures == "off", entry.unread == "accept"});
+                              {entry.pictures == "off", entry.unread == "accept"},
+                              share_to_load(m->config, run));
   }
   for (const std::string& said :
        {m->config.caution, caution_of(loads ? m->weights.unread : m->config.unread),
@@ -158,7 +170,8 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
     return m;
   }
   if (random) {
-    m->weights = random_weights(m->config, seed_of_weights(entry.weights).value_or(0), dtype::bf16);
+    m->weights = random_weights(m->config, seed_of_weights(entry.weights).value_or(0), dtype::bf16,
+                                share_to_load(m->config, run));
   }
   m->record.hash = random               ? entry.weights
                    : entry.hash.empty() ? hash_of_checkpoint(entry.path)

@@ -149,6 +149,8 @@ std::unique_ptr<sized_point> make_decode_point(const experiment_point& point,
                                                std::shared_ptr<const loaded_model> model,
                                                std::shared_ptr<const loaded_workload> workload,
                                                std::shared_ptr<step_time_store> times);
+// Usage error if a virtual clock names a GPU that cannot hold its share of the model.
+void check_card(const experiment_point& point, const loaded_workload& workload);
 std::unique_ptr<sized_point> make_serve_point(const experiment_point& point,
                                               std::shared_ptr<const loaded_model> model,
                                               std::shared_ptr<const loaded_workload> workload,

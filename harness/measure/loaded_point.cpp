@@ -164,10 +164,11 @@ void loaded_point::run(const engine_order& order, served_run& done) {
   const auto places =
       static_cast<std::int32_t>(std::min(static_cast<std::size_t>(places_), requests));
   const bool real_clock = order.cost == nullptr;
+  const auto request_of = [&](std::size_t i) { return order.first + i * order.every; };
   picture_source pictures;
   if (picture_rows_of(*workload_) > 0) {
     pictures = [&, real_clock](std::size_t i) {
-      shown_pictures shown = workload_->pictures->show(i % workload_->requests.size());
+      shown_pictures shown = workload_->pictures->show(request_of(i) % workload_->requests.size());
       done.pictures.tower_runs += shown.tower_runs;
       done.pictures.flops += shown.flops;
       if (real_clock) done.pictures.seconds += shown.seconds;
@@ -178,8 +179,8 @@ void loaded_point::run(const engine_order& order, served_run& done) {
       *model_->packed, recipe_of_run(),
       {places, longest_, order.kv_pages, dry_, picture_rows_of(*workload_)},
       [&](std::size_t i) {
-        sequence_request r = workload_->requests[i % workload_->requests.size()];
-        r.id = static_cast<std::int64_t>(i);
+        sequence_request r = workload_->requests[request_of(i) % workload_->requests.size()];
+        r.id = static_cast<std::int64_t>(request_of(i));
         return r;
       },
       order.prefill_chunk, repeat_window_, std::move(pictures));
@@ -193,15 +194,47 @@ void loaded_point::run(const engine_order& order, served_run& done) {
   engine_clock clock = order.cost
                            ? engine_clock(order.cost, order.overhead)
                            : engine_clock(order.overhead, [&] { return loop.graphs().seconds; });
+  rank_group* ranks = model_->run.ranks > 1 ? current_ranks() : nullptr;
+  const rank_traffic before = ranks != nullptr ? ranks->traffic() : rank_traffic{};
   const machine_watch watch;
   done.totals = run_engine(runner, order.arrivals, settings, clock, sink);
   done.use = watch.stop();
+  for (request_record& r : done.requests) r.request = request_of(r.request);
   std::ranges::sort(done.requests, {}, &request_record::request);
   calibration_.keep(loop.pace().learnt());
   done.loop = loop.totals();
   if (dry_ && loop.cache().page_bytes() > 0) {
     done.loop.peak_kv_bytes = kv_bytes_of_model(loop.cache(), *model_);
   }
+  if (ranks != nullptr) sum_up_ranks(*ranks, before, done);
+}
+
+void loaded_point::sum_up_ranks(rank_group& ranks, const rank_traffic& before,
+                                served_run& done) const {
+  const rank_traffic& now = ranks.traffic();
+  struct numbers {
+    std::uint64_t kv_bytes, weight_bytes;
+    double seconds;
+  };
+  const double sums = now.seconds - before.seconds;
+  const numbers mine = {done.loop.peak_kv_bytes, model_->packed->weight_bytes(),
+                        done.loop.step_seconds - sums};
+  done.ranks = rank_work{.sum_calls = static_cast<std::int64_t>(now.calls - before.calls),
+                         .sum_bytes = static_cast<std::int64_t>(now.bytes - before.bytes),
+                         .sum_seconds = sums};
+  std::vector<numbers> all(static_cast<std::size_t>(ranks.size()));
+  ranks.gather(&mine, sizeof mine, all.data());
+  std::size_t kv_bytes = 0;
+  double fastest = mine.seconds, slowest = mine.seconds;
+  for (const numbers& of : all) {
+    kv_bytes += of.kv_bytes;
+    done.ranks->kv_bytes = std::max<std::size_t>(done.ranks->kv_bytes, of.kv_bytes);
+    done.ranks->weight_bytes = std::max<std::size_t>(done.ranks->weight_bytes, of.weight_bytes);
+    fastest = std::min(fastest, of.seconds);
+    slowest = std::max(slowest, of.seconds);
+  }
+  done.loop.peak_kv_bytes = kv_bytes;
+  if (fastest > 0) done.ranks->skew = slowest / fastest;
 }
 
 answer_record loaded_point::answer_of(const request_record& request) const {
@@ -235,6 +268,23 @@ void loaded_point::count_pictures(const served_run& run, pass_record& pass) cons
   if (run.pictures.seconds > 0) {
     pass.metrics["picture_seconds"] = {run.pictures.seconds, origin::measured};
   }
+}
+
+void loaded_point::count_ranks(const served_run& run, pass_record& pass) const {
+  if (!run.ranks) return;
+  const rank_work& of = *run.ranks;
+  const auto put = [&](const char* name, auto value, origin from) {
+    pass.metrics[name] = {static_cast<double>(value), from};
+  };
+  put("sum_calls", of.sum_calls, origin::counted);
+  put("sum_bytes", of.sum_bytes, origin::counted);
+  put("weights_bytes_per_rank", of.weight_bytes, origin::counted);
+  put("peak_kv_bytes_per_rank", of.kv_bytes, origin::counted);
+  if (pass.time != origin::measured) return;  // a virtual clock does not see them
+  if (const double whole = run.loop.all_seconds(); whole > 0) {
+    put("sum_share", of.sum_seconds / whole, origin::measured);
+  }
+  if (of.skew > 0) put("rank_skew", of.skew, origin::measured);
 }
 
 void loaded_point::time_rule(const served_run& run, pass_record& pass) const {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/ranks/group.h"
 #include "harness/engine/engine.h"
 #include "harness/engine/trajectory.h"
 #include "harness/measure/execute_parts.h"
@@ -27,6 +28,8 @@ struct engine_order {
   std::shared_ptr<const cost_model> cost;  // of a virtual clock; null: the real one
   double overhead = 0;                     // seconds waited after every forward
   step_observer* observer = nullptr;       // may be null
+  // Arrival i is of request first + i * every: of one of several engines.
+  std::size_t first = 0, every = 1;
 };
 
 class loaded_point : public sized_point {
@@ -61,6 +64,8 @@ class loaded_point : public sized_point {
   void count_repetitions(const served_run& run, pass_record& pass) const;
   // Adds the rows of pictures, and what the tower did for them; nothing if the workload shows none.
   void count_pictures(const served_run& run, pass_record& pass) const;
+  // Adds what several ranks took and held; nothing of one.
+  void count_ranks(const served_run& run, pass_record& pass) const;
   // Adds the seconds that a rule took which is not compiled.
   void time_rule(const served_run& run, pass_record& pass) const;
 
@@ -73,6 +78,8 @@ class loaded_point : public sized_point {
   std::int32_t longest_ = 1;
 
  private:
+  // Gathers what every rank took and held; peak_kv_bytes becomes the sum.
+  void sum_up_ranks(rank_group& ranks, const rank_traffic& before, served_run& done) const;
   recipe recipe_of_run() const;  // with decisions from elsewhere, if they are not the model's
 
   const bool impose_;

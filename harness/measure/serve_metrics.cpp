@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -219,6 +220,36 @@ std::map<std::string, metric> serving_values(const served_run& run,
   v.put("in_system_middle", b.middle, time);
   v.put("in_system_last", b.last, time);
   v.put("backlog_growing", b.growing, time);
+  return all;
+}
+
+served_run together(std::vector<served_run> engines, const serving_objective& objective) {
+  served_run all;
+  for (const char* rate : {"decode_tokens_per_second", "steady_tokens_per_second"}) {
+    for (const served_run& one : engines) {
+      const auto values = serving_values(one, objective, origin::analytic, origin::counted);
+      if (const auto of = values.find(rate); of != values.end())
+        all.rates[rate] += of->second.value;
+    }
+  }
+  all.loop = engines.front().loop;
+  all.loop.steps = 0;
+  all.loop.peak_kv_bytes = 0;
+  for (served_run& one : engines) {
+    std::ranges::move(one.requests, std::back_inserter(all.requests));
+    std::ranges::move(one.iterations, std::back_inserter(all.iterations));
+    all.totals.seconds = std::max(all.totals.seconds, one.totals.seconds);
+    all.totals.forwards += one.totals.forwards;
+    all.totals.prefill_forwards += one.totals.prefill_forwards;
+    all.totals.preemptions += one.totals.preemptions;
+    all.loop.steps += one.loop.steps;
+    all.loop.peak_kv_bytes += one.loop.peak_kv_bytes;
+    all.pictures.tower_runs += one.pictures.tower_runs;
+    all.pictures.flops += one.pictures.flops;
+  }
+  all.use = engines.front().use;
+  std::ranges::sort(all.requests, {}, &request_record::request);
+  std::ranges::stable_sort(all.iterations, {}, &iteration_record::time);
   return all;
 }
 

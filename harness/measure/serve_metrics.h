@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct picture_work {
   double flops = 0, seconds = 0;
 };
 
+// What several ranks took and held in a run, each of them told by all.
+struct rank_work {
+  std::int64_t sum_calls = 0, sum_bytes = 0;   // of one rank: sums, and bytes of others
+  double sum_seconds = 0;                      // of rank 0
+  double skew = 0;                             // slowest / fastest rank, without its sums
+  std::size_t weight_bytes = 0, kv_bytes = 0;  // of the rank with most
+};
+
 struct served_run {
   std::vector<request_record> requests;  // ordered by arrival
   std::vector<iteration_record> iterations;
@@ -29,6 +38,8 @@ struct served_run {
   pass_totals loop;  // of the loop that served it
   machine_use use;   // who used the processors meanwhile
   picture_work pictures;
+  std::optional<rank_work> ranks;       // nothing of one rank
+  std::map<std::string, double> rates;  // of several engines, in place of those of one; else empty
 };
 
 struct serving_objective {
@@ -47,6 +58,10 @@ void add_cancellations(std::vector<request_order>& orders, const parameters& ser
 std::map<std::string, metric> serving_values(const served_run& run,
                                              const serving_objective& objective, origin time,
                                              origin tokens);
+
+// What several engines served together: their requests and forwards, the rates of all of them
+// added, the time of the last. `objective` as above.
+served_run together(std::vector<served_run> engines, const serving_objective& objective);
 
 // Requests that count: without the first and last share of arrivals.
 std::vector<const request_record*> counted_requests(const served_run& run, double trim);

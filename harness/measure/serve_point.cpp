@@ -6,18 +6,40 @@
 // highest rate (capacity.h).
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/devices/device.h"
 #include "harness/engine/latency.h"
 #include "harness/engine/loop_runner.h"
 #include "harness/measure/capacity.h"
 #include "harness/measure/loaded_point.h"
+#include "harness/plan/expected_memory.h"
+#include "harness/plan/expected_time.h"
 #include "harness/plan/serve_settings.h"
 
 namespace unmask {
 namespace {
+
+// The model itself, of which a run without layers loads the shape alone.
+model_config config_of(const experiment_point& point) {
+  model_config config = read_model_config(point.model.path);
+  if (point.model.layers > 0) config.layers = static_cast<std::int32_t>(point.model.layers);
+  return config;
+}
+
+std::int32_t ranks_of(const experiment_point& point) {
+  return static_cast<std::int32_t>(point.run.ranks);
+}
+
+// Null where the clock names no GPU.
+std::shared_ptr<const cost_model> cost_of_card(const experiment_point& point) {
+  const std::string& cost = parameters(point.run.serve).text("cost");
+  if (!names_card(cost)) return nullptr;
+  return unmask::cost_of_card(config_of(point), ranks_of(point), ceilings_of(cost));
+}
 
 serving_objective objective_of(const parameters& serve) {
   serving_objective o;
@@ -32,8 +54,10 @@ serving_objective objective_of(const parameters& serve) {
 // that is measured once per point, so that every pass and every rate of a search runs on the same.
 class serve_clock {
  public:
-  explicit serve_clock(const parameters& serve)
-      : virtual_(serve.text("clock") == "virtual"),
+  // `card`: of a clock that names one.
+  serve_clock(const parameters& serve, std::shared_ptr<const cost_model> card)
+      : card_(std::move(card)),
+        virtual_(serve.text("clock") == "virtual"),
         cost_(serve.text("cost")),
         per_request_(serve.real("cost_per_request_ms") / 1e3),
         per_key_(serve.real("cost_per_key_us") / 1e6) {}
@@ -44,6 +68,7 @@ class serve_clock {
   std::shared_ptr<const cost_model> cost(
       const std::function<std::vector<latency_sample>()>& profile) {
     if (!virtual_) return nullptr;
+    if (card_) return card_;
     if (!is_profiled()) return made_of(cost_);
     if (!measured_) measured_ = made_of(cost_of(profile()).text());
     return measured_;
@@ -60,6 +85,7 @@ class serve_clock {
   std::shared_ptr<const table_cost> made_of(const std::string& text) const {
     return std::make_shared<table_cost>(parse_cost(text, per_request_, per_key_));
   }
+  std::shared_ptr<const cost_model> card_;
   bool virtual_;
   std::string cost_;
   double per_request_, per_key_;
@@ -75,7 +101,7 @@ class serve_point final : public loaded_point {
                      "; set serve.max_prompt_tokens and serve.max_output_tokens"),
         serve_(point.run.serve),
         objective_(objective_of(serve_)),
-        clock_(serve_) {
+        clock_(serve_, cost_of_card(point)) {
     if (serve_.flag("search") && objective_.tpot_seconds <= 0) {
       throw usage_error("serve: search needs slo_tpot_ms");
     }
@@ -151,8 +177,10 @@ class serve_point final : public loaded_point {
     static_cast<pass_totals&>(pass) = counted_part(done.loop);
     pass.metrics.merge(
         serving_values(done, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
+    for (const auto& [name, rate] : done.rates) pass.metrics[name] = {rate, pass.time};
     count_repetitions(done, pass);
     count_pictures(done, pass);
+    count_ranks(done, pass);
     time_rule(done, pass);
     if (serve_.flag("keep_requests")) requests_ = request_times(done.requests);
     for (const table_cost::sample& s : clock_.samples()) {
@@ -241,9 +269,26 @@ class serve_point final : public loaded_point {
     trajectory_recorder recorder;
     const std::string& record = serve_.text("record");
     if (!record.empty()) order.observer = &recorder;
-    served_run done = run(order);
+    served_run done = run_engines(std::move(order));
     if (!record.empty()) recorder.save(record);
     return done;
+  }
+
+  // Engines know nothing of each other: on a virtual clock one runs after the other.
+  served_run run_engines(engine_order order) {
+    const auto engines = static_cast<std::size_t>(serve_.integer("replicas"));
+    if (engines == 1) return run(order);
+    const std::vector<request_order> arrivals = std::move(order.arrivals);
+    std::vector<served_run> all;
+    order.every = engines;
+    for (order.first = 0; order.first < engines; ++order.first) {
+      order.arrivals.clear();
+      for (std::size_t i = order.first; i < arrivals.size(); i += engines) {
+        order.arrivals.push_back(arrivals[i]);
+      }
+      all.push_back(run(order));
+    }
+    return together(std::move(all), objective_);
   }
 
   parameters serve_;
@@ -253,6 +298,34 @@ class serve_point final : public loaded_point {
 };
 
 }  // namespace
+
+void check_card(const experiment_point& point, const loaded_workload& workload) {
+  if (point.run.kind != "serve") return;
+  const std::string cost = parameters(point.run.serve).text("cost");
+  if (!names_card(cost)) return;
+  const device_ceilings& card = ceilings_of(cost);
+  const model_config config = config_of(point);
+  run_settings run = point.run;
+  run.device = "cuda";
+  run.format = "bf16";
+  check_share(config, share_of(0, run.ranks, run.pieces), weight_format_of(run));
+  std::vector<sequence_request> widest = workload.requests;
+  std::ranges::stable_sort(widest, std::ranges::greater{}, [](const sequence_request& r) {
+    return r.prompt.size() + static_cast<std::size_t>(r.gen_length);
+  });
+  const auto places = static_cast<std::size_t>(std::max<std::int64_t>(run.batch_size, 1));
+  if (widest.size() > places) widest.resize(places);
+  const run_memory memory = expected_memory(config, method_registry::instance().find(point.method),
+                                            parameters(point.params), run, widest);
+  if (memory.bytes() <= card.memory_bytes) return;
+  constexpr double gib = 1 << 30;
+  throw usage_error(
+      fmt::format("{} on {} needs {:.1f} GiB of weights and {:.1f} GiB besides on each GPU, and "
+                  "the {} has {:.1f}",
+                  config.name, run.ranks == 1 ? "1 rank" : fmt::format("{} ranks", run.ranks),
+                  memory.weights / gib, (memory.bytes() - memory.weights) / gib, card.name,
+                  card.memory_bytes / gib));
+}
 
 std::unique_ptr<sized_point> make_serve_point(const experiment_point& point,
                                               std::shared_ptr<const loaded_model> model,

@@ -31,9 +31,15 @@ cut_range times(const cut_range& heads, std::int64_t dim) {
   return {heads.first * dim, heads.last * dim};
 }
 
-feed_forward_weights cut(const feed_forward_weights& f, const model_share& share) {
+// Of a whole, within a part of it.
+cut_range within(const cut_range& of, const cut_range& part) {
+  return {of.first - part.first, of.last - part.first};
+}
+
+feed_forward_weights cut(const feed_forward_weights& f, std::int64_t width,
+                         const model_share& share, const model_share& held) {
   if (f.gate.data == nullptr) return f;
-  const cut_range w = width_of(f.gate.rows(), share);
+  const cut_range w = within(width_of(width, share), width_of(width, held));
   return {rows(f.gate, w), rows(f.up, w), columns(f.down, w)};
 }
 
@@ -117,9 +123,31 @@ model_config local_config(const model_config& whole, const model_share& s) {
   return c;
 }
 
-layer_weights cut(const layer_weights& l, const model_config& c, const model_share& s) {
+tensor_cut cut_of(const weight_name& name, std::span<const std::int64_t> shape,
+                  const model_config& c, const model_share& s) {
+  const std::int64_t columns = shape.size() > 1 ? shape[1] : 1;
+  tensor_cut all{{0, shape[0]}, {0, columns}};
+  if (!s.is_cut()) return all;
+  const std::string& what = name.what;
+  if (what == "q" || what == "q_bias") {
+    all.rows = times(heads_of(c, s), c.head_dim);
+  } else if (what == "k" || what == "v" || what == "k_bias" || what == "v_bias") {
+    all.rows = times(kv_heads_of(c, s), c.head_dim);
+  } else if (what == "attn_out") {
+    all.columns = times(heads_of(c, s), c.head_dim);
+  } else if (what == "gate" || what == "up") {
+    all.rows = width_of(shape[0], s);
+  } else if (what == "down") {
+    all.columns = width_of(columns, s);
+  }
+  return all;
+}
+
+layer_weights cut(const layer_weights& l, const model_config& c, const model_share& s,
+                  const model_share& held) {
   if (!s.is_cut()) return l;
-  const cut_range q = times(heads_of(c, s), c.head_dim), kv = times(kv_heads_of(c, s), c.head_dim);
+  const cut_range q = times(within(heads_of(c, s), heads_of(c, held)), c.head_dim),
+                  kv = times(within(kv_heads_of(c, s), kv_heads_of(c, held)), c.head_dim);
   layer_weights out = l;
   out.q = rows(l.q, q);
   out.q_bias = rows(l.q_bias, q);
@@ -128,9 +156,9 @@ layer_weights cut(const layer_weights& l, const model_config& c, const model_sha
     out.*of = rows(l.*of, kv);
   }
   out.attn_out = columns(l.attn_out, q);
-  out.dense = cut(l.dense, s);
-  out.shared = cut(l.shared, s);
-  for (feed_forward_weights& e : out.experts) e = cut(e, s);
+  out.dense = cut(l.dense, c.feed_forward, s, held);
+  out.shared = cut(l.shared, std::int64_t{c.moe.hidden} * c.moe.shared_experts, s, held);
+  for (feed_forward_weights& e : out.experts) e = cut(e, c.moe.hidden, s, held);
   return out;
 }
 

@@ -13,18 +13,12 @@
 // columns of attn_out and down are cut; everything else is whole on every rank.
 #pragma once
 
+#include <span>
+
 #include "harness/model/weights.h"
 #include "kernels/backend.h"
 
 namespace unmask {
-
-// Pieces [first, last) of `pieces` belong to rank `rank` of `ranks`.
-struct model_share {
-  std::int32_t rank = 0, ranks = 1, pieces = 1;
-  std::int32_t first() const { return rank * pieces / ranks; }
-  std::int32_t last() const { return (rank + 1) * pieces / ranks; }
-  bool is_cut() const { return pieces > 1; }
-};
 
 // That of a rank if a run asks for so many pieces; 0: as many as ranks. Usage error unless the pieces of
 // several ranks are ranks times a power of two: those of one must be a whole branch of the tree by which
@@ -51,8 +45,15 @@ void check_share(const model_config& whole, const model_share& share, weight_for
 
 // The config with the heads of a share; all other sizes are the whole model's.
 model_config local_config(const model_config& whole, const model_share& share);
-// Views of the weights that a share holds.
-layer_weights cut(const layer_weights& whole, const model_config& config, const model_share& share);
+// The rows and columns of a weight, [rows, columns] or [rows], that a share holds.
+struct tensor_cut {
+  cut_range rows, columns;
+};
+tensor_cut cut_of(const weight_name& name, std::span<const std::int64_t> shape,
+                  const model_config& config, const model_share& share);
+// Views of the weights that a share holds, of layers that hold the part of `held`: at first all.
+layer_weights cut(const layer_weights& layer, const model_config& config, const model_share& share,
+                  const model_share& held = {});
 // The shares of the pieces of a rank, in their order.
 std::vector<model_share> pieces_of(const model_share& share);
 

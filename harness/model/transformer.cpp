@@ -41,7 +41,7 @@ struct transformer::impl {
   };
 
   model_config config, local;
-  model_share share;
+  model_share share, held;  // what this rank computes; what its weights are a part of
   const unmask::backend& backend;
   weight_format format;
   std::int32_t max_rows;
@@ -135,7 +135,7 @@ void transformer::impl::pack_router(layer& l, const layer_weights& w) {
 
 transformer::impl::layer transformer::impl::pack_pieces(layer l, const layer_weights& w) {
   for (const model_share& one : pieces_of(share)) {
-    const layer_weights of = cut(w, config, one);
+    const layer_weights of = cut(w, config, one, held);
     l.pieces.push_back({pack({of.attn_out}), pack_dense(l.routed ? of.shared : of.dense),
                         l.routed ? pack_experts(of) : moe_experts{}});
   }
@@ -149,7 +149,7 @@ std::int32_t transformer::impl::widest_dense(const layer& l) const {
 }
 
 transformer::impl::layer transformer::impl::pack_layer(const layer_weights& whole) {
-  const layer_weights w = cut(whole, config, share);
+  const layer_weights w = cut(whole, config, share, held);
   layer l;
   l.attn_norm = vector_f32(w.attn_norm);
   l.ffn_norm = vector_f32(w.ffn_norm);
@@ -185,6 +185,7 @@ transformer::transformer(model_config config, const model_weights& weights,
     : impl_(new impl{.config = config,
                      .local = local_config(config, share),
                      .share = share,
+                     .held = weights.held,
                      .backend = backend,
                      .format = format,
                      .max_rows = max_rows,
@@ -529,6 +530,44 @@ layer_traffic transformer::traffic(std::int32_t index) const {
     add(p.dense, p.experts);
   }
   return t;
+}
+
+std::size_t transformer::weight_bytes() const {
+  const impl& m = *impl_;
+  std::size_t sum = 0;
+  const auto packed = [&](const packed_handle& p) { sum += p ? p->bytes : 0; };
+  const auto vectors = [&](std::initializer_list<const tensor*> all) {
+    for (const tensor* t : all) sum += t->bytes();
+  };
+  const auto dense = [&](const impl::dense_ffn& f) {
+    packed(f.gate_up);
+    packed(f.down);
+  };
+  const auto experts = [&](const moe_experts& all, std::size_t count) {
+    for (std::size_t e = 0; e < count; ++e) {
+      packed(all.gate_up[e]);
+      packed(all.down[e]);
+    }
+  };
+  packed(m.head);
+  sum += static_cast<std::size_t>(m.embedding.elements()) * size_of(m.embedding.type);
+  vectors({&m.final_norm});
+  for (const auto& l : m.layers) {
+    vectors({&l.attn_norm, &l.ffn_norm, &l.q_norm, &l.k_norm, &l.qkv_bias, &l.router_weight,
+             &l.router_bias});
+    for (const packed_handle* p : {&l.qkv, &l.out, &l.query_key, &l.value, &l.router.parts}) {
+      packed(*p);
+    }
+    dense(l.dense);
+    // The shared expert is counted once, whichever way it is computed.
+    experts(l.experts, l.experts.down.size() - (l.shared_is_routed ? 1 : 0));
+    for (const auto& p : l.pieces) {
+      packed(p.out);
+      dense(p.dense);
+      experts(p.experts, p.experts.down.size());
+    }
+  }
+  return sum;
 }
 
 std::size_t transformer::embedding_row_bytes() const {

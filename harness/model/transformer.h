@@ -42,7 +42,7 @@ class transformer {
  public:
   // Packs every weight for the backend. `max_rows` sizes the scratch of one forward. `kv_dtype`:
   // what loops over this model keep keys and values in; usage error where the backend cannot.
-  // `config` and `weights` are the whole model's. A share of several ranks moves bytes in the
+  // `config` is the whole model's, `weights` too or those of this share. A share of several ranks moves bytes in the
   // group that is in force (base/ranks/group.h) whenever it computes.
   transformer(model_config config, const model_weights& weights, const unmask::backend& backend,
               weight_format format, std::int32_t max_rows, dtype kv_dtype = dtype::f32,
@@ -108,6 +108,7 @@ class transformer {
   double head_flops() const;  // of one row over the whole vocabulary
   layer_traffic traffic(std::int32_t layer) const;
   std::size_t embedding_row_bytes() const;  // of one token
+  std::size_t weight_bytes() const;         // of all weights that this rank holds
 
  private:
   struct impl;

@@ -38,11 +38,20 @@ struct layer_weights {
   feed_forward_weights shared;                // width moe.hidden * moe.shared_experts
 };
 
+// Pieces [first, last) of `pieces` belong to rank `rank` of `ranks` (share.h).
+struct model_share {
+  std::int32_t rank = 0, ranks = 1, pieces = 1;
+  std::int32_t first() const { return rank * pieces / ranks; }
+  std::int32_t last() const { return (rank + 1) * pieces / ranks; }
+  bool is_cut() const { return pieces > 1; }
+};
+
 struct model_weights {
   tensor_view embedding;   // [V, D]
   tensor_view final_norm;  // [D]
   tensor_view lm_head;     // [V, D]; the same memory as embedding when the two are tied
   std::vector<layer_weights> layers;
+  model_share held;  // whose part the layers are
 
   unread_parts unread;      // tensors of the checkpoint and keys of its config.json
   std::uint64_t bytes = 0;  // of all tensors above
@@ -66,14 +75,18 @@ model_weights collect_weights(const model_config& config, const weight_source& g
 // Weights of the checkpoint in `directory`, as views into its mapped files. Every shape is checked
 // against the config, and every value for NaN and infinity unless check_values is false (the scan
 // reads the whole checkpoint). Errors are environment errors that name file and tensor. What would
-// change answers and is not read is one too, unless `use` takes it so.
+// change answers and is not read is one too, unless `use` takes it so. Of a share nothing else of the
+// layers is read.
 model_weights load_weights(const model_config& config, const std::filesystem::path& directory,
-                           bool check_values = true, const unread_use& use = {});
+                           bool check_values = true, const unread_use& use = {},
+                           const model_share& share = {});
 
 // Weights from a seed, for measuring speed at shapes nobody has weights for: norms 1, everything
 // else normal with mean 0 and deviation 0.02. Each tensor has its own stream, keyed by its name,
-// so equal seeds give equal weights whatever the number of threads.
-model_weights random_weights(const model_config& config, std::uint64_t seed, dtype type);
+// so equal seeds give equal weights whatever the number of threads. Of a share the same numbers, and
+// memory for no others.
+model_weights random_weights(const model_config& config, std::uint64_t seed, dtype type,
+                             const model_share& share = {});
 
 // Divides the final norm, and with it all logits, by `by`: the same arg-max with less confidence.
 void soften(model_weights& weights, double by);

@@ -4,6 +4,7 @@
 // From the published tensor names of each family to model_weights.
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -11,6 +12,7 @@
 #include "harness/base/error.h"
 #include "harness/base/parallel.h"
 #include "harness/model/checkpoint.h"
+#include "harness/model/share.h"
 #include "harness/model/vision/weights.h"
 #include "harness/model/weights.h"
 #include "kernels/float16.h"
@@ -89,7 +91,7 @@ bool all_finite(const Bits* bits, std::size_t count, Bits exponent) {
   return true;
 }
 
-bool all_finite(const tensor_view& v) {
+bool row_is_finite(const tensor_view& v) {
   const auto count = static_cast<std::size_t>(v.elements());
   switch (v.type) {
     case dtype::f32:
@@ -101,6 +103,15 @@ bool all_finite(const tensor_view& v) {
   }
 }
 
+// Row by row where these are parts of longer ones.
+bool all_finite(const tensor_view& v) {
+  if (v.rank < 2 || v.row_stride == v.shape[1]) return row_is_finite(v);
+  for (std::int64_t r = 0; r < v.rows(); ++r) {
+    if (!row_is_finite(v.slice(r, 1))) return false;
+  }
+  return true;
+}
+
 class loader {
  public:
   loader(const model_config& config, const std::filesystem::path& directory)
@@ -109,11 +120,23 @@ class loader {
         source_(std::make_shared<checkpoint>(directory)),
         names_(choose()) {}
 
-  model_weights load(bool check_values, const unread_use& use) {
+  model_weights load(bool check_values, const unread_use& use, const model_share& share) {
     model_weights w = collect_weights(
         config_, [&](const weight_name& name, std::initializer_list<std::int64_t> shape) {
-          return find(name, shape);
+          const std::size_t listed = scan_list_.size();
+          const tensor_view whole = find(name, shape);
+          if (!share.is_cut()) return whole;
+          const tensor_view part = held_part(
+              whole, cut_of(name, std::span(shape.begin(), shape.size()), config_, share));
+          // Of a matrix of three tensors the parts of all are looked at.
+          if (scan_list_.size() > listed) {
+            scan_list_.back().second = part;
+          } else if (!parts_of_.empty()) {
+            scan_list_.push_back({source_->find(parts_of_), part});
+          }
+          return part;
         });
+    w.held = share;
     if (!use.text_only) take_vision();
     w.unread = unread();
     refuse_unread(w.unread, use, source_->directory());
@@ -130,6 +153,15 @@ class loader {
   }
 
  private:
+  static tensor_view held_part(tensor_view whole, const tensor_cut& held) {
+    tensor_view part = whole.slice(held.rows.first, held.rows.size());
+    if (part.rank < 2) return part;
+    part.data = static_cast<std::byte*>(part.data) +
+                static_cast<std::size_t>(held.columns.first) * size_of(part.type);
+    part.shape[1] = held.columns.size();
+    return part;
+  }
+
   vision_weights take_vision() {
     if (!vision_.has_tower()) return {};
     return collect_vision_weights(
@@ -196,10 +228,12 @@ class loader {
     const auto rows_of = std::string_view("qkv").find(name.what[0]);
     const bool fused = &names_ == &ling_names && rows_of != std::string_view::npos &&
                        (name.what.size() == 1 || name.what.ends_with("_bias"));
+    parts_of_.clear();
     if (!fused) return take(published(name), shape);
     const std::int64_t q = std::int64_t{config_.heads} * config_.head_dim;
     const std::int64_t kv = std::int64_t{config_.kv_heads} * config_.head_dim;
     const std::int64_t all = q + 2 * kv, first[] = {0, q, q + kv};
+    parts_of_ = published(name);
     const tensor_view whole = shape.size() == 1 ? take(published(name), {all})
                                                 : take(published(name), {all, config_.hidden});
     return whole.slice(first[rows_of], *shape.begin());
@@ -243,6 +277,7 @@ class loader {
   std::shared_ptr<const checkpoint> source_;
   const naming& names_;
   std::unordered_set<std::string> taken_;
+  std::string parts_of_;  // the matrix that the last tensor is a part of; empty: none
   std::vector<std::pair<checkpoint::located, tensor_view>> scan_list_;
   std::uint64_t bytes_ = 0;
 };
@@ -250,8 +285,8 @@ class loader {
 }  // namespace
 
 model_weights load_weights(const model_config& config, const std::filesystem::path& directory,
-                           bool check_values, const unread_use& use) {
-  return loader(config, directory).load(check_values, use);
+                           bool check_values, const unread_use& use, const model_share& share) {
+  return loader(config, directory).load(check_values, use, share);
 }
 
 loaded_vision load_vision_weights(const model_config& model,

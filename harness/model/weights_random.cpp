@@ -4,11 +4,12 @@
 #include <bit>
 #include <cmath>
 #include <new>
+#include <span>
 #include <string_view>
 
 #include "harness/base/error.h"
 #include "harness/base/parallel.h"
-#include "harness/model/weights.h"
+#include "harness/model/share.h"
 #include "kernels/float16.h"
 #include "kernels/random.h"
 
@@ -78,27 +79,47 @@ std::uint64_t hash_name(std::string_view name) {  // FNV-1a
   return hash;
 }
 
+// Elements [first, first + count) of a tensor's stream.
 template <class Element>
-void fill(Element* out, std::int64_t count, std::uint64_t key, const std::vector<Element>& table) {
-  constexpr std::int64_t part = 1 << 20;  // elements of one task; a multiple of draws_per_call
-  const auto parts = static_cast<std::size_t>((count + part - 1) / part);
-  for_each_parallel(parts, [&](std::size_t p) {
-    const std::int64_t begin = static_cast<std::int64_t>(p) * part;
-    const std::int64_t end = std::min(count, begin + part);
-    for (std::int64_t i = begin; i < end;) {
-      const philox4 r = philox4x32(key, 0, static_cast<std::uint64_t>(i) / draws_per_call);
-      for (std::size_t j = 0; j < draws_per_call && i < end; ++j, ++i) {
-        out[i] = table[(r.x[j / 2] >> (16 * (j % 2))) & 0xFFFFU];
-      }
+void fill(Element* out, std::int64_t first, std::int64_t count, std::uint64_t key,
+          const std::vector<Element>& table) {
+  const std::int64_t end = first + count;
+  for (std::int64_t i = first; i < end;) {
+    const auto at = static_cast<std::uint64_t>(i);
+    const philox4 r = philox4x32(key, 0, at / draws_per_call);
+    for (std::size_t j = at % draws_per_call; j < draws_per_call && i < end; ++j, ++i) {
+      *out++ = table[(r.x[j / 2] >> (16 * (j % 2))) & 0xFFFFU];
     }
+  }
+}
+
+// What a share holds of a tensor of `width` columns.
+template <class Element>
+void fill(Element* out, const tensor_cut& held, std::int64_t width, std::uint64_t key,
+          const std::vector<Element>& table) {
+  constexpr std::int64_t part = 1 << 20;  // elements of one task; a multiple of draws_per_call
+  const std::int64_t columns = held.columns.size(), first = held.rows.first * width;
+  if (columns == width) {  // one stretch
+    const std::int64_t count = held.rows.size() * width;
+    for_each_parallel(static_cast<std::size_t>((count + part - 1) / part), [&](std::size_t p) {
+      const std::int64_t begin = static_cast<std::int64_t>(p) * part;
+      fill(out + begin, first + begin, std::min(part, count - begin), key, table);
+    });
+    return;
+  }
+  for_each_parallel(static_cast<std::size_t>(held.rows.size()), [&](std::size_t r) {
+    const auto row = static_cast<std::int64_t>(r);
+    fill(out + row * columns, first + row * width + held.columns.first, columns, key, table);
   });
 }
 
 template <class Element>
 class generator {
  public:
-  generator(const model_config& config, std::uint64_t seed, dtype type, Element (*convert)(float))
+  generator(const model_config& config, std::uint64_t seed, dtype type, const model_share& share,
+            Element (*convert)(float))
       : config_(config),
+        share_(share),
         seed_(seed),
         type_(type),
         table_(quantile_table(convert)),
@@ -107,18 +128,23 @@ class generator {
   model_weights make() {
     model_weights w = collect_weights(
         config_, [&](const weight_name& name, std::initializer_list<std::int64_t> shape) {
-          const tensor_view view = allocate(shape);
+          const std::span<const std::int64_t> sizes(shape.begin(), shape.size());
+          const tensor_cut held = cut_of(name, sizes, config_, share_);
+          const tensor_view view = shape.size() == 1
+                                       ? allocate({held.rows.size()})
+                                       : allocate({held.rows.size(), held.columns.size()});
           if (name.what.ends_with("_norm")) {
             std::fill_n(static_cast<Element*>(view.data), view.elements(), one_);
           } else {
             const std::string at =
                 name.layer < 0 ? "" : "layers." + std::to_string(name.layer) + "." + name.part;
-            fill(static_cast<Element*>(view.data), view.elements(),
+            fill(static_cast<Element*>(view.data), held, sizes.size() == 1 ? 1 : sizes[1],
                  stream_key(seed_, hash_name(at + name.what)), table_);
           }
           return view;
         });
     w.synthetic = true;
+    w.held = share_;
     w.memory = std::move(memory_);
     w.bytes = bytes_;
     return w;
@@ -144,6 +170,7 @@ class generator {
     return view;
   }
   const model_config& config_;
+  const model_share share_;
   std::uint64_t seed_;
   dtype type_;
   std::vector<Element> table_;
@@ -154,14 +181,15 @@ class generator {
 
 }  // namespace
 
-model_weights random_weights(const model_config& config, std::uint64_t seed, dtype type) {
+model_weights random_weights(const model_config& config, std::uint64_t seed, dtype type,
+                             const model_share& share) {
   switch (type) {
     case dtype::f32:
-      return generator<float>(config, seed, type, [](float value) { return value; }).make();
+      return generator<float>(config, seed, type, share, [](float value) { return value; }).make();
     case dtype::bf16:
-      return generator<std::uint16_t>(config, seed, type, to_bf16).make();
+      return generator<std::uint16_t>(config, seed, type, share, to_bf16).make();
     case dtype::f16:
-      return generator<std::uint16_t>(config, seed, type, to_f16).make();
+      return generator<std::uint16_t>(config, seed, type, share, to_f16).make();
     default:
       throw usage_error(std::string("random weights cannot be of type ") + name_of(type) +
                         "; use f32, bf16 or f16");

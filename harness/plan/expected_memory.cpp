@@ -7,6 +7,7 @@
 #include "harness/devices/device.h"
 #include "harness/engine/closed_loop.h"
 #include "harness/engine/loop_runner.h"
+#include "harness/plan/expected_time.h"
 
 namespace unmask {
 namespace {
@@ -77,11 +78,12 @@ double activations_of(const model_config& c, const recipe& method, double rows, 
 
 }  // namespace
 
-run_memory expected_memory(const model_config& model, const method_info& method,
+run_memory expected_memory(const model_config& whole, const method_info& method,
                            const parameters& given, const run_settings& run,
                            const std::vector<sequence_request>& widest) {
-  method.check(model, given);
-  const recipe made = method.make(model, given);
+  method.check(whole, given);
+  const model_config model = largest_share(whole, static_cast<std::int32_t>(run.ranks));
+  const recipe made = method.make(whole, given);
   const element_sizes size = sizes_of(run);
   const auto places = static_cast<std::int32_t>(widest.size());
   std::int32_t longest = 1, rows = 0;

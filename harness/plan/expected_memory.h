@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What a point allocates before its first forward, for plans: worked out from the model's configuration
-// and the method's own policies, with nothing loaded. What kernels need besides while they run is not
-// in it: workspaces of libraries, logits, rows sorted by expert.
+// What a point, or the largest of its ranks, allocates before its first forward, for plans: worked out
+// from the model's configuration and the method's own policies, with nothing loaded. What kernels need
+// besides while they run is not in it: workspaces of libraries, logits, rows sorted by expert.
 #pragma once
 
 #include <vector>

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/model/share.h"
+
 namespace unmask {
 namespace {
 
@@ -25,7 +27,9 @@ struct forward {
 // Adds up the kernels of one forward.
 class forward_time {
  public:
-  forward_time(const model_config& c, const device_ceilings& d) : c_(c), d_(d) {}
+  // `c`: the sizes of one rank.
+  forward_time(const model_config& c, std::int32_t ranks, const device_ceilings& d)
+      : c_(c), ranks_(ranks), d_(d) {}
 
   // rows x columns outputs of `depth` products each; weights are read once, or for every expert. Those
   // of experts are a kernel of ours.
@@ -66,13 +70,21 @@ class forward_time {
     stream(enter * (2 * q + 5 * k), bf16);
     attention(f, stay);
     product(stay, c_.hidden, q);
+    sum_over_ranks(stay);
     feed_forward(stay, routed);
+    sum_over_ranks(stay);
   }
   void small(double kernels) { seconds += kernels * (d_.shortest + d_.gap); }
 
   double seconds = 0;
 
  private:
+  // The parts of all ranks come and are added to the residual stream.
+  void sum_over_ranks(double rows) {
+    if (ranks_ < 2) return;
+    seconds += seconds_across(d_, ranks_, rows * c_.hidden * f32);
+    stream(rows * c_.hidden, (ranks_ + 2) * f32);
+  }
   // silu(x W_g) * (x W_u), then W_d.
   void gated(double rows, double width, double experts) {
     product(rows, 2 * width, c_.hidden, experts);
@@ -86,11 +98,14 @@ class forward_time {
   double own_products() const { return d_.wgmma ? d_.products : d_.products * d_.mma_share; }
 
   const model_config& c_;
+  std::int32_t ranks_;
   const device_ceilings& d_;
 };
 
-double seconds_of(const model_config& c, const forward& f, const device_ceilings& d) {
-  forward_time t(c, d);
+// `c`: the sizes of one rank.
+double seconds_of(const model_config& c, std::int32_t ranks, const forward& f,
+                  const device_ceilings& d) {
+  forward_time t(c, ranks, d);
   const double rows = f.sequences * f.rows;
   const double late = f.late_rows > 0 ? f.sequences * f.late_rows : rows;
   const std::int32_t dense = c.moe.experts > 0 ? c.moe.first_dense_layers : c.layers;
@@ -105,6 +120,25 @@ double seconds_of(const model_config& c, const forward& f, const device_ceilings
   t.small(small_kernels);
   return t.seconds + host_waits * d.wait;
 }
+
+class card_cost final : public cost_model {
+ public:
+  card_cost(const model_config& model, std::int32_t ranks, const device_ceilings& device)
+      : share_(largest_share(model, ranks)), ranks_(ranks), device_(device) {}
+
+  double seconds(const forward_shape& f) const override {
+    const double requests = std::max<std::int32_t>(f.requests, 1);
+    const double rows = static_cast<double>(f.rows) / requests;
+    return seconds_of(share_, ranks_,
+                      {requests, rows, static_cast<double>(f.context) / requests, rows / 2},
+                      device_);
+  }
+
+ private:
+  model_config share_;
+  std::int32_t ranks_;
+  device_ceilings device_;
+};
 
 }  // namespace
 
@@ -156,19 +190,44 @@ run_work work_of(const model_config& model, const method_info& method, const par
   return run;
 }
 
-double expected_seconds(const model_config& c, const run_work& run, const device_ceilings& d) {
+model_config largest_share(const model_config& model, std::int32_t ranks) {
+  model_config largest = model;
+  if (ranks < 2) return largest;
+  largest.heads = largest.kv_heads = largest.feed_forward = largest.moe.hidden = 0;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    const model_share share = share_of(rank, ranks, 0);
+    const model_config local = local_config(model, share);
+    const auto grow = [](std::int32_t& size, std::int64_t by) {
+      size = std::max(size, static_cast<std::int32_t>(by));
+    };
+    grow(largest.heads, local.heads);
+    grow(largest.kv_heads, local.kv_heads);
+    grow(largest.feed_forward, width_of(model.feed_forward, share).size());
+    grow(largest.moe.hidden, width_of(model.moe.hidden, share).size());
+  }
+  return largest;
+}
+
+double expected_seconds(const model_config& whole, const run_work& run, const device_ceilings& d) {
+  const model_config c = largest_share(whole, run.ranks);
   const double batch = std::clamp(run.batch, 1.0, std::max(1.0, run.answers));
-  const double whole = run.prompt + run.generated;
+  const double length = run.prompt + run.generated;
   const double keys = run.prompt + run.generated / (run.prefills ? 2 : 1);
   const double candidates = run.candidates > 0 ? run.candidates : run.rows / 2;
   double answer =
       (run.forwards - run.full_forwards) *
-          seconds_of(c, {batch, run.rows, keys, candidates, run.late_rows, run.narrows_at}, d) +
-      run.full_forwards * seconds_of(c, {batch, whole, whole, candidates}, d);
+          seconds_of(c, run.ranks,
+                     {batch, run.rows, keys, candidates, run.late_rows, run.narrows_at}, d) +
+      run.full_forwards * seconds_of(c, run.ranks, {batch, length, length, candidates}, d);
   if (run.prefills && run.prompt > 0) {
-    answer += seconds_of(c, {batch, run.prompt, run.prompt, 0}, d);
+    answer += seconds_of(c, run.ranks, {batch, run.prompt, run.prompt, 0}, d);
   }
   return std::ceil(run.answers / batch) * answer;
+}
+
+std::shared_ptr<const cost_model> cost_of_card(const model_config& model, std::int32_t ranks,
+                                               const device_ceilings& device) {
+  return std::make_shared<card_cost>(model, ranks, device);
 }
 
 }  // namespace unmask

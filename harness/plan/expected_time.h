@@ -7,15 +7,18 @@
 // Three things say how long a forward takes, each for a question of its own:
 //   expected_seconds  how many hours a plan needs, from the sizes of the model and the method alone
 //   tests/cost_model  what holds a step of the CUDA backend back, kernel by kernel, for who writes one
-//   table_cost        (engine/clock.h) how far a virtual clock moves: times measured or stated
+//   table_cost        (engine/clock.h) how far a virtual clock moves: times measured or stated; a clock
+//                     of a GPU's name moves as far as the roofline says (cost_of_card)
 // The first two share the ceilings of a GPU (devices/ceilings.h). cost_model_test holds them together on
 // every card that has some: the first may say 0.6 to 1.1 of the second's seconds.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "harness/decode/registry.h"
 #include "harness/devices/ceilings.h"
+#include "harness/engine/clock.h"
 
 namespace unmask {
 
@@ -27,6 +30,7 @@ double fact_or(const method_info& method, const parameter_map& given, pace_fact 
 // `answers` answers, `batch` at a time, each with a prompt of `prompt` tokens, a canvas of `generated`
 // and `forwards` decode forwards of `rows` rows a sequence.
 struct run_work {
+  std::int32_t ranks = 1;
   double answers = 1, batch = 1, prompt = 0, generated = 0;
   double forwards = 0;   // 0: one per generated token, the most there can be
   double rows = 32;      // of a sequence in a decode forward
@@ -43,9 +47,18 @@ struct run_work {
 run_work work_of(const model_config& model, const method_info& method, const parameters& given,
                  run_work run, const row_traits& rows = {});
 
-// Seconds of one GPU for `run`. Each kernel of a forward takes max(FLOP / products, bytes / copy,
+// Sizes of the largest share that one of `ranks` holds: heads, KV heads, and widths of feed-forwards and
+// experts (model/share.h). One of several ranks has the head and the embedding whole.
+model_config largest_share(const model_config& model, std::int32_t ranks);
+
+// Seconds of one GPU for `run`, or of the rank with the largest share. Each kernel of a forward takes max(FLOP / products, bytes / copy,
 // shortest) + gap, and each forward 12 more small kernels and two waits of the host.
+// Of several ranks each layer adds two sums of float32 rows, by the links of the device.
 double expected_seconds(const model_config& model, const run_work& run,
                         const device_ceilings& device);
+
+// The cost of a forward by the same roofline, for a virtual clock: half of the rows are candidates.
+std::shared_ptr<const cost_model> cost_of_card(const model_config& model, std::int32_t ranks,
+                                               const device_ceilings& device);
 
 }  // namespace unmask

@@ -303,7 +303,8 @@ void expect_hours(const experiment_point& p, const pass_work& w, double seconds,
   const double arrivals = arrival_seconds(p.run, w);
   f.at_least = !std::isfinite(seconds);
   if (f.at_least && arrivals == 0) return;  // point_forecast::unknown says why
-  f.gpu_hours = f.passes / 3600 * (f.at_least ? arrivals : std::max(seconds, arrivals));
+  f.gpu_hours = static_cast<double>(p.run.ranks) * f.passes / 3600 *
+                (f.at_least ? arrivals : std::max(seconds, arrivals));
 }
 
 // The widest requests of the places that are taken at once.
@@ -407,6 +408,7 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
   if (config && known) {
     run = work_of(*config, method, parameters(p.params), run,
                   made ? made->rows->traits() : row_traits());
+    run.ranks = static_cast<std::int32_t>(p.run.ranks);
     seconds = expected_seconds(*config, run, device);
   }
   expect_hours(p, w, seconds, config.has_value(), f);

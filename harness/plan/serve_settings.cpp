@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/devices/ceilings.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/serving.h"
 #include "harness/engine/trajectory.h"
@@ -84,8 +85,8 @@ std::vector<serve_key> keys_of_arrivals() {
       word("clock", "real", "real, or virtual: a cost model computes how long a forward pass takes",
            {"real", "virtual"}),
       word("cost", "",
-           "virtual clock: time of a forward pass, \"ROWS:MILLISECONDS ...\"; empty: measured at "
-           "the start"),
+           "virtual clock: time of a forward pass, \"ROWS:MILLISECONDS ...\", or a GPU such as "
+           "a100, whose roofline says it of the model and its ranks; empty: measured at the start"),
       number("cost_per_request_ms", 0.0,
              "virtual clock: milliseconds per request of a forward pass", 0, most),
       number("cost_per_key_us", 0.0,
@@ -115,6 +116,11 @@ std::vector<serve_key> keys_of_arrivals() {
 // How requests are scheduled, what is asked of them and what is kept.
 std::vector<serve_key> keys_of_scheduling() {
   return {
+      whole("replicas", 1,
+            "separate engines with batch_size slots each: request i goes to engine i mod "
+            "replicas",
+            1)
+          .younger(),
       whole("prefill_tokens", 0,
             "most positions of one prefill pass, beyond the first prompt; 0: no limit", 0,
             "LMDeploy max_prefill_token_num"),
@@ -195,6 +201,20 @@ void check_serve(const parameter_map& resolved) {
                       (by_time ? "cancel_after_seconds" : "cancel_after_blocks") +
                       "` means nothing without a `cancel_share` above 0");
   }
+  if (const std::string& cost = serve.text("cost"); names_card(cost)) {
+    ceilings_of(cost);
+    if (serve.real("cost_per_request_ms") > 0 || serve.real("cost_per_key_us") > 0) {
+      throw usage_error("[serve]: `cost` = \"" + cost +
+                        "\" knows what requests and keys cost: `cost_per_request_ms` and "
+                        "`cost_per_key_us` must be 0");
+    }
+  }
+  if (serve.integer("replicas") > 1 &&
+      (serve.text("clock") != "virtual" || !serve.text("record").empty())) {
+    throw usage_error(
+        "[serve]: `replicas` above 1 needs clock = \"virtual\" and no `record`: several "
+        "engines would share this machine, and one file");
+  }
   if (serve.text("policy") == "mixed" &&
       (serve.integer("prefill_tokens") > 0 || serve.integer("prefill_chunk") > 0)) {
     throw usage_error(
@@ -216,6 +236,10 @@ parameter_map serve_identity(parameter_map resolved) {
     }
   }
   return resolved;
+}
+
+bool names_card(const std::string& cost) {
+  return !cost.empty() && cost.find(':') == std::string::npos;
 }
 
 bool runs_dry(const run_settings& run) {

@@ -21,6 +21,8 @@ void check_serve(const parameter_map& resolved);
 // The keys that make a point's id: without those, at their defaults, that ids of earlier rows do not
 // know.
 parameter_map serve_identity(parameter_map resolved);
+// Whether the `cost` of a virtual clock is the name of a GPU (devices/ceilings.h).
+bool names_card(const std::string& cost);
 // True when no layer of the model is computed: decisions come from elsewhere.
 bool runs_dry(const run_settings& run);
 // The requests of a workload that is a trace or published lengths, the latter drawn by the run's seed:

@@ -43,6 +43,7 @@ constexpr std::array<phase_facts, profile_phases> facts = {{
     {"accounting", range_category::scheduler},
     {"recorded", range_category::denoise, true},
     {"vision", range_category::prefill},
+    {"across_ranks", range_category::scheduler},
 }};
 
 const phase_facts& facts_of(profile_phase phase) {

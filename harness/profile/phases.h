@@ -15,12 +15,14 @@
 //           embed                            payload: rows
 //           layer                            payload: layer, as in all phases inside it
 //             project cache_update selection attention attention_output feed_forward accounting
+//               across_ranks             inside any of these: a sum over several ranks
 //           final_norm                       payload: rows
 //           recorded                         payload: rows; on a GPU, in place of embed, layers and
 //                                            final_norm, which ran inside it when it was recorded
 //         candidates                         which rows may decide a token; payload: -1
 //         lm_head decide commit              payload: candidates
 //         settle accounting                  payload: -1
+//         across_ranks                       what ranks compare behind a step; payload: -1
 //
 // Without a tool and without a listener a range costs two tests of a pointer (about a nanosecond).
 #pragma once
@@ -58,10 +60,11 @@ enum class profile_phase : std::uint8_t {
   commit,  // decided tokens enter the canvas
   settle,  // what is cached now
   accounting,
-  recorded,  // layers that run as one recorded piece (a CUDA graph)
-  vision     // a picture becomes rows of a prompt
+  recorded,     // layers that run as one recorded piece (a CUDA graph)
+  vision,       // a picture becomes rows of a prompt
+  across_ranks  // waiting for the bytes of other ranks and copying them
 };
-inline constexpr std::size_t profile_phases = 25;
+inline constexpr std::size_t profile_phases = 26;
 
 const char* name_of(profile_phase phase);         // "attention", ...: the name of the NVTX range
 range_category category_of(profile_phase phase);  // of the NVTX range

@@ -7,9 +7,12 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
@@ -19,6 +22,7 @@
 #include "harness/base/process.h"
 #include "harness/base/ranks/group.h"
 #include "harness/devices/environment.h"
+#include "harness/plan/serve_settings.h"
 
 namespace unmask {
 namespace {
@@ -46,16 +50,27 @@ class waiting {
   double before_;
 };
 
+// The program that this process runs, also if its file was replaced meanwhile: the same of all ranks of a
+// machine.
+std::string own_program() {
+  struct stat about {};
+  if (::stat("/proc/self/exe", &about) != 0) return "";
+  return fmt::format("{} {} {}", about.st_dev, about.st_ino, about.st_size);
+}
+
 // What a group prepares and passes, of which rank 0 and the followers each have their own.
 struct prepared_group {
   std::vector<preparation> points;
   std::string problem;  // of the whole group; empty: none
 
-  // "" for what is ready, else what is missing, by point.
+  // "" for what is ready, else what is missing, by point; and the model's hash.
   std::string told() const {
-    json all = json::array();
-    for (const preparation& p : points) all.push_back(p.point ? "" : p.reason);
-    return json{{"problem", problem}, {"points", all}}.dump();
+    json all = json::array(), models = json::array();
+    for (const preparation& p : points) {
+      all.push_back(p.point ? "" : p.reason);
+      models.push_back(p.point ? p.point->model().hash : "");
+    }
+    return json{{"problem", problem}, {"points", all}, {"models", models}}.dump();
   }
 };
 
@@ -90,29 +105,31 @@ std::string how_it_ended(int status) {
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }
 
+// Of one of so many ranks on this machine.
+int threads_of(int ranks) {
+  return std::max(1, operation_threads() / ranks);
+}
+
 // The processes of ranks 1, 2, ... and rank 0's end of their group.
 class rank_team {
  public:
+  // Starts the others.
   explicit rank_team(int ranks)
-      : memory_(rank_memory::create(ranks)),
-        group_(memory_, 0),
-        threads_(std::max(1, operation_threads() / ranks)) {
-    if (file_of_code() != program_to_start()) {
-      throw environment_error(
-          "NOT RUN: several ranks need the program unmask, which can be started again for each; "
-          "unmask run measures this point");
-    }
-    const std::string program = fmt::format("/proc/{}/exe", ::getpid());
-    const std::vector<std::string> words = own_words();
-    for (int rank = 1; rank < ranks; ++rank) {
-      std::vector<std::string> command = {
-          "env", fmt::format("{}={} {}", follows_whom, rank, memory_->file()),
-          fmt::format("OMP_NUM_THREADS={}", threads_), program};
-      command.insert(command.end(), words.begin() + 1, words.end());
-      said_.push_back(scratch_.path() / fmt::format("rank-{}.txt", rank));
-      followers_.push_back(std::make_unique<child_process>(command, "/dev/null", said_.back()));
-    }
+      : memory_(rank_memory::create(ranks)), group_(memory_, 0), threads_(threads_of(ranks)) {
+    start_others(ranks);
     group_.watch([this](int rank) { return why_ended(rank); });
+    const waiting start(group_, patience_of_loading);  // of new processes
+    meet();
+  }
+  // Waits for those that a launcher started.
+  explicit rank_team(const rank_place& place)
+      : memory_(rank_memory::create(place.ranks)),
+        group_(memory_, 0),
+        threads_(threads_of(place.ranks)),
+        launcher_(place.launcher) {
+    note_.emplace(place.key, *memory_);
+    group_.watch([this](int rank) { return why_ended(rank); });
+    meet();
   }
 
   // Followers that wait for a command take their leave; others are ended.
@@ -132,7 +149,6 @@ class rank_team {
   rank_team& operator=(const rank_team&) = delete;
 
   rank_group& group() { return group_; }
-  int threads() const { return threads_; }
   // Sends a command, then runs rank 0's part of it as one of the group, on its share of the cores. An
   // error leaves the others somewhere else: the team is then of no use.
   template <class Work>
@@ -140,10 +156,7 @@ class rank_team {
     const ranks_in_force force(&group_);
     const fewer_threads fewer(threads_);
     in_order_ = false;
-    {
-      const waiting start(group_, patience_of_loading);  // of new processes
-      group_.from_first(command.dump());
-    }
+    group_.from_first(command.dump());
     struct back_in_order {
       bool& flag;
       int errors = std::uncaught_exceptions();
@@ -152,10 +165,48 @@ class rank_team {
     return work();
   }
   bool works() const { return in_order_ && group_.failure().empty(); }
+  // Why ranks that a launcher started are of no use any more; empty: rank 0 starts its own.
+  std::string lost() const {
+    if (launcher_.empty()) return "";
+    return fmt::format("{}; {} started the ranks and must start them again",
+                       group_.failure().empty() ? "a rank lost its way" : group_.failure(),
+                       launcher_);
+  }
 
  private:
+  void start_others(int ranks) {
+    if (file_of_code() != program_to_start()) {
+      throw environment_error(
+          "NOT RUN: several ranks need the program unmask, which can be started again for each; "
+          "unmask run measures this point");
+    }
+    const std::string program = fmt::format("/proc/{}/exe", ::getpid());
+    const std::vector<std::string> words = own_words();
+    for (int rank = 1; rank < ranks; ++rank) {
+      std::vector<std::string> command = {
+          "env", fmt::format("{}={} {}", follows_whom, rank, memory_->file()),
+          fmt::format("OMP_NUM_THREADS={}", threads_), program};
+      command.insert(command.end(), words.begin() + 1, words.end());
+      said_.push_back(scratch_.path() / fmt::format("rank-{}.txt", rank));
+      followers_.push_back(std::make_unique<child_process>(command, "/dev/null", said_.back()));
+    }
+  }
+
+  void meet() {
+    const std::vector<std::string> all = group_.gather(own_program());
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      if (all[rank] == all[0]) continue;
+      group_.give_up(fmt::format("rank {} runs another program than rank 0", rank));
+    }
+  }
+
   std::string why_ended(int rank) {
     if (rank == 0) return "";
+    if (!launcher_.empty()) {
+      const int process = group_.process(rank);
+      if (process == 0 || is_alive(process)) return "";
+      return fmt::format("rank {} (process {}) has ended; {} started it", rank, process, launcher_);
+    }
     const auto at = static_cast<std::size_t>(rank - 1);
     const std::optional<int> status = followers_[at]->ended();
     if (!status) return "";
@@ -170,6 +221,8 @@ class rank_team {
   scratch_folder scratch_;
   std::vector<std::filesystem::path> said_;
   std::vector<std::unique_ptr<child_process>> followers_;
+  std::string launcher_;  // empty: rank 0 started the others
+  std::optional<rank_note> note_;
   bool in_order_ = true;
 };
 
@@ -213,7 +266,12 @@ class ranked_point final : public prepared_point {
 
 class ranked_executor final : public executor {
  public:
-  explicit ranked_executor(executor& with) : with_(with) {}
+  ranked_executor(executor& with, const std::optional<rank_place>& place) : with_(with) {
+    launched_ = place.has_value();
+    if (!place) return;
+    ranks_ = place->ranks;
+    team_ = std::make_unique<rank_team>(*place);
+  }
   method_catalogue methods() const override { return with_.methods(); }
   void identify(experiment_point& point) override { with_.identify(point); }
   std::string environment() const override { return with_.environment(); }
@@ -221,15 +279,13 @@ class ranked_executor final : public executor {
   std::string program_hash() const override { return with_.program_hash(); }
 
   std::vector<preparation> prepare(std::span<const experiment_point> group) override {
-    const auto ranks = static_cast<int>(group.front().run.ranks);
+    // Without layers nothing is computed that several could share.
+    const auto ranks = runs_dry(group.front().run) ? 1 : static_cast<int>(group.front().run.ranks);
     if (ranks == 1) {
-      team_.reset();
+      if (!launched_) team_.reset();
       return with_.prepare(group);
     }
-    if (!team_ || !team_->works() || team_->group().size() != ranks) {
-      team_.reset();  // never two at once
-      team_ = std::make_unique<rank_team>(ranks);
-    }
+    if (!works() || team_->group().size() != ranks) start_team(ranks);
     group_ids_.clear();
     for (const experiment_point& p : group) group_ids_.push_back(p.id);
     prepared_group own;
@@ -252,7 +308,7 @@ class ranked_executor final : public executor {
 
   // One pass of point `number`, by new ranks if the last ones are of no use.
   pass_record pass(std::size_t number, prepared_point& own) {
-    if (!team_->works()) start_again();
+    if (!works()) start_again();
     return team_->together({{"do", "pass"}, {"point", number}}, [&] {
       pass_record pass = own.pass();
       team_->group().gather(std::string());  // all have come so far
@@ -262,7 +318,7 @@ class ranked_executor final : public executor {
 
   // What a point knows by now, so that all ranks know it; new ones are told when they start.
   void remember(std::size_t number, const std::string& memory) {
-    if (team_->works()) tell(number, memory);
+    if (works()) tell(number, memory);
   }
   void enter(std::size_t number, const prepared_point* own) { alive_[number] = own; }
   void forget(std::size_t number) { alive_.erase(number); }
@@ -281,6 +337,7 @@ class ranked_executor final : public executor {
 
   std::vector<std::string> lacks_of(const std::vector<std::string>& told) const {
     std::vector<std::string> lacks(group_ids_.size());
+    const json models = json::parse(told[0]).at("models");
     for (std::size_t rank = 1; rank < told.size(); ++rank) {
       const json of_rank = json::parse(told[rank]);
       const std::string problem = of_rank.at("problem");
@@ -288,6 +345,10 @@ class ranked_executor final : public executor {
         const std::string lack =
             problem.empty() ? of_rank.at("points").at(i).get<std::string>() : problem;
         if (!lack.empty()) lacks[i] = fmt::format("rank {}: {}", rank, lack);
+        if (lack.empty() && i < models.size() && of_rank.at("models").at(i) != models.at(i) &&
+            models.at(i) != "") {
+          lacks[i] = fmt::format("rank {} read another checkpoint than rank 0", rank);
+        }
       }
     }
     return lacks;
@@ -297,11 +358,18 @@ class ranked_executor final : public executor {
     team_->together({{"do", "remember"}, {"point", number}, {"memory", memory}}, [] { return 0; });
   }
 
-  void start_again() {
-    const int ranks = team_->group().size();
-    team_.reset();
+  bool works() const { return team_ && team_->works(); }
+
+  void start_team(int ranks) {
+    if (launched_) throw environment_error(team_->lost());
+    ranks_ = ranks;
+    team_.reset();  // never two at once
     team_ = std::make_unique<rank_team>(ranks);
-    const json ready = {{"problem", ""}, {"points", json::array()}};
+  }
+
+  void start_again() {
+    start_team(ranks_);
+    const json ready = {{"problem", ""}, {"points", json::array()}, {"models", json::array()}};
     prepare_all([&] { return ready.dump(); });
     for (const auto& [number, own] : alive_) {
       if (const std::string memory = own->memory(); !memory.empty()) tell(number, memory);
@@ -310,6 +378,8 @@ class ranked_executor final : public executor {
 
   executor& with_;
   std::unique_ptr<rank_team> team_;
+  bool launched_ = false;  // by somebody else
+  int ranks_ = 1;          // of the team
   std::vector<std::string> group_ids_;
   std::map<std::size_t, const prepared_point*> alive_;  // by their number in the group
 };
@@ -405,25 +475,27 @@ class follower {
   prepared_group done_;
 };
 
+// A terminal sends its signals to all ranks: rank 0 ends the run, and its end is the others'.
+void leave_signals_to_rank_0() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_IGN);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 }  // namespace
 
 bool follows() {
-  const bool yes = leader().has_value();
-  if (!yes) return false;
-  // A terminal sends its signals to all ranks: rank 0 ends the run, and its end is the others'.
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_IGN);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!leader()) return false;
+  leave_signals_to_rank_0();
   return true;
 }
 
-void follow(const std::vector<experiment_point>& points, executor& with) {
-  const leader_address address = leader().value();
-  rank_group group(rank_memory::open(address.file), address.rank);
+namespace {
+
+// Obeys until the end, and returns the exit status.
+int obey_rank_0(rank_group& group, const std::vector<experiment_point>& points, executor& with) {
   const ranks_in_force force(&group);
-  // What was said so far rank 0 has said too.
-  if (::ftruncate(STDERR_FILENO, 0) == 0) ::lseek(STDERR_FILENO, 0, SEEK_SET);
-  int code = 0;
   try {
+    group.gather(own_program());
     follower one(points, with, group);
     for (bool more = true; more;) {
       const double patience = group.patience();
@@ -433,16 +505,56 @@ void follow(const std::vector<experiment_point>& points, executor& with) {
       more = one.obey(command);
     }
   } catch (const rank_failure&) {  // rank 0 has heard of it
-    code = static_cast<int>(exit_code::environment);
+    return static_cast<int>(exit_code::environment);
   } catch (const std::exception& problem) {
     group.fail(fmt::format("rank {}: {}", group.rank(), problem.what()));
-    code = static_cast<int>(exit_code::run_failed);
+    return static_cast<int>(exit_code::run_failed);
   }
-  std::exit(code);
+  return 0;
 }
 
-std::unique_ptr<executor> with_ranks(executor& with) {
-  return std::make_unique<ranked_executor>(with);
+}  // namespace
+
+void follow(const std::vector<experiment_point>& points, executor& with) {
+  const leader_address address = leader().value();
+  rank_group group(rank_memory::open(address.file), address.rank);
+  // What was said so far rank 0 has said too.
+  if (::ftruncate(STDERR_FILENO, 0) == 0) ::lseek(STDERR_FILENO, 0, SEEK_SET);
+  std::exit(obey_rank_0(group, points, with));
+}
+
+void follow(const std::vector<experiment_point>& points, executor& with, const rank_place& place) {
+  leave_signals_to_rank_0();
+  rank_group group(noted_memory(place.key, ranks_patience()), place.rank);
+  if (group.size() != place.ranks) {
+    group.give_up(fmt::format("rank {} is one of {} ({}), and rank 0 of {}", place.rank,
+                              place.ranks, place.ranks_variable, group.size()));
+  }
+  const int first = group.process(0);
+  group.watch([first](int rank) {
+    return rank == 0 && !is_alive(first) ? fmt::format("rank 0 (process {}) has ended", first)
+                                         : std::string();
+  });
+  const fewer_threads fewer(threads_of(place.ranks));
+  std::exit(obey_rank_0(group, points, with));
+}
+
+std::optional<rank_place> place_for(const std::vector<experiment_point>& points) {
+  std::set<std::int64_t> asked;
+  for (const experiment_point& p : points) {
+    if (p.run.ranks > 1 && !runs_dry(p.run)) asked.insert(p.run.ranks);
+  }
+  if (asked.empty()) return std::nullopt;
+  const std::optional<rank_place> place = launched_place();
+  if (!place || asked.contains(place->ranks)) return place;
+  throw usage_error(fmt::format("this run asks for {} ranks, and {} started {} ({}): {}",
+                                fmt::join(asked, ", "), place->launcher, place->ranks,
+                                place->ranks_variable,
+                                command_for(*place, static_cast<int>(*asked.rbegin()))));
+}
+
+std::unique_ptr<executor> with_ranks(executor& with, const std::optional<rank_place>& place) {
+  return std::make_unique<ranked_executor>(with, place);
 }
 
 }  // namespace unmask

@@ -10,14 +10,19 @@
 //   pass     a point once                 all ranks compute; their records but rank 0's are dropped
 //   end
 //
+// Where a launcher started all ranks (base/ranks/launch.h), rank 0 waits for the others in place of
+// starting them, and cannot start them again.
+//
 // A rank that ends, fails or does not answer ends the group: the pass under way fails with a sentence
 // that names it, and the next one gets a group of new ranks.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "harness/base/ranks/launch.h"
 #include "harness/measure/point.h"
 
 namespace unmask {
@@ -26,9 +31,17 @@ namespace unmask {
 bool follows();
 // What a follower does with its plan in place of measuring it. Ends the process.
 [[noreturn]] void follow(const std::vector<experiment_point>& points, executor& with);
+// The same of a rank that a launcher started.
+[[noreturn]] void follow(const std::vector<experiment_point>& points, executor& with,
+                         const rank_place& place);
+
+// The place of this process among the ranks of a launcher, where a point asks for several. Usage error
+// if it started another number than every point asks for.
+std::optional<rank_place> place_for(const std::vector<experiment_point>& points);
 
 // An executor that prepares points of one rank as `with` does, and those of several on all ranks.
-// Environment error where this process is not the program: it could not be started again.
-std::unique_ptr<executor> with_ranks(executor& with);
+// Environment error where this process is not the program: it could not be started again. `place`: of a
+// launcher, whose ranks are waited for at once, for ranks_patience() seconds.
+std::unique_ptr<executor> with_ranks(executor& with, const std::optional<rank_place>& place = {});
 
 }  // namespace unmask

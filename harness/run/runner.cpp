@@ -29,6 +29,7 @@
 #include "harness/measure/probe.h"
 #include "harness/plan/needs.h"
 #include "harness/plan/request.h"
+#include "harness/plan/serve_settings.h"
 #include "harness/profile/phases.h"
 #include "harness/rows/comparable.h"
 #include "harness/rows/glossary.h"
@@ -629,18 +630,19 @@ std::vector<experiment_point> chosen_points(std::vector<experiment_point> points
 }
 
 // What points of several ranks or pieces need before the first of them is measured.
-void check_ranks(const std::vector<experiment_point>& points, const run_options& options) {
+void check_ranks(const std::vector<experiment_point>& points) {
   for (const experiment_point& p : points) {
-    const bool cut = p.run.ranks > 1 || p.run.pieces > 1;
+    const bool cut = (p.run.ranks > 1 || p.run.pieces > 1) && !runs_dry(p.run);
     if (cut && !find_device(p.run.device).adds_over_ranks) {
       throw environment_error(
           "NOT RUN: `ranks` or `pieces` above 1 on device " + p.run.device +
           " need kernels that add over GPUs, which this program does not have; use device cpu");
     }
-    if (p.run.ranks > 1 && options.watch) {
-      throw usage_error("a profile needs ranks = 1: it is of one process");
-    }
   }
+}
+
+auto of_other_ranks(const rank_place& place) {
+  return [&place](const experiment_point& p) { return p.run.ranks != place.ranks; };
 }
 
 std::vector<std::string> ids_of(const std::vector<experiment_point>& points) {
@@ -662,12 +664,15 @@ row_table run_summary::of_plan() const {
 
 run_summary run_experiment(const experiment_spec& spec, const run_options& options,
                            executor& alone) {
-  const std::unique_ptr<executor> ranked = with_ranks(alone);
-  executor& with = *ranked;
-  const std::vector<experiment_point> plan = whole_plan(spec, with);
-  std::vector<experiment_point> points = chosen_points(plan, spec, with, options);
+  const std::vector<experiment_point> plan = whole_plan(spec, alone);
+  std::vector<experiment_point> points = chosen_points(plan, spec, alone, options);
   if (follows()) follow(points, alone);
-  check_ranks(points, options);
+  check_ranks(points);
+  const std::optional<rank_place> launch = place_for(points);
+  const std::size_t left = launch ? std::erase_if(points, of_other_ranks(*launch)) : 0;
+  if (launch && launch->rank > 0) follow(points, alone, *launch);
+  const std::unique_ptr<executor> ranked = with_ranks(alone, launch);
+  executor& with = *ranked;
   const std::vector<std::string> planned = ids_of(points);
   std::vector<std::size_t> positions;  // those of this plan: it may be an edited one
   for (const experiment_point& p : points) positions.push_back(p.position);
@@ -692,6 +697,10 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
   experiment_run run(spec, options, with, points, there, skipped, claim);
   run.forget(done);
   run.remember_prompts(before);
+  if (left > 0) {
+    tell("{} started {} ranks: {} {} of other numbers left out\n", launch->launcher, launch->ranks,
+         left, left == 1 ? "point" : "points");
+  }
   if (skipped > 0) {
     run.note(fmt::format("{} of {} points already have a row in {}", skipped, planned.size(),
                          options.output.string()));

@@ -19,8 +19,12 @@
 #include "harness/base/files.h"
 #include "harness/decode/counters.h"
 #include "harness/decode/registry.h"
+#include "harness/devices/environment.h"
+#include "harness/measure/point.h"
+#include "harness/model/config.h"
 #include "harness/run/runner.h"
 #include "tests/methods/cases.h"
+#include "tests/rank_threads.h"
 
 namespace unmask {
 namespace {
@@ -34,10 +38,11 @@ const std::string source = UNMASK_SOURCE_DIR;
 // that leave out a part of a longer answer some that leave it out of this one.
 std::string experiment(const std::vector<std::string>& models,
                        const std::vector<std::string>& methods,
-                       const std::map<std::string, json>& cases) {
+                       const std::map<std::string, json>& cases, int ranks = 1) {
   std::string text =
       "title = \"exact work\"\n[run]\nwarmup = 0\nrepetitions = 1\n"
-      "batch_size = 2\ngen_length = 32\nisa = \"portable\"\n";
+      "batch_size = 2\ngen_length = 32\nisa = \"portable\"\ndevice = \"cpu\"\nranks = " +
+      std::to_string(ranks) + "\n";
   for (const std::string& model : models) text += "[[model]]\npath = \"" + model + "\"\n";
   text +=
       "[[workload]]\nfile = \"" + source + "/experiments/data/word_problem.jsonl\"\nlimit = 3\n";
@@ -132,6 +137,72 @@ TEST(exact_work, every_method_does_the_work_that_it_did) {
   }
   if (!HasFailure()) return;
   for (const auto& [file, lines] : found) ADD_FAILURE() << file << " would hold now:\n" << lines;
+}
+
+result_row row_of(const experiment_point& p, prepared_point& ready) {
+  result_row row;
+  row.method = p.method;
+  row.run = p.run;
+  row.model = ready.model();
+  row.workload = ready.workload();
+  measured_point measured;
+  measured.rules = ready.rules();
+  measured.first_late_layer = ready.first_late_layer();
+  measured.passes.push_back(ready.pass());
+  measure_row(row, measured);
+  return row;
+}
+
+// Every method on two ranks, which are threads here; what rank 0 finds.
+std::vector<result_row> rows_of_two_ranks(const experiment_spec& spec) {
+  std::vector<result_row> rows;
+  const auto threw = test::on_ranks(2, [&](rank_group& group) {
+    const fewer_threads one(1);
+    const std::unique_ptr<executor> with = make_executor();
+    for (const auto& points : interleaved_groups(make_plan(spec, with->methods()), false)) {
+      std::vector<preparation> ready = with->prepare(points);
+      for (std::size_t i = 0; i < points.size(); ++i) {
+        if (!ready[i].point) continue;
+        result_row row = row_of(points[i], *ready[i].point);
+        if (group.rank() == 0) rows.push_back(std::move(row));
+      }
+    }
+  });
+  EXPECT_EQ(threw, std::vector<std::string>(2));
+  return rows;
+}
+
+// Answers, rows, keys and FLOPs are the model's, however many ranks compute it. What they send follows
+// from the rows: two sums a layer of float32 rows, and where a method sums over heads some more.
+TEST(exact_work, two_ranks_do_the_work_of_one) {
+  const std::map<std::string, json> cases = testing::all_cases("exact_work");
+  const std::map<of_model, json> wanted = frozen(cases);
+  const std::string models = source + "/experiments/models/";
+  const std::string text =
+      experiment({models + "tiny-llada", models + "tiny-sdar", models + "tiny-ar"},
+                 method_registry::instance().names(), cases, 2);
+  std::size_t compared = 0, without_heads = 0;
+  for (const result_row& row : rows_of_two_ranks(parse_spec(text, "exact_work.toml"))) {
+    const auto line = wanted.find({row.method, row.model.name});
+    ASSERT_TRUE(line != wanted.end()) << row.method << " on " << row.model.name;
+    SCOPED_TRACE(row.method + " on " + row.model.name);
+    ++compared;
+    EXPECT_EQ(row.answers_hash, line->second.at("answers"));
+    for (const counter_spec& c : counter_list()) {
+      // Keys that a method's heads see are a mean over them, in float32.
+      const double value = *row.value_of(c.metric), want = line->second.value(c.metric, 0.0);
+      EXPECT_NEAR(value, want, c.counted() ? 0 : 1e-6 * std::abs(want)) << c.metric;
+    }
+    const model_config c = read_model_config(models + row.model.name);
+    const double passed = *row.value_of("layer_rows") + *row.value_of("feed_forward_rows");
+    EXPECT_GE(*row.value_of("sum_bytes"), 4.0 * c.hidden * passed);
+    if (*row.value_of("sum_calls") > 2.0 * c.layers * *row.value_of("batched_forwards")) continue;
+    ++without_heads;
+    EXPECT_EQ(*row.value_of("sum_bytes"), 4.0 * c.hidden * passed);
+  }
+  const auto of_shifted = [](const auto& line) { return line.first.second == "tiny-ar-blocks"; };
+  EXPECT_EQ(compared, wanted.size() - std::ranges::count_if(wanted, of_shifted));
+  EXPECT_GT(without_heads, compared / 2);
 }
 
 TEST(exact_work, a_frozen_line_holds_counters_and_nothing_else) {

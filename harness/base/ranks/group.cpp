@@ -47,18 +47,6 @@ void wake_all(std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-double first_patience() {
-  const char* given = std::getenv("UNMASK_RANKS_PATIENCE");
-  if (given == nullptr || *given == '\0') return usual_patience;
-  char* end = nullptr;
-  const double seconds = std::strtod(given, &end);
-  if (*end != '\0' || !(seconds >= 0) || seconds > 1e9) {
-    throw usage_error(std::string("UNMASK_RANKS_PATIENCE is '") + given +
-                      "' but must be a number of seconds from 0 (for ever) on");
-  }
-  return seconds;
-}
-
 std::string short_text(double number) {
   char text[32];
   return {text, static_cast<std::size_t>(std::snprintf(text, sizeof text, "%.4g", number))};
@@ -70,9 +58,38 @@ std::string number_list(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + all;
 }
 
+class telling {
+ public:
+  telling(gather_listener* listener, std::uint64_t received)
+      : listener_(listener), received_(received) {
+    if (listener_ != nullptr) listener_->begin();
+  }
+  ~telling() {
+    if (listener_ != nullptr) listener_->end(received_);
+  }
+  telling(const telling&) = delete;
+  telling& operator=(const telling&) = delete;
+
+ private:
+  gather_listener* listener_;
+  std::uint64_t received_;
+};
+
 thread_local rank_group* in_force = nullptr;
 
 }  // namespace
+
+double ranks_patience() {
+  const char* given = std::getenv("UNMASK_RANKS_PATIENCE");
+  if (given == nullptr || *given == '\0') return usual_patience;
+  char* end = nullptr;
+  const double seconds = std::strtod(given, &end);
+  if (*end != '\0' || !(seconds >= 0) || seconds > 1e9) {
+    throw usage_error(std::string("UNMASK_RANKS_PATIENCE is '") + given +
+                      "' but must be a number of seconds from 0 (for ever) on");
+  }
+  return seconds;
+}
 
 struct rank_group::header {
   std::uint64_t layout;
@@ -154,7 +171,7 @@ std::shared_ptr<rank_memory> rank_memory::open(const std::string& file) {
 // ---- a rank's end ----
 
 rank_group::rank_group(std::shared_ptr<rank_memory> memory, int rank)
-    : memory_(std::move(memory)), rank_(rank), patience_(first_patience()) {
+    : memory_(std::move(memory)), rank_(rank), patience_(ranks_patience()) {
   static_assert(sizeof(header) <= head_bytes);
   if (rank < 0 || rank >= size() || head().of[rank].joined.exchange(1) != 0) {
     throw environment_error("ranks: rank " + std::to_string(rank) + " of " +
@@ -167,6 +184,10 @@ rank_group::~rank_group() = default;
 
 int rank_group::size() const {
   return memory_->ranks();
+}
+
+int rank_group::process(int rank) const {
+  return head().of[rank].process;
 }
 
 rank_group::header& rank_group::head() const {
@@ -232,6 +253,16 @@ void rank_group::meet() {
 }
 
 void rank_group::gather(const void* mine, std::size_t bytes, void* all) {
+  const std::uint64_t others = bytes * static_cast<std::size_t>(size() - 1);
+  const telling heard(listener_, others);
+  const double start = seconds_now();
+  exchange(mine, bytes, all);
+  ++traffic_.calls;
+  traffic_.bytes += others;
+  traffic_.seconds += seconds_now() - start;
+}
+
+void rank_group::exchange(const void* mine, std::size_t bytes, void* all) {
   received_ += bytes * static_cast<std::size_t>(size() - 1);
   for (std::size_t at = 0; at < bytes; at += area_bytes) {
     const std::size_t n = std::min(area_bytes, bytes - at);
@@ -248,14 +279,23 @@ std::vector<std::string> rank_group::gather(const std::string& text) {
   const auto ranks = static_cast<std::size_t>(size());
   const std::uint64_t length = text.size();
   std::vector<std::uint64_t> lengths(ranks);
-  gather(&length, sizeof length, lengths.data());
+  exchange(&length, sizeof length, lengths.data());
   const std::size_t room = *std::max_element(lengths.begin(), lengths.end());
   std::string mine = text, all(ranks * room, '\0');
   mine.resize(room);
-  gather(mine.data(), room, all.data());
+  exchange(mine.data(), room, all.data());
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < ranks; ++r) texts.push_back(all.substr(r * room, lengths[r]));
   return texts;
+}
+
+int rank_group::first_other(std::uint64_t mine) {
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(size()));
+  exchange(&mine, sizeof mine, all.data());
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r] != all[0]) return static_cast<int>(r);
+  }
+  return 0;
 }
 
 void rank_group::from_first(void* bytes, std::size_t count) {

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/base/error.h"
@@ -28,6 +29,10 @@ class rank_failure : public error {
 };
 
 inline constexpr int most_ranks = 64;
+
+// Seconds that ranks wait for each other: $UNMASK_RANKS_PATIENCE, else 60; 0: for ever. Usage error for a
+// value that is none.
+double ranks_patience();
 
 // Memory of a group: of this process, its threads, and the processes that open it. It has no name in the
 // system: nothing is left of it once the last of them has ended, however that comes.
@@ -53,6 +58,21 @@ class rank_memory {
   int ranks_, descriptor_;
 };
 
+// What gather() moved so far.
+struct rank_traffic {
+  std::uint64_t calls = 0;
+  std::uint64_t bytes = 0;  // received from other ranks
+  double seconds = 0;       // of waiting for them and of copying
+};
+
+// Is told of every gather(), from its beginning to its end, however that comes.
+class gather_listener {
+ public:
+  virtual ~gather_listener() = default;
+  virtual void begin() = 0;
+  virtual void end(std::uint64_t received) = 0;
+};
+
 // One rank's end of a group.
 class rank_group {
  public:
@@ -68,14 +88,16 @@ class rank_group {
   // all = the `bytes` of every rank, in rank order; as many on every rank. rank_failure if a rank has
   // ended, has failed, or does not come within patience() seconds.
   void gather(const void* mine, std::size_t bytes, void* all);
-  // The text of every rank.
+  // The text of every rank; no traffic.
   std::vector<std::string> gather(const std::string& text);
+  // The first rank whose value is another than that of rank 0; 0: none. No traffic.
+  int first_other(std::uint64_t mine);
   // `bytes` of rank 0 come to all.
   void from_first(void* bytes, std::size_t count);
   double from_first(double value);
   std::string from_first(const std::string& text);
 
-  // Seconds that a move waits for another rank; 0: for ever. At first $UNMASK_RANKS_PATIENCE, else 60.
+  // Seconds that a move waits for another rank; 0: for ever. At first ranks_patience().
   double patience() const { return patience_; }
   void wait_for(double seconds) { patience_ = seconds; }
   // Says why a rank has ended, empty: it has not. Asked several times a second while a move waits.
@@ -87,8 +109,12 @@ class rank_group {
   // What somebody failed with; empty: nobody did.
   std::string failure() const;
 
+  int process(int rank) const;  // of that rank; 0: it has not come
   std::uint64_t moves() const { return moves_; }
-  std::uint64_t received() const { return received_; }  // bytes of other ranks, by gather()
+  std::uint64_t received() const { return received_; }  // bytes of other ranks, however they came
+  const rank_traffic& traffic() const { return traffic_; }
+  // Returns who was told before; null: nobody is.
+  gather_listener* tell(gather_listener* listener) { return std::exchange(listener_, listener); }
 
  private:
   friend class rank_memory;
@@ -96,11 +122,14 @@ class rank_group {
   header& head() const;
   char* area(int rank) const;
   void meet();
+  void exchange(const void* mine, std::size_t bytes, void* all);
 
   std::shared_ptr<rank_memory> memory_;
   int rank_, turn_ = 0;
   double patience_;
   std::uint64_t moves_ = 0, received_ = 0;
+  rank_traffic traffic_;
+  gather_listener* listener_ = nullptr;
   std::function<std::string(int)> ended_;
 };
 

@@ -79,6 +79,36 @@ bool comes_true(const Condition& condition, double seconds = 20) {
   return false;
 }
 
+// What a row of two ranks says of them, beside that of one process. tiny-sdar: hidden size 192, of three
+// KV heads rank 0 has one and rank 1 two. Rows that a layer's attention and feed-forward let pass are
+// those that two sums bring; a method that sums over heads has more.
+void expect_work_of_ranks(const json& alone, const json& row) {
+  const json &m = row.at("metrics"), &from = row.at("provenance");
+  const double hidden = 192;
+  const double bytes =
+      4 * hidden * (m.at("layer_rows").get<double>() + m.at("feed_forward_rows").get<double>());
+  const double calls = 2 * 5 * m.at("batched_forwards").get<double>();
+  if (row.at("method") == "block_diffusion" || row.at("method") == "delayed_cache") {
+    EXPECT_EQ(m.at("sum_bytes"), bytes);
+    EXPECT_EQ(m.at("sum_calls"), calls);
+  } else {
+    EXPECT_GT(m.at("sum_bytes"), bytes);
+    EXPECT_GT(m.at("sum_calls"), calls);
+  }
+  EXPECT_EQ(3 * m.at("peak_kv_bytes_per_rank").get<double>(),
+            2 * m.at("peak_kv_bytes").get<double>());
+  EXPECT_GT(m.at("weights_bytes_per_rank"), 0);
+  EXPECT_GT(m.at("sum_share"), 0);
+  EXPECT_LT(m.at("sum_share"), 1);
+  EXPECT_GE(m.at("rank_skew"), 1);
+  EXPECT_EQ(from.at("sum_bytes"), "counted");
+  EXPECT_EQ(from.at("sum_share"), "measured");
+  for (const char* of_ranks : {"sum_bytes", "sum_calls", "sum_share", "rank_skew",
+                               "weights_bytes_per_rank", "peak_kv_bytes_per_rank"}) {
+    EXPECT_FALSE(alone.at("metrics").contains(of_ranks)) << of_ranks;
+  }
+}
+
 // Counts, answers and their hash; times and the machine differ.
 TEST_F(ranked_runs, find_what_one_process_finds_with_as_many_pieces) {
   write("block_diffusion focus sparse_blocks delayed_cache");
@@ -98,11 +128,101 @@ TEST_F(ranked_runs, find_what_one_process_finds_with_as_many_pieces) {
     EXPECT_EQ(b[i].at("verdict"), a[i].at("verdict"));
     EXPECT_NE(b[i].at("point_id"), a[i].at("point_id"));
     for (const char* count : {"rows", "nfe", "layer_rows", "head_rows", "committed", "keys_seen",
-                              "flops", "selection_flops"}) {
+                              "flops", "selection_flops", "peak_kv_bytes"}) {
       EXPECT_EQ(b[i].at("metrics").at(count), a[i].at("metrics").at(count)) << count;
+    }
+    expect_work_of_ranks(a[i], b[i]);
+  }
+  EXPECT_EQ(followers_in(folder()), std::vector<pid_t>());
+}
+
+// A profile is of rank 0, whose phases have what it takes from others.
+TEST_F(ranked_runs, show_their_sums_in_a_profile) {
+  const test::outcome o = run_program(
+      folder(), "profile " + test::shell_word(UNMASK_SOURCE_DIR "/experiments/models/tiny-sdar") +
+                    " -m block_diffusion --set run.ranks=2 --device cpu --no-roofs -o profile");
+  ASSERT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find("| across_ranks |"), std::string::npos) << o.text;
+  const json row = rows_in("profile").at(0);
+  for (const json& phase : row.at("probes").at("phases").at("phases")) {
+    if (phase.at("phase") == "across_ranks") {
+      EXPECT_EQ(phase.at("bytes"), row.at("metrics").at("sum_bytes"));
     }
   }
   EXPECT_EQ(followers_in(folder()), std::vector<pid_t>());
+}
+
+// Requests of a shape on a virtual clock, whose tokens nobody computes.
+std::string served(const std::string& shape, const std::string& method, const std::string& serve) {
+  return "title = \"t\"\nkind = \"serve\"\n[run]\nwarmup = 0\nrepetitions = 1\nbatch_size = 4\n"
+         "gen_length = 64\n[serve]\nclock = \"virtual\"\narrivals = \"closed\"\nrequests = 12\n"
+         "commits = \"lengths\"\nmax_prompt_tokens = 64\n" +
+         serve + "[[model]]\npath = \"" UNMASK_SOURCE_DIR "/experiments/shapes/" + shape +
+         "\"\nweights = \"random:0\"\n[[workload]]\nlengths = \"sdar-8b/gsm8k\"\n" + method;
+}
+constexpr const char* whole_blocks =
+    "[[method]]\nname = \"block_diffusion\"\nparams.stop = \"none\"\n";
+
+// The clock of a GPU knows the model and its ranks: the same tokens sooner, by no process but this one. By
+// hand: LLaDA2.0-flash has 102.9 G parameters, 191.6 GiB in bfloat16, of which heads, feed-forwards and
+// experts are halved: 97.1 with the embedding, the head and the routers whole.
+TEST_F(ranked_runs, of_shapes_take_the_time_of_a_gpu) {
+  std::ofstream(folder() + "/x.toml")
+      << served("sdar-8b", whole_blocks, "cost = \"a100\"\n") << "[sweep]\nranks = [1, 2, 4]\n";
+  const test::outcome o = run_program(folder(), "run x.toml -o out --no-progress");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const std::vector<json> rows = rows_in("out");
+  ASSERT_EQ(rows.size(), 3U);
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const json &before = rows[i - 1].at("metrics"), &now = rows[i].at("metrics");
+    EXPECT_EQ(now.at("output_tokens"), before.at("output_tokens"));
+    EXPECT_LT(now.at("wall_seconds"), before.at("wall_seconds"));
+    EXPECT_GT(2 * now.at("wall_seconds").get<double>(), before.at("wall_seconds"));
+    EXPECT_FALSE(now.contains("sum_bytes"));
+  }
+  std::ofstream(folder() + "/x.toml")
+      << served("llada2-flash", whole_blocks, "cost = \"a100\"\n") << "[sweep]\nranks = [2, 4]\n";
+  const test::outcome large = run_program(folder(), "run x.toml -o large --no-progress");
+  const std::vector<json> flash = rows_in("large");
+  ASSERT_EQ(flash.size(), 2U) << large.text;
+  EXPECT_EQ(flash[0].at("verdict"), "NOT_SUPPORTED");
+  const std::string reason = flash[0].at("reason");
+  EXPECT_TRUE(reason.starts_with("llada2-flash on 2 ranks needs 97.1 GiB")) << reason;
+  EXPECT_TRUE(reason.ends_with("besides on each GPU, and the a100 has 73.6")) << reason;
+  EXPECT_NE(flash[1].at("verdict"), "NOT_SUPPORTED") << flash[1].at("reason");
+}
+
+// Twelve requests of one length on two engines take as long as six on one, at twice the rate.
+TEST_F(ranked_runs, engines_serve_their_share) {
+  const std::string token_by_token = "[[method]]\nname = \"autoregressive\"\nparams.stop = false\n";
+  const auto row_of = [&](const std::string& output, const std::string& requests) {
+    std::ofstream(folder() + "/x.toml")
+        << served("qwen3-8b", token_by_token, "cost = \"1:10 4:16\"\ntrim = 0.0\n");
+    const test::outcome o =
+        run_program(folder(), "run x.toml -o " + output + " --no-progress " + requests);
+    EXPECT_EQ(o.code, 0) << o.text;
+    return rows_in(output).at(0);
+  };
+  const json one = row_of("one", "--set serve.requests=6"),
+             two = row_of("two", "--set serve.replicas=2");
+  const json &a = one.at("metrics"), &b = two.at("metrics");
+  EXPECT_EQ(b.at("requests_finished"), 12);
+  EXPECT_EQ(b.at("output_tokens"), 12 * 64);
+  EXPECT_EQ(b.at("wall_seconds"), a.at("wall_seconds"));
+  for (const char* rate :
+       {"tokens_per_second", "decode_tokens_per_second", "steady_tokens_per_second"}) {
+    EXPECT_NEAR(b.at(rate).get<double>(), 2 * a.at(rate).get<double>(), 1e-9) << rate;
+  }
+  for (const char* same : {"e2e_mean_seconds", "batch_mean"}) {
+    EXPECT_NEAR(b.at(same).get<double>(), a.at(same).get<double>(), 1e-9) << same;
+  }
+  EXPECT_EQ(b.at("batched_forwards").get<int>(), 2 * a.at("batched_forwards").get<int>());
+  const test::outcome real = run_program(
+      folder(),
+      "run x.toml -o no --no-progress --set serve.replicas=2 --set 'serve.clock=\"real\"'");
+  EXPECT_EQ(real.code, 2);
+  EXPECT_NE(real.text.find("`replicas` above 1 needs clock = \"virtual\""), std::string::npos)
+      << real.text;
 }
 
 // Step times are measured once, by rank 0: ranks that fitted others would choose other chunks, and be
@@ -188,6 +308,123 @@ TEST_F(ranked_runs, end_with_rank_0) {
   EXPECT_TRUE(comes_true([&] { return followers_in(folder()).empty(); }, 2));
 }
 
+// The variables by which a launcher says that a process is rank `rank` of two.
+std::string variables_of(const std::string& launcher, int rank) {
+  const std::string r = std::to_string(rank);
+  if (launcher == "torchrun") {
+    return "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(::getpid()) + " RANK=" + r +
+           " WORLD_SIZE=2 LOCAL_RANK=" + r + " LOCAL_WORLD_SIZE=2";
+  }
+  if (launcher == "mpirun") {
+    return "OMPI_COMM_WORLD_RANK=" + r + " OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=" + r +
+           " OMPI_COMM_WORLD_LOCAL_SIZE=2";
+  }
+  if (launcher == "mpiexec") {
+    return "PMI_RANK=" + r + " PMI_SIZE=2 MPI_LOCALRANKID=" + r + " MPI_LOCALNRANKS=2";
+  }
+  return "SLURM_JOB_ID=" + std::to_string(::getpid()) + " SLURM_STEP_ID=0 SLURM_PROCID=" + r +
+         " SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=" + r;
+}
+
+// Both ranks, each started by itself; the text ends with the exit code of rank 1.
+test::outcome launched(const std::string& folder, const std::string& launcher,
+                       const std::string& arguments) {
+  const std::string words = " \"$UNMASK\" run x.toml --no-progress --device cpu " + arguments;
+  return test::run_shell(folder, variables_of(launcher, 1) + words + " & " +
+                                     variables_of(launcher, 0) + words +
+                                     "; code=$?; wait $!; echo \"rank 1: $?\"; exit $code");
+}
+
+// One set of rows, the answers of one process with two pieces, and points of other numbers of ranks left.
+TEST_F(ranked_runs, are_those_that_a_launcher_started) {
+  write("block_diffusion", 2, "[sweep]\nranks = [1, 2]\n");
+  const test::outcome own = run_program(folder(), "run x.toml -o own --no-progress --device cpu");
+  ASSERT_EQ(own.code, 0) << own.text;
+  const std::vector<json> want = rows_in("own");
+  ASSERT_EQ(want.size(), 2U);
+  for (const char* launcher : {"torchrun", "mpirun", "mpiexec", "srun"}) {
+    SCOPED_TRACE(launcher);
+    const test::outcome o = launched(folder(), launcher, std::string("-o ") + launcher);
+    EXPECT_EQ(o.code, 0) << o.text;
+    EXPECT_NE(o.text.find("rank 1: 0"), std::string::npos) << o.text;
+    EXPECT_NE(
+        o.text.find(std::string(launcher) + " started 2 ranks: 1 point of other numbers left out"),
+        std::string::npos)
+        << o.text;
+    const std::vector<json> rows = rows_in(launcher);
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_EQ(rows[0].at("ranks"), 2);
+    EXPECT_EQ(rows[0].at("point_id"), want[1].at("point_id"));
+    EXPECT_EQ(rows[0].at("answers_hash"), want[1].at("answers_hash"));
+  }
+  // Nothing is left to measure: rank 1 leaves all the same.
+  const test::outcome again = launched(folder(), "srun", "-o srun");
+  EXPECT_EQ(again.code, 0) << again.text;
+  EXPECT_NE(again.text.find("rank 1: 0"), std::string::npos) << again.text;
+  EXPECT_EQ(rows_in("srun").size(), 1U);
+}
+
+TEST_F(ranked_runs, of_a_launcher_with_another_number_are_refused) {
+  write("block_diffusion");
+  const auto said = [&](const std::string& variables, const std::string& arguments) {
+    return run_program(folder(), "run x.toml --no-progress --device cpu " + arguments, variables);
+  };
+  const test::outcome other = said(variables_of("srun", 0), "--ranks 3 -o three");
+  EXPECT_EQ(other.code, 2) << other.text;
+  EXPECT_NE(other.text.find("this run asks for 3 ranks, and srun started 2 (SLURM_STEP_NUM_TASKS): "
+                            "srun --ntasks=3"),
+            std::string::npos)
+      << other.text;
+  // One that waits for a rank that does not come.
+  const test::outcome alone =
+      said("UNMASK_RANKS_PATIENCE=0.5 " + variables_of("mpirun", 0), "--ranks 2 -o alone");
+  EXPECT_EQ(alone.code, 3) << alone.text;
+  EXPECT_NE(alone.text.find("rank 1 did not answer within 0.5 s while rank 0 waited"),
+            std::string::npos)
+      << alone.text;
+  const test::outcome first =
+      said("UNMASK_RANKS_PATIENCE=0.5 " + variables_of("mpirun", 1), "--ranks 2 -o alone");
+  EXPECT_EQ(first.code, 3) << first.text;
+  EXPECT_NE(first.text.find("rank 0 did not start within 0.5 s: /dev/shm/unmask-ranks-"),
+            std::string::npos)
+      << first.text;
+  // A batch script without srun starts its own, and one rank asks no launcher.
+  EXPECT_EQ(said("SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=2", "--ranks 2 -o batch").code, 0);
+  EXPECT_EQ(said("LOCAL_RANK=1", "-o one").code, 0);
+  const test::outcome half = said("LOCAL_RANK=1", "--ranks 2 -o half");
+  EXPECT_EQ(half.code, 2) << half.text;
+  EXPECT_NE(half.text.find("ranks: LOCAL_RANK is set as torchrun sets it, but RANK, WORLD_SIZE, "
+                           "LOCAL_WORLD_SIZE is not"),
+            std::string::npos)
+      << half.text;
+}
+
+// Rank 0 cannot start it again: the point fails by its name, and so does what comes.
+TEST_F(ranked_runs, that_a_launcher_lost_are_named) {
+  write("block_diffusion delayed_cache", 200);
+  const auto start = [&](int rank) {
+    return std::make_unique<child_process>(
+        std::vector<std::string>{"sh", "-c",
+                                 "cd " + test::shell_word(folder()) + " && exec env " +
+                                     variables_of("torchrun", rank) + " " +
+                                     test::shell_word(UNMASK_PROGRAM) +
+                                     " run x.toml -o out --no-progress --ranks 2 --device cpu"},
+        folder() + "/out" + std::to_string(rank), folder() + "/err" + std::to_string(rank));
+  };
+  const auto first = start(0), second = start(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  ::kill(second->pid(), SIGKILL);
+  ASSERT_TRUE(comes_true([&] { return second->ended().has_value(); }, 5));
+  ASSERT_TRUE(comes_true([&] { return first->ended().has_value(); }, 20));
+  EXPECT_EQ(test::exit_code_of(*first->ended()), 1) << test::text_of(folder() + "/err0");
+  const std::vector<json> rows = rows_in("out");
+  ASSERT_EQ(rows.size(), 2U);
+  const std::string gone =
+      "rank 1 (process " + std::to_string(second->pid()) + ") has ended; torchrun started it";
+  EXPECT_EQ(rows[0].at("reason"), gone);
+  EXPECT_EQ(rows[1].at("reason"), gone + "; torchrun started the ranks and must start them again");
+}
+
 TEST_F(ranked_runs, refuse_what_ranks_cannot_do_in_a_sentence) {
   const auto refused = [&](const std::string& arguments, int code, const std::string& sentence) {
     const test::outcome o = run_program(folder(), "run x.toml --no-progress " + arguments);
@@ -204,17 +441,6 @@ TEST_F(ranked_runs, refuse_what_ranks_cannot_do_in_a_sentence) {
           "GPUs, which this program does not have; use device cpu");
   write("block_diffusion", 2, "[probe]\nnames = [\"decoding\"]\n");
   refused("--ranks 2 --device cpu", 2, "`probe` needs ranks = 1");
-  for (const auto& [arguments, sentence] : std::vector<std::pair<std::string, std::string>>{
-           {"run " + test::shell_word(UNMASK_SOURCE_DIR "/experiments/optimus") +
-                " --lanes 2 --ranks 2 --device cpu -o lanes",
-            "--lanes gives each lane cores of its own, which `ranks` would share"},
-           {"profile " + test::shell_word(UNMASK_SOURCE_DIR "/experiments/models/tiny-llada") +
-                " --set run.ranks=2 --device cpu -o profile",
-            "a profile needs ranks = 1"}}) {
-    const test::outcome o = run_program(folder(), arguments);
-    EXPECT_EQ(o.code, 2) << o.text;
-    EXPECT_NE(o.text.find(sentence), std::string::npos) << o.text;
-  }
   // A model that cannot be dealt is a row.
   write("block_diffusion");
   const test::outcome o =

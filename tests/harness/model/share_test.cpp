@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "kernels/float16.h"
 #include "tests/support.h"
 
 namespace unmask {
@@ -125,6 +126,84 @@ TEST(shares, refuse_what_cannot_be_dealt_in_a_sentence) {
   EXPECT_EQ(share_of(1, 2, 0).pieces, 2);
   EXPECT_EQ(share_of(1, 2, 8).first(), 4);
   EXPECT_EQ(share_of(0, 1, 3).pieces, 3) << "one process adds what three ranks would";
+}
+
+// All tensors of a layer.
+std::vector<tensor_view> tensors_of(const layer_weights& l) {
+  std::vector<tensor_view> all = {l.attn_norm,   l.q,          l.k,          l.v,
+                                  l.q_bias,      l.k_bias,     l.v_bias,     l.q_norm,
+                                  l.k_norm,      l.attn_out,   l.ffn_norm,   l.router,
+                                  l.router_bias, l.dense.gate, l.dense.up,   l.dense.down,
+                                  l.shared.gate, l.shared.up,  l.shared.down};
+  for (const feed_forward_weights& e : l.experts) {
+    all.insert(all.end(), {e.gate, e.up, e.down});
+  }
+  return all;
+}
+
+// Element by element; returns their bytes.
+std::size_t expect_same(const layer_weights& got, const layer_weights& want) {
+  const std::vector<tensor_view> a = tensors_of(got), b = tensors_of(want);
+  EXPECT_EQ(a.size(), b.size());
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].elements(), b[i].elements()) << "tensor " << i;
+    if (a[i].data == nullptr || a[i].elements() != b[i].elements()) continue;
+    bytes += static_cast<std::size_t>(a[i].elements()) * size_of(a[i].type);
+    std::int64_t differing = 0;
+    for (std::int64_t r = 0; r < a[i].rows(); ++r) {
+      for (std::int64_t k = 0; k < (a[i].rank == 1 ? 1 : a[i].shape[1]); ++k) {
+        differing += float_at(a[i], r, k) != float_at(b[i], r, k);
+      }
+    }
+    EXPECT_EQ(differing, 0) << "tensor " << i;
+  }
+  return bytes;
+}
+
+// A rank draws what it holds of the numbers that one process draws, and has memory for no others.
+TEST(shares, random_weights_are_those_of_the_whole) {
+  model_config c = of_heads(8, 4, 72);
+  c.layers = 2;
+  c.vocabulary = 11;
+  c.qkv_bias = true;
+  for (const bool routed : {false, true}) {
+    if (routed) c.moe = {4, 2, 1, 1, 24, 1, 1, 2.5F, true, true, true};
+    const model_weights whole = random_weights(c, 5, dtype::bf16);
+    for (const std::int32_t ranks : {1, 2, 3, 4, 8}) {
+      for (std::int32_t rank = 0; rank < ranks; ++rank) {
+        SCOPED_TRACE(std::to_string(rank) + " of " + std::to_string(ranks));
+        const model_share share = share_of(rank, ranks, 0);
+        const model_weights part = random_weights(c, 5, dtype::bf16, share);
+        std::size_t bytes = 2 * static_cast<std::size_t>(2 * c.vocabulary * c.hidden + c.hidden);
+        for (std::size_t l = 0; l < whole.layers.size(); ++l) {
+          bytes += expect_same(part.layers[l], cut(whole.layers[l], c, share));
+          // What a rank holds is cut into its pieces as the whole is.
+          for (const model_share& one : pieces_of(share)) {
+            expect_same(cut(part.layers[l], c, one, part.held), cut(whole.layers[l], c, one));
+          }
+        }
+        EXPECT_EQ(part.bytes, bytes);
+      }
+    }
+  }
+}
+
+// So it is with a checkpoint, whose q, k and v may be rows of one matrix; values of other ranks are
+// theirs to look at.
+TEST(shares, a_checkpoint_is_read_where_it_is_held) {
+  const std::string models = UNMASK_SOURCE_DIR "/experiments/models/";
+  for (const char* name : {"tiny-sdar", "tiny-llada2"}) {
+    const model_config c = read_model_config(models + name);
+    const model_weights whole = load_weights(c, models + name);
+    for (std::int32_t rank = 0; rank < 3; ++rank) {
+      const model_share share = share_of(rank, 3, 0);
+      const model_weights part = load_weights(c, models + name, true, {}, share);
+      for (std::size_t l = 0; l < whole.layers.size(); ++l) {
+        expect_same(part.layers[l], cut(whole.layers[l], c, share));
+      }
+    }
+  }
 }
 
 // Every element of a cut tensor is held by one piece, or of K and V by as many as share its head.

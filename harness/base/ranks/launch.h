@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Ranks that somebody else started: torchrun, mpirun, mpiexec or srun. Their variables say which rank a
+// process is, and a note in shared memory leads the others to rank 0.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "harness/base/ranks/group.h"
+
+namespace unmask {
+
+struct rank_place {
+  std::string launcher;        // torchrun, ...
+  std::string ranks_variable;  // which says how many there are
+  std::string key;             // the same for all ranks of one launch, and no other
+  int rank = 0, ranks = 1;
+  int local_rank = 0, local_ranks = 0;  // of this machine; local_ranks 0: not said
+};
+
+// A variable of the environment; null: it is not set.
+using variable_reader = std::function<const char*(const char*)>;
+
+// The place that the first complete set of variables gives; nothing if there is none, or if it is of one
+// rank. Read only where a point asks for several ranks: a Slurm batch script without srun sets
+// SLURM_PROCID too, but not how many tasks its step has. Usage error, naming the variable, for half a
+// set without a complete one, for values that are no places, and for ranks on several machines.
+std::optional<rank_place> launched_place(const variable_reader& variable);
+std::optional<rank_place> launched_place();  // of this process
+
+// "srun --ntasks=4": the command that starts so many.
+std::string command_for(const rank_place& place, int ranks);
+
+// Leads other processes of this user to a group's memory while this object lives.
+class rank_note {
+ public:
+  // A note of a process that has ended is replaced. Environment error for one of a process that lives.
+  rank_note(const std::string& key, const rank_memory& memory);
+  ~rank_note();
+  rank_note(const rank_note&) = delete;
+  rank_note& operator=(const rank_note&) = delete;
+
+ private:
+  std::string file_;
+};
+
+// The memory that rank 0 left a note of. Waits for it so many seconds; 0: for ever. Environment error,
+// with the file and what is wrong with it.
+std::shared_ptr<rank_memory> noted_memory(const std::string& key, double patience);
+std::string note_file(const std::string& key);
+
+// Whether a process is there and has not ended.
+bool is_alive(int process);
+
+}  // namespace unmask
