@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "harness/plan/expected_time.h"
 #include "kernels/cuda/head_chunks.h"
 #include "kernels/cuda/row_buckets.h"
 #include "tests/cost_model/cost_kernels.h"
@@ -135,6 +136,20 @@ void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
            combine_instructions);
 }
 
+// A sum over ranks: the parts of the others come by the links, and a kernel adds all of them to the
+// residual stream.
+void add_sum(step_builder& b, const cost_shape& c, const layer_shape& s, const device_ceilings& d) {
+  if (c.ranks < 2) return;
+  const double n = c.ranks, bytes = s.rows * c.hidden * f32;
+  launch across;
+  across.bytes = (n - 1) * bytes;
+  across.busy = seconds_across(d, c.ranks, bytes);
+  across.limit = 2 * (n - 1) / n * s.real_rows * c.hidden * f32 / d.link;
+  across.held_by = "links";
+  b.add("across ranks", s.times, across);
+  b.stream("sum_ranks", s.times, bytes * (n + 2), s.rows * c.hidden * n, 1);
+}
+
 void add_feed_forward(step_builder& b, const cost_shape& c, const layer_shape& s, bool routed,
                       const device_ceilings& d) {
   b.stream("rms_norm", s.times, s.rows * c.hidden * (f32 + bf16) + c.hidden * f32,
@@ -225,7 +240,8 @@ const kernel_cost& step_cost::of(const std::string& kernel) const {
   throw std::logic_error("no kernel " + kernel + " in this step");
 }
 
-cost_shape cost_shape_of(const model_config& c) {
+cost_shape cost_shape_of(const model_config& model, int ranks) {
+  const model_config c = largest_share(model, ranks);
   return {c.layers,
           c.hidden,
           c.heads,
@@ -233,6 +249,7 @@ cost_shape cost_shape_of(const model_config& c) {
           c.head_dim,
           c.feed_forward,
           c.vocabulary,
+          ranks,
           {c.moe.experts, c.moe.experts_per_token, c.moe.hidden, c.moe.shared_experts,
            c.moe.first_dense_layers}};
 }
@@ -257,7 +274,9 @@ step_cost cost_of_step(const cost_shape& c, const cost_step& given, const device
                  stay = l < given.late_from ? rows : late;
     add_projection(b, c, shape(enter, 1), d);
     add_attention(b, c, shape(stay, 1), d);
+    add_sum(b, c, shape(stay, 1), d);
     add_feed_forward(b, c, shape(stay, 1), l >= dense_layers(c) && c.moe.experts > 0, d);
+    add_sum(b, c, shape(stay, 1), d);
   }
   b.stream("rms_norm", 1, late * c.hidden * (f32 + bf16), late * c.hidden, norm_instructions);
   if (given.candidates > 0) add_head(b, c, given.sequences * given.candidates, d);

@@ -26,13 +26,15 @@ struct cost_shape {
   int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int feed_forward = 0;  // of a dense layer
   int vocabulary = 0;
+  int ranks = 1;  // that share the model: heads, kv_heads and widths are those of one
   struct {
     int experts = 0;  // 0: every layer is dense
     int experts_per_token = 0, hidden = 0, shared_experts = 0, first_dense_layers = 0;
   } moe;
 };
 
-cost_shape cost_shape_of(const model_config& model);
+// Of the rank that holds most (plan/expected_time.h: largest_share).
+cost_shape cost_shape_of(const model_config& model, int ranks = 1);
 
 // One forward of a batch and its decisions. Means; a batch need not be even.
 struct cost_step {

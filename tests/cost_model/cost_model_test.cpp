@@ -27,11 +27,11 @@ namespace {
 // Published sizes: layers, hidden, heads, KV heads, head, feed-forward, vocabulary, experts.
 cost_shape shape(const std::string& name) {
   static const std::map<std::string, cost_shape> all = {
-      {"sdar-8b", {36, 4096, 32, 8, 128, 12288, 151936, {}}},
-      {"llada-8b", {32, 4096, 32, 32, 128, 12288, 126464, {}}},
-      {"dream-7b", {28, 3584, 28, 4, 128, 18944, 152064, {}}},
-      {"llada2-mini", {20, 2048, 16, 4, 128, 5120, 157184, {256, 8, 512, 1, 1}}},
-      {"sdar-30b-a3b", {48, 2048, 32, 4, 128, 6144, 151936, {128, 8, 768, 0, 0}}}};
+      {"sdar-8b", {36, 4096, 32, 8, 128, 12288, 151936, 1, {}}},
+      {"llada-8b", {32, 4096, 32, 32, 128, 12288, 126464, 1, {}}},
+      {"dream-7b", {28, 3584, 28, 4, 128, 18944, 152064, 1, {}}},
+      {"llada2-mini", {20, 2048, 16, 4, 128, 5120, 157184, 1, {256, 8, 512, 1, 1}}},
+      {"sdar-30b-a3b", {48, 2048, 32, 4, 128, 6144, 151936, 1, {128, 8, 768, 0, 0}}}};
   return all.at(name);
 }
 
@@ -273,6 +273,46 @@ TEST(cost_model, shapes_are_those_of_the_checkpoints) {
   const cost_shape mini = cost_shape_of(read_model_config(folder + "llada2-mini"));
   EXPECT_EQ(mini.moe.first_dense_layers, 1);
   EXPECT_EQ(mini.moe.shared_experts, 1);
+  // 191.6 GiB in bfloat16, as its paper's 100B.
+  EXPECT_NEAR(static_cast<double>(read_model_config(folder + "llada2-flash").parameters()),
+              102.89e9, 0.01e9);
+}
+
+// Sums of float32 over four H100s as vLLM published them (pull request 24532): microseconds of the
+// faster of its own kernel and NCCL.
+TEST(cost_model, links_take_what_was_published) {
+  const device_ceilings& d = ceilings_of("h100");
+  for (const auto& [mib, microseconds] :
+       std::vector<std::pair<double, double>>{{0.5, 10}, {1, 14}, {2, 23}, {4, 38}}) {
+    EXPECT_NEAR(seconds_across(d, 4, mib * 1048576) * 1e6 / microseconds, 1, 0.2) << mib;
+  }
+  EXPECT_EQ(seconds_across(d, 1, 1e6), 0);
+  // In two shots the last megabytes of 8 ranks take 2 x 7/8 of theirs by the link, in one 7 times.
+  EXPECT_NEAR(seconds_across(d, 8, 101e6) - seconds_across(d, 8, 100e6), 1.75e6 / d.link, 1e-9);
+}
+
+// SDAR-8B on four ranks: 8 heads over 2 KV heads, and a quarter of 12288; two sums a layer of float32
+// rows, whose bytes a rank receives from three others.
+TEST(cost_model, a_rank_has_its_share_and_two_sums_a_layer) {
+  const model_config c =
+      read_model_config(std::string(UNMASK_SOURCE_DIR) + "/experiments/shapes/sdar-8b");
+  const cost_shape one = cost_shape_of(c), four = cost_shape_of(c, 4);
+  EXPECT_EQ(four.heads, 8);
+  EXPECT_EQ(four.kv_heads, 2);
+  EXPECT_EQ(four.feed_forward, 3072);
+  EXPECT_EQ(four.vocabulary, one.vocabulary);  // the head is whole on every rank
+  cost_step step;
+  step.sequences = 64;
+  step.candidates = 0;
+  const step_cost cost = cost_of_step(four, step, h200()), alone = cost_of_step(one, step, h200());
+  const kernel_cost across = cost.of("across ranks");
+  EXPECT_EQ(across.launches, 2 * 36);
+  EXPECT_EQ(across.bytes, 2 * 36 * 3 * 4096 * 4 * (64.0 * 32));
+  EXPECT_NEAR(cost.of("qkv product").operations, alone.of("qkv product").operations / 4,
+              1e-9 * alone.of("qkv product").operations);
+  EXPECT_LT(cost.seconds, alone.seconds);
+  EXPECT_GT(cost.seconds, alone.seconds / 4);
+  EXPECT_THROW(alone.of("across ranks"), std::logic_error);
 }
 
 // One forward and its decisions, in the words of both: `rows` of a sequence in every layer, or `late` of
@@ -307,13 +347,16 @@ TEST(cost_model, the_roofline_of_plans_agrees) {
     for (const char* name : {"sdar-8b", "llada-8b", "dream-7b", "llada2-mini", "sdar-30b-a3b"}) {
       const model_config c =
           read_model_config(std::string(UNMASK_SOURCE_DIR) + "/experiments/shapes/" + name);
-      for (const double batch : {1, 32}) {
+      for (const auto& [ranks, batch] : {std::pair(1, 1.0), {1, 32.0}, {2, 32.0}, {4, 32.0}}) {
         for (const part& p : {part{1, 0}, {32, 0}, {1024, 0}, {20, 7}}) {
-          const forward_of_both f = forward_of(batch, p.rows, p.late);
-          const double ratio =
-              expected_seconds(c, f.run, d) / cost_of_step(cost_shape_of(c), f.step, d).seconds;
-          EXPECT_GT(ratio, 0.6) << card << " " << name << " " << batch << " x " << p.rows;
-          EXPECT_LT(ratio, 1.1) << card << " " << name << " " << batch << " x " << p.rows;
+          forward_of_both f = forward_of(batch, p.rows, p.late);
+          f.run.ranks = ranks;
+          const double ratio = expected_seconds(c, f.run, d) /
+                               cost_of_step(cost_shape_of(c, ranks), f.step, d).seconds;
+          EXPECT_GT(ratio, 0.6) << card << " " << name << " " << ranks << " ranks, " << batch
+                                << " x " << p.rows;
+          EXPECT_LT(ratio, 1.1) << card << " " << name << " " << ranks << " ranks, " << batch
+                                << " x " << p.rows;
         }
       }
     }
