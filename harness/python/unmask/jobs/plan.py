@@ -70,12 +70,27 @@ def counts_of(plans, shards, limit):
     return counts
 
 
-def tasks_of(plan, count, given, folder):
+def of_ranks(plans):
+    """{ranks: the plans with those points alone}: a task of several ranks is as many processes."""
+    found = {}
+    for plan in plans:
+        values = sorted({p.get("ranks", 1) for p in plan["points"]}) or [1]
+        for ranks in values:
+            points = [p for p in plan["points"] if p.get("ranks", 1) == ranks]
+            found.setdefault(ranks, []).append({**plan, "points": points, "only": len(values) > 1})
+    return dict(sorted(found.items()))
+
+
+def tasks_of(plan, count, given, folder, ranks=1):
     """Makes the commands that measure an experiment in so many parts, as `run --shard` takes them."""
-    tasks = []
+    tasks, start = [], []
+    if ranks > 1:  # peers read each other's memory, so every rank sees all GPUs
+        start = ["srun", f"--ntasks={ranks}"] + ["--gpu-bind=none"] * (plan["gpu_points"] > 0)
+        folder = os.path.join(folder, f"{ranks}-ranks")
     for i in range(count):
-        task = [program(), "run", plan["file"], "--no-progress", "--output",
-                os.path.join(folder, plan["name"])]
+        task = start + [program(), "run", plan["file"], "--no-progress", "--output",
+                        os.path.join(folder, plan["name"])]
+        task += [f"--points={{ranks={ranks}}}"] if plan.get("only") else []
         tasks.append(task + (["--shard", f"{i}/{count}"] if count > 1 else [])
                      + settings_of(given))
     return tasks
@@ -96,13 +111,20 @@ def file_pattern(path):
     return path.replace("%", "%%")
 
 
-def slurm_script(tasks, folder, directives):
-    """Writes the script of a Slurm job array: task i runs part i. A task that is requeued goes on,
-    because `run` skips points that have a row; logs are appended to."""
+def log_name(ranks):
+    return "task-%a.log" if ranks == 1 else f"task-{ranks}-ranks-%a.log"
+
+
+def slurm_script(tasks, folder, directives, ranks=1, gpus=False):
+    """Writes the script of a Slurm job array: task i runs part i, on so many ranks of one node, each with a GPU of
+    its own. A task that is requeued goes on, because `run` skips points that have a row; logs are appended to."""
     if not tasks:
         raise UserError("a job array needs at least one point to measure")
     head = ["--job-name=unmask", f"--array=0-{len(tasks) - 1}", "--requeue", "--open-mode=append",
-            f"--output={os.path.join(file_pattern(folder), 'task-%a.log')}", *directives]
+            f"--output={os.path.join(file_pattern(folder), log_name(ranks))}"]
+    if ranks > 1:
+        head += ["--nodes=1", f"--ntasks-per-node={ranks}"] + [f"--gpus-per-node={ranks}"] * gpus
+    head += directives
     return ("#!/bin/sh\n" + "".join(map(directive, head))
             + "# A task continues where it was stopped: points that have a row are not measured "
             "again.\nset -eu\ncase $SLURM_ARRAY_TASK_ID in\n"
@@ -214,18 +236,25 @@ def main(arguments):
             raise EnvironmentFault(lacks[0])
         return 0
     folder = os.path.abspath(given.output)
+    out = sys.stderr if given.format == "json" else sys.stdout
+    for ranks, some in of_ranks(plans).items():
+        write_array(some, ranks, given, folder, out)
+    print(f"Then: {shlex.join(['unmask', 'merge', folder, '-o', 'rows.jsonl'])}", file=out)
+    return 0
+
+
+def write_array(plans, ranks, given, folder, out):
+    """Writes the array of the points of one number of ranks, and says how to submit it."""
     limit = array_limit(given)
     counts = counts_of(plans, given.shards, limit)
-    tasks = [task for plan, count in zip(plans, counts) for task in tasks_of(plan, count, given, folder)]
+    tasks = [task for plan, count in zip(plans, counts) for task in tasks_of(plan, count, given, folder, ranks)]
     asked = sum(min(given.shards, len(plan["points"])) for plan in plans)
     if asked > len(tasks):
         most = max(-(-len(plan["points"]) // count) for plan, count in zip(plans, counts) if count)
         print(f"\nAn array may have {told_tasks(limit)} here (MaxArraySize), and {asked} were asked for: a task measures up "
-              f"to {most} points, one after the other.", end="",
-              file=sys.stderr if given.format == "json" else sys.stdout)
-    script = os.path.join(folder, "array.sh")
-    replace_file(script, slurm_script(tasks, folder, given.sbatch).encode())
-    said = (f"\n{told_tasks(len(tasks))}. Submit them with: {shlex.join(['sbatch', script])}\n"
-            f"Then: {shlex.join(['unmask', 'merge', folder, '-o', 'rows.jsonl'])}")
-    print(said, file=sys.stderr if given.format == "json" else sys.stdout)
-    return 0
+              f"to {most} points, one after the other.", end="", file=out)
+    script = os.path.join(folder, "array.sh" if ranks == 1 else f"array-{ranks}-ranks.sh")
+    gpus = any(plan["gpu_points"] > 0 for plan in plans)
+    replace_file(script, slurm_script(tasks, folder, given.sbatch, ranks, gpus).encode())
+    each = "" if ranks == 1 else f" of {ranks} ranks"
+    print(f"\n{told_tasks(len(tasks))}{each}. Submit them with: {shlex.join(['sbatch', script])}", file=out)

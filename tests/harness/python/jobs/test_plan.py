@@ -171,6 +171,44 @@ class Plan(support.Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("2 points in rows.jsonl", done.stdout)
 
+    def test_each_number_of_ranks_is_an_array_of_its_own(self):
+        """A task of two ranks starts two processes by srun, here a stand-in that starts them with its variables; its
+        rows are those of two ranks, once."""
+        self.write("e.toml", support.EXPERIMENT + "ranks = [1, 2]\n")
+        done = program("plan", "e.toml", "--scheduler", "slurm", "-o", "out", "--device", "cpu")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        one, two = ((self.folder / "out" / name).read_text() for name in ("array.sh", "array-2-ranks.sh"))
+        self.assertNotIn("ntasks", one)
+        self.assertIn("#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=2\n", two)
+        self.assertNotIn("gpu", two)
+        self.assertEqual(tasks_in(two)[0][:2], ["srun", "--ntasks=2"])
+        self.assertIn("--points={ranks=2}", tasks_in(two)[0])
+        self.assertIn("1 task of 2 ranks. Submit them with: sbatch", done.stdout)
+        srun = self.write("bin/srun", "#!/bin/sh\nn=${1#--ntasks=}\nshift\nfor i in $(seq $((n - 1))) 0; do\n"
+                          "SLURM_STEP_ID=0 SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_STEP_NUM_TASKS=$n \"$@\" &\ndone\n"
+                          "wait $!\ncode=$?\nwait\nexit $code\n")
+        os.chmod(srun, 0o755)
+        for script in ("array.sh", "array-2-ranks.sh"):
+            done = subprocess.run(["sh", f"out/{script}"], capture_output=True, text=True, check=False, env={
+                **os.environ, "PATH": f"{os.path.dirname(srun)}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_ID": "0",
+                "SLURM_JOB_ID": str(os.getpid()), "SLURM_PROCID": "0", "SLURM_LOCALID": "0"})
+            self.assertEqual(done.returncode, 0, done.stderr)
+        done = program("merge", "out", "-o", "rows.jsonl")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = [json.loads(line) for line in (self.folder / "rows.jsonl").read_text().splitlines()]
+        self.assertEqual(sorted(row["ranks"] for row in found), [1, 1, 2, 2])
+        self.assertEqual(len({row["answers_hash"] for row in found}), len({row["variation"].split()[0] for row in found}))
+
+    def test_the_script_of_ranks_on_gpus(self):
+        script = plan.slurm_script([["x"]], "/out", ["--mem=1G"], 4, True)
+        self.assertIn("#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=4\n#SBATCH --gpus-per-node=4\n#SBATCH --mem=1G\n",
+                      script)
+        given = plan.parsed(["x.toml"])
+        with unittest.mock.patch.object(plan, "program", lambda: "unmask"):
+            (task,) = plan.tasks_of({"file": "x.toml", "name": "x", "gpu_points": 1, "only": True}, 1, given, "/out", 4)
+        self.assertEqual(task, ["srun", "--ntasks=4", "--gpu-bind=none", "unmask", "run", "x.toml", "--no-progress",
+                                "--output", "/out/4-ranks/x", "--points={ranks=4}"])
+
     def test_the_plan_as_json(self):
         self.write("e.toml", support.EXPERIMENT)
         done = program("run", "e.toml", "--dry-run", "--format", "json")
