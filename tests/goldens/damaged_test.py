@@ -71,6 +71,22 @@ class Damaged(unittest.TestCase):
         self.assertTrue(count, text[-3000:])
         return sum(int(c or 0) for c in count.groups())
 
+    def test_a_near_tie_counts_by_the_pieces_of_one_process(self):
+        """Of two ranks, which add in another order, and only below 3e-5."""
+        with open(os.path.join(GOLDENS, "decode", "vanilla_llada.jsonl"), encoding="utf-8") as file:
+            run = json.loads(next(file))
+        run["output_ids"][-1] = (run["output_ids"][-1] + 1) % 50
+        for gap, words, code, said in (
+                (1e-6, ("--ranks", "2"), 0, "PASS .* smallest gap 1e-06  a near tie: output differs at token .*; "
+                                            "2 pieces of one process say the same"),
+                (1e-6, (), 1, "FAIL .* smallest gap 1e-06  output differs"),
+                (4e-5, ("--ranks", "2"), 1, "FAIL .* smallest gap 4e-05  output differs")):
+            run["margins"]["min_top2_logit_gap"] = gap
+            text, status = self.replayed("decode/vanilla_llada.jsonl", json.dumps(run).encode() + b"\n",
+                                         "--method", "vanilla_llada", *words)
+            self.assertEqual(status, code, text)
+            self.assertRegex(text, said)
+
     def test_every_line_is_replayed_or_named(self):
         names = sorted(n for n in os.listdir(os.path.join(GOLDENS, "decode")) if n.endswith(".jsonl"))
         self.assertGreater(len(names), 20)
