@@ -30,7 +30,6 @@ double fact_or(const method_info& method, const parameter_map& given, pace_fact 
 // `answers` answers, `batch` at a time, each with a prompt of `prompt` tokens, a canvas of `generated`
 // and `forwards` decode forwards of `rows` rows a sequence.
 struct run_work {
-  std::int32_t ranks = 1;
   double answers = 1, batch = 1, prompt = 0, generated = 0;
   double forwards = 0;   // 0: one per generated token, the most there can be
   double rows = 32;      // of a sequence in a decode forward
@@ -39,6 +38,7 @@ struct run_work {
   double candidates = 0;     // rows whose logits are looked at; 0: half of the rows
   double full_forwards = 0;  // of the forwards, those of the whole prompt and canvas
   bool prefills = true;      // the prompt is computed once, before
+  std::int32_t ranks = 1;
 };
 
 // Fills in the rows that the method declares (method_info::shape) and those that its recipe drops inside
