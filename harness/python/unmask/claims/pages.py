@@ -57,6 +57,13 @@ def _commits(judged, controls):
     return text + (f", but for {len(others)} claims and controls, whose sections name others.\n" if others else ".\n")
 
 
+def _renewed(folder):
+    """Which tables and figures of an archive were measured anew, by commit."""
+    places = repeats.renewed_in(folder)
+    return "".join(f"\nRenewed with commit {commit[:8]}: {', '.join(p for p in sorted(places) if places[p] == commit)}.\n"
+                   for commit in dict.fromkeys(places[p] for p in sorted(places)))
+
+
 def _about(folder, name):
     """What leads to the meanings: pages next to an archive of the repository, elsewhere a command."""
     if not os.path.isfile(os.path.join(folder, "..", "VERDICTS.md")):
@@ -117,7 +124,7 @@ def _bound(bound, in_points):
 
 def _overview(papers, judged, controls, register, folder):
     text = (f"# Which claims hold?\n\nRegister {register.hash}. Written by `unmask claims FOLDER --save`.\n" +
-            _about(folder, "claims.md") + _commits(judged, controls))
+            _about(folder, "claims.md") + _commits(judged, controls) + _renewed(folder))
     deciding = [(c, r) for c, r in judged if c.decides]
     if deciding:
         text += (f"\n## Should you use the method?\n\nThese {len(deciding)} claims decide it. {_counts(deciding, 'claims')}.\n\n"

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import combinations
 import math
 import os
+import tarfile
 
 from unmask.claims.declare import RATIOS
 from unmask.claims.judge import (SCORES, Evidence, correct, judge_all, name_controls, on_cpu_text, result_of,
@@ -17,8 +18,10 @@ from unmask.rows.errors import UserError
 from unmask.rows.files import read_json
 from unmask.rows.rows import ARCHIVE, latest
 from unmask.rows.shapes import TEXT, fit
+from unmask.rows.text import json_value
 
 RECORD = "campaign.json"  # what a campaign is of, in its folder
+SHAPE = {"program?": TEXT, "register?": TEXT, "ended?": TEXT, "renewed?": {"*": TEXT}}
 MENDED = " (unmask campaign makes it anew)"
 DETERMINISTIC = "deterministic: another seed changes nothing"
 SINGLE = "single: one campaign has its rows"
@@ -39,13 +42,29 @@ def numbered(results):
 def read_record(place):
     """What a campaign is of; None where it has not begun."""
     path = os.path.join(place, RECORD)
-    shape = {"program?": TEXT, "register?": TEXT, "ended?": TEXT}
     if not os.path.lexists(path):
         return None
     try:
-        return fit(read_json(path), shape, path)
+        return fit(read_json(path), SHAPE, path)
     except UserError as problem:
         raise UserError(f"{problem}{MENDED}") from None
+
+
+def renewed_in(results):
+    """{"PAPER/ARTIFACT/SCALE": its commit} of the tables and figures that were measured anew and are of another commit
+    than the program of the first campaign, as the record of its archive says; {} of a folder without an archive."""
+    path = os.path.join(results, ARCHIVE)
+    if numbered(results) or not os.path.isfile(path):
+        return {}
+    try:
+        with tarfile.open(path, "r:xz") as archive:
+            first = archive.next()  # the record leads
+            if first is None or first.name != RECORD:
+                return {}
+            text = archive.extractfile(first).read().decode()
+        return fit(json_value(text), SHAPE, f"{path}({RECORD})").get("renewed", {})
+    except (tarfile.TarError, EOFError, ValueError) as problem:
+        raise UserError(f"{path}: its {RECORD} cannot be read: {problem}") from None
 
 
 def evidence_of(results, since=None):

@@ -214,6 +214,7 @@ def renew(directory, into):
             raise UserError(f"{into}/{repeats.archive_name(number)}: {lacking[0]} is of campaign {number} too, which "
                             f"{directory} does not have: measure it with --campaigns {number}")
         members |= {name: content for name, (_, content) in fresh.get(number, {}).items()}
+        members = _with_renewed(members)
         archives[repeats.archive_name(number)] = _packed(members)
         number += 1
     if not archives:
@@ -221,6 +222,20 @@ def renew(directory, into):
     size = _replaced(archives, into)
     keep_log(found[1], into, others=True)
     return size
+
+
+def _with_renewed(members):
+    """The members with the commit of each table and figure in the record's `renewed`, where that is another one than the
+    commit of the record's program."""
+    record, renewed = json.loads(members.get(RECORD, b"{}")), {}
+    of_program = commit_of(record.get("program", ""))
+    for name, content in sorted(members.items()):
+        if os.path.basename(name) == "rows.jsonl" and content:
+            commit = json.loads(content.split(b"\n", 1)[0])["source_hash"]
+            if not of_program or not commit.startswith(of_program):
+                renewed[os.path.dirname(name)] = commit
+    record = {key: value for key, value in record.items() if key != "renewed"} | ({"renewed": renewed} if renewed else {})
+    return {RECORD: tables.json_text(record).encode()} | {n: c for n, c in members.items() if n != RECORD}
 
 
 def _fresh(place):
@@ -312,7 +327,7 @@ def parser():
                    help="pack the rows of all campaigns into this folder, with the pages of claims")
     p.add_argument("--renew", action="store_true",
                    help="with --archive: replace there the tables and figures that were measured now, of one commit "
-                        "each, and keep the others")
+                        "each, and keep the others; campaign.json there names these commits")
     p.add_argument("--stale", action="store_true",
                    help="measure no campaign; print which tables and figures of FOLDER, a campaign or an archive, have "
                         "rows that the present program plans, answers or counts otherwise (exit code 4: some)")

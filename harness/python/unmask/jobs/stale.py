@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 from unmask.claims.judge import Evidence
-from unmask.claims.repeats import numbered
+from unmask.claims.repeats import numbered, renewed_in
 from unmask.rows import experiments, program
 from unmask.rows.ending import tell
 from unmask.rows.errors import UserError
@@ -32,6 +32,7 @@ class Age:
     differences: list = field(default_factory=list)  # (point, what, before, now)
     sampled: int = 0
     unknown: str = ""
+    renewed: str = ""  # the commit that the archive's record names, of a table or figure that was measured anew
 
     @property
     def state(self):
@@ -101,11 +102,13 @@ def _measure_again(path, scale, row, folder):
     return next((new for new in found if _without_seed(new) == _without_seed(row)), None), said
 
 
-def age_of(place, rows, folder, sample):
-    """Age of the rows of one place, PAPER/ARTIFACT/SCALE."""
+def age_of(place, rows, folder, sample, renewed=""):
+    """Age of the rows of one place, PAPER/ARTIFACT/SCALE. renewed: their commit by the archive's record, "" where it
+    names none."""
     paper, artifact, scale = place.split("/")
     path = os.path.join(folder, paper, f"{artifact}.toml")
-    age = Age(place, sorted({row["source_hash"][:8] for row in rows}), len(rows))
+    commits = [renewed[:8]] if renewed else sorted({row["source_hash"][:8] for row in rows})
+    age = Age(place, commits, len(rows), renewed=renewed)
     if not os.path.isfile(path):
         age.unknown = f"there is no {path} any more"
         return age
@@ -139,19 +142,20 @@ def ages(directory, folder, only, sample):
         place == name or place.startswith(name + "/") for name in only)]
     if not wanted:
         raise UserError(f"{directory}: has no rows of {', '.join(only)}" if only else f"{directory}: holds no rows")
-    every = []
+    every, renewed = [], renewed_in(directory)
     for place in wanted:
         if place.count("/") != 2:
             continue
         tell(f"{place}: its plan, and {sample} of its {len(places[place])} rows again")
-        every.append(age_of(place, places[place], folder, sample))
+        every.append(age_of(place, places[place], folder, sample, renewed.get(place, "")))
     return every
 
 
 def ages_text(every):
     """A line for each table or figure, those that are stale first, and how many there are of each state."""
     counts = {state: [age for age in every if age.state == state] for state in (CHANGED, UNKNOWN, FRESH)}
-    lines = [f"{state}: {age.place}, {age.rows} rows of {', '.join(age.commits)}, {age.sampled} measured again"
+    lines = [f"{state}: {age.place}, {age.rows} rows of {', '.join(age.commits)}{' (renewed)' if age.renewed else ''}, "
+             f"{age.sampled} measured again"
              + (f"; {age.why}" if age.why else "") for state, found in counts.items() for age in found]
     lines.append(", ".join(f"{len(found)} {state}" for state, found in counts.items()) + f", of {len(every)}")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ import os
 import pathlib
 import statistics
 import sys
+import tarfile
 import tempfile
 from types import SimpleNamespace
 import unittest
@@ -16,8 +17,8 @@ from made import ROOT, row_of
 from made_claims import FASTER, Made, scored, write
 from scipy import stats
 
-from unmask.claims import repeats
-from unmask.jobs import campaign
+from unmask.claims import pages, repeats
+from unmask.jobs import campaign, stale
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.intervals import Estimate
 from unmask.rows.rows import places_below
@@ -227,8 +228,29 @@ class Campaigns(Made):
                 places = places_below(into, archive=name)
                 commits = {place: {row["source_hash"][0] for row in found} for place, found in places.items()}
                 self.assertEqual(commits, {"focus/table_5/tiny": {"b"}, "focus/table_6/tiny": {"a"}})
+            self.check_renewed(into, {"focus/table_5/tiny": "b" * 40})
             shown = self.verdict(into)
+            # A second time, by the first program again: nothing is of another commit than the record's.
+            self.put_campaigns(of("a", rows(True)), of("a", rows(True)))
+            campaign.renew(old, into)
+            self.check_renewed(into, {})
         self.assertEqual((shown.verdict, shown.commits), ("NOT SUPPORTED", ("bbbbbbbb",)))
+
+    def check_renewed(self, into, places):
+        """The record of every archive, the pages and --stale name the commits of what was renewed."""
+        for name in ("rows.tar.xz", "rows-2.tar.xz"):
+            with tarfile.open(f"{into}/{name}") as archive:
+                first = archive.next()
+                record = json.loads(archive.extractfile(first).read())
+            self.assertEqual((first.name, record.get("renewed", {})), ("campaign.json", places))
+            self.assertEqual(record["program"], "unmask 1, commit a")
+        self.assertEqual(repeats.renewed_in(into), places)
+        text = pages.pages([], [], unittest.mock.Mock(hash="r"), into)["claims.md"]
+        self.assertEqual("Renewed with commit bbbbbbbb: focus/table_5/tiny.\n" in text, bool(places))
+        ages = {age.place: (age.commits, age.renewed) for age in stale.ages(into, f"{self.folder}/none", [], 0)}
+        of_table_5 = (["bbbbbbbb"], "b" * 40) if places else (["aaaaaaaa"], "")
+        self.assertEqual(ages, {"focus/table_5/tiny": of_table_5, "focus/table_6/tiny": (["aaaaaaaa"], "")})
+        self.assertEqual("(renewed)" in stale.ages_text(stale.ages(into, f"{self.folder}/none", [], 0)), bool(places))
 
     def refused(self, words, call, *arguments):
         with self.assertRaises(UserError) as caught:
