@@ -16,6 +16,7 @@ in the files that show measurements, where a table of numbers has no marker.
 
 import argparse
 import difflib
+import json
 import os
 import re
 import shlex
@@ -24,7 +25,8 @@ import sys
 
 import page_values
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 BLOCK = re.compile(r"^<!-- from: (.+?) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
 # Files whose tables of numbers are measurements of this repository's rows.
 SHOWS_MEASUREMENTS = re.compile(r"^(README\.md|methods/README\.md|results/.*README\.md)$")
@@ -47,7 +49,24 @@ def markdown_files():
     return sorted(found)
 
 
-def output_of(command, program):
+def claims_together(commands, program):
+    """{command: what it prints} of the commands `unmask claims`, which take the longest: rows are read and claims
+    judged once for all of them (claims_together.py)."""
+    claims = [command for command in commands if shlex.split(command)[:2] == ["unmask", "claims"]]
+    prepared = os.path.join(ROOT, ".venv/bin/python")  # which Python: as the program takes it
+    python = os.environ.get("UNMASK_PYTHON") or (prepared if os.path.exists(prepared) else "python3")
+    words = json.dumps([shlex.split(command)[2:] for command in claims])
+    place = {"PYTHONPATH": os.path.join(ROOT, "harness/python"), "PYTHONUTF8": "1", "UNMASK_PROGRAM": program}
+    done = subprocess.run([python, "-P", "-B", os.path.join(HERE, "claims_together.py"), words], cwd=ROOT,
+                          env={**os.environ, **place}, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Problem(f"{claims} ended with {done.returncode}: {done.stderr.strip()}")
+    return dict(zip(claims, (text.strip() + "\n" for text in json.loads(done.stdout))))
+
+
+def output_of(command, program, known):
+    if command in known:
+        return known[command]
     words = shlex.split(command)
     if words[0] == "unmask":
         words[0] = program
@@ -78,10 +97,10 @@ def tables_without_marker(text):
     return found
 
 
-def rewritten(text, program):
+def rewritten(text, program, known):
     def block(match):
         command = match.group(1)
-        return f"<!-- from: {command} -->\n{output_of(command, program)}<!-- end -->"
+        return f"<!-- from: {command} -->\n{output_of(command, program, known)}<!-- end -->"
     return BLOCK.sub(block, text)
 
 
@@ -91,13 +110,21 @@ def main():
     parser.add_argument("--check", action="store_true", help="write nothing, fail on differences")
     given = parser.parse_args()
     program, wrong, tables = os.path.abspath(given.program), 0, 0
+    texts = {}
     for name in markdown_files():
+        with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+            texts[name] = file.read()
+    commands = [command for text in texts.values() for command, _ in BLOCK.findall(text)]
+    try:
+        known = claims_together(commands, program)
+    except Problem as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    for name, text in texts.items():
         path = os.path.join(ROOT, name)
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
         tables += len(BLOCK.findall(text))
         try:
-            new = page_values.rewritten(rewritten(text, program), os.path.dirname(path))
+            new = page_values.rewritten(rewritten(text, program, known), os.path.dirname(path))
         except (Problem, page_values.Unknown) as problem:
             print(f"{name}: {problem}", file=sys.stderr)
             wrong += 1
