@@ -20,10 +20,11 @@ class _Once:
     def __init__(self, read):
         self.read, self.found = read, {}
 
-    def __call__(self, results, since=None):
-        if results not in self.found:
-            self.found[results] = self.read(results, since)
-        return self.found[results]
+    def __call__(self, results, since=None, artifacts=None):
+        key = results, tuple(sorted(artifacts))
+        if key not in self.found:
+            self.found[key] = self.read(results, since, artifacts)
+        return self.found[key]
 
 
 def printed(words):

@@ -308,11 +308,18 @@ def shown_controls(register, claims):
     return [k for k in register.controls if k.key in named or k.calibrates and k.paper in papers]
 
 
+def artifacts_of(register, claims):
+    """{"PAPER/ARTIFACT"} of all that judging these claims reads, with their controls and simpler methods."""
+    judged = claims + shown_controls(register, claims)
+    return {experiments.place_of(a, "") for c in judged for a in c.artifacts}
+
+
 def _judge(options, register, claims, folder):
     explained = claim_named(register, options.explain) if options.explain else None  # before rows are read
     if not os.path.isdir(options.results):
         raise does_not_exist(options.results)
-    evidence = repeats.evidence_of(options.results, read_since(folder))
+    artifacts = artifacts_of(register, [explained] if explained else claims)
+    evidence = repeats.evidence_of(options.results, read_since(folder), artifacts)
     if options.explain:
         text = explain(explained, register, evidence, options.scale)
         tables.write(text, options.output)

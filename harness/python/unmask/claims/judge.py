@@ -73,16 +73,21 @@ class Result:
 
 class Evidence:
     """The rows below a folder of results, by their place PAPER/ARTIFACT/SCALE; what lies deeper was
-    measured after a look at these, and is not read."""
+    measured after a look at these, and is not read. artifacts: "PAPER/ARTIFACT" of the only tables and figures that are
+    read of an archive, which is large; None: all."""
 
-    def __init__(self, results, since=None, archive=ARCHIVE):
+    def __init__(self, results, since=None, archive=ARCHIVE, artifacts=None):
         self.results, self.since, self.judged = results, since or {}, {}
         self.lent = set()  # ids of the rows that are another campaign's
         self.is_archive = os.path.isfile(os.path.join(results, archive))
-        found = places_below(results, lambda place: place.count("/") <= 2, archive)
+        def is_near(place):
+            return place.count("/") <= 2
+        found = places_below(results, is_near, archive, lambda place: is_near(place) and (
+            artifacts is None or place.rpartition("/")[0] in artifacts))
         self.places = {place: latest(rows) for place, rows in found.items() if rows}
         # A campaign of which nothing could run is judged all the same: NOT RUN, with what it needs.
-        if not self.places and not os.path.isfile(os.path.join(results, "campaign.jsonl")):
+        some = self.places or self.is_archive and artifacts is not None
+        if not some and not os.path.isfile(os.path.join(results, "campaign.jsonl")):
             raise EnvironmentFault(f"{results} holds no results (PAPER/TABLE/SCALE/rows.jsonl); give the folder of a campaign")
 
 

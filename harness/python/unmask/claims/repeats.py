@@ -67,17 +67,18 @@ def renewed_in(results):
         raise UserError(f"{path}: its {RECORD} cannot be read: {problem}") from None
 
 
-def evidence_of(results, since=None):
-    """The campaigns below a folder: its numbered folders, else its archives, else the folder itself."""
+def evidence_of(results, since=None, artifacts=None):
+    """The campaigns below a folder: its numbered folders, else its archives, else the folder itself. artifacts:
+    "PAPER/ARTIFACT" of all that is read of archives; None: everything."""
     folders = numbered(results)
     if folders:
         found = [Evidence(place, since) for _, place in folders]
         for other, (_, place) in zip(found[1:], folders[1:]):
             _lend(found[0], other, bool((read_record(place) or {}).get("ended")))
         return found
-    found, number = [Evidence(results, since)], 2
+    found, number = [Evidence(results, since, artifacts=artifacts)], 2
     while os.path.isfile(os.path.join(results, archive_name(number))):
-        found.append(Evidence(results, since, archive_name(number)))
+        found.append(Evidence(results, since, archive_name(number), artifacts))
         _lend(found[0], found[-1], True)  # none is packed before its end
         number += 1
     return found

@@ -225,10 +225,10 @@ def read_latest(*paths):
     return latest([row for path in paths for row in read_rows(path)])
 
 
-def places_below(path, wanted=lambda place: True, archive=ARCHIVE):
+def places_below(path, wanted=lambda place: True, archive=ARCHIVE, of_archive=None):
     """Reads every rows.jsonl below a folder, by the folder's place in it, "focus/table_5/tiny", of the
     places that are wanted. A folder without any that holds an archive of this name stands for what that
-    holds."""
+    holds; of_archive: the places that are wanted of an archive, if others need not be read."""
     found = {}
     for folder, folders, files in os.walk(path):
         folders.sort()
@@ -237,7 +237,7 @@ def places_below(path, wanted=lambda place: True, archive=ARCHIVE):
             if wanted(place):
                 found["" if place == "." else place] = _rows_of_file(os.path.join(folder, "rows.jsonl"))
     archive = os.path.join(path, archive)
-    return found if found or not os.path.isfile(archive) else _rows_of_archive(archive, wanted)
+    return found if found or not os.path.isfile(archive) else _rows_of_archive(archive, of_archive or wanted)
 
 
 def _rows_of_archive(path, wanted):

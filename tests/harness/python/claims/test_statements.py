@@ -11,7 +11,7 @@ import unittest
 from made import row_of
 from made_claims import FASTER, Made, scored
 
-from unmask.claims.claims import read_since
+from unmask.claims.claims import artifacts_of, read_since
 from unmask.claims import above, at_least, at_most, below, within
 from unmask.claims import repeats
 from unmask.claims.declare import RATIOS, read_register
@@ -71,10 +71,10 @@ class Reasons(unittest.TestCase):
         """FOCUS' claims, by the three campaigns of results/tiny."""
         folder = os.path.join(ROOT, "experiments/claims")
         register = read_register(folder)
-        evidence = repeats.evidence_of(os.path.join(ROOT, "results/tiny"), read_since(folder))
+        focus = [c for c in register.claims if c.paper == "focus"]
+        evidence = repeats.evidence_of(os.path.join(ROOT, "results/tiny"), read_since(folder), artifacts_of(register, focus))
         found = repeats.controls_of([k for k in register.controls if k.paper == "focus"], evidence, "tiny")
         verdicts = {k.id: of.verdict for k, of in found}
-        focus = [c for c in register.claims if c.paper == "focus"]
         named = 0
         for c, r in repeats.judge_campaigns(focus, register, evidence, "tiny"):
             for k, of in r.controls:

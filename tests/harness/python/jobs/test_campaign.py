@@ -17,7 +17,7 @@ from made import ROOT, row_of
 from made_claims import FASTER, Made, scored, write
 from scipy import stats
 
-from unmask.claims import pages, repeats
+from unmask.claims import claims, pages, repeats
 from unmask.jobs import campaign, stale
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.intervals import Estimate
@@ -251,6 +251,22 @@ class Campaigns(Made):
         of_table_5 = (["bbbbbbbb"], "b" * 40) if places else (["aaaaaaaa"], "")
         self.assertEqual(ages, {"focus/table_5/tiny": of_table_5, "focus/table_6/tiny": (["aaaaaaaa"], "")})
         self.assertEqual("(renewed)" in stale.ages_text(stale.ages(into, f"{self.folder}/none", [], 0)), bool(places))
+
+    def test_of_an_archive_only_the_tables_that_claims_name_are_read(self):
+        results = self.put_campaigns(rows(True), rows(True))
+        for number in (1, 2):
+            self.put(rows(True), f"{number}/focus/table_6/tiny")
+        register = self.register(FASTER)
+        wanted = claims.artifacts_of(register, register.claims)
+        self.assertEqual(wanted, {"focus/table_5"})
+        with tempfile.TemporaryDirectory() as into:
+            campaign.archive(results, into)
+            for artifacts, places in ((None, ["focus/table_5/tiny", "focus/table_6/tiny"]),
+                                      (wanted, ["focus/table_5/tiny"]), ({"focus/table_9"}, [])):
+                found = repeats.evidence_of(into, None, artifacts)
+                self.assertEqual([sorted(e.places) for e in found], [places, places], artifacts)
+        with self.assertRaisesRegex(EnvironmentFault, "holds no results"):
+            repeats.evidence_of(f"{self.folder}/experiments", None, wanted)
 
     def refused(self, words, call, *arguments):
         with self.assertRaises(UserError) as caught:
