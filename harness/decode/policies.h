@@ -177,6 +177,9 @@ struct pace_shape {
   std::int32_t steps = 0;
   // The most rows of one forward pass: row_copies per position, plus more_rows (row_traits::views).
   std::int32_t row_copies = 1, more_rows = 0;
+  // What a request unmasks depends on the requests that run at the same time. On the real clock the
+  // clock decides which those are, so that another repetition may give other tokens.
+  bool by_load = false;
 };
 
 // Plans how far each sequence goes in this step: a block, a chunk, the whole response, one token.

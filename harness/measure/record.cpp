@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -201,12 +203,65 @@ std::string disagreement(const std::vector<pass_record>& passes) {
     }
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const answer_record* mine = first_answer(first, passes[p], i);
-      if (!mine || mine->tokens == answers[i].tokens) continue;
+      if (!mine || mine->tokens == answers[i].tokens || first.answers_vary) continue;
       return fmt::format("repetition {} gave other tokens than the first for request {}", p + 1,
                          (first.clients_left ? answers[i].request : i) + 1);
     }
   }
   return "";
+}
+
+// In how many requests a later pass gave other tokens than the first, as a sentence; empty: in none.
+std::string varied_answers(const std::vector<pass_record>& passes) {
+  const pass_record& first = passes.front();
+  std::set<std::size_t> others;
+  for (const pass_record& pass : passes) {
+    for (std::size_t i = 0; i < pass.answers.size(); ++i) {
+      const answer_record* mine = first_answer(first, pass, i);
+      if (mine && mine->tokens != pass.answers[i].tokens) {
+        others.insert(static_cast<std::size_t>(mine - first.answers.data()));
+      }
+    }
+  }
+  if (others.empty()) return "";
+  return fmt::format(
+      "{} of {} requests got other tokens in another repetition, because the real clock decides "
+      "which requests run together; the score is the mean of the repetitions, counts are of the "
+      "first",
+      others.size(), first.answers.size());
+}
+
+// The scores of the first pass; if answers vary, each with the mean of all passes in its place.
+std::vector<scored_answer> scores_of_passes(const measured_point& point) {
+  std::vector<scored_answer> all = point.scores;
+  for (scored_answer& a : all) {
+    double sum = a.scored ? a.value : 0;
+    std::int64_t n = a.scored ? 1 : 0;
+    for (const std::vector<scored_answer>& pass : point.later_scores) {
+      const auto again = std::ranges::find(pass, a.item, &scored_answer::item);
+      if (again == pass.end()) continue;
+      a.exact = a.exact && again->exact;
+      a.undecided = a.undecided || again->undecided;
+      if (a.note.empty()) a.note = again->note;
+      a.measures.insert(a.measures.end(), again->measures.begin(), again->measures.end());
+      a.libraries.insert(again->libraries.begin(), again->libraries.end());
+      sum += again->scored ? again->value : 0;
+      n += again->scored ? 1 : 0;
+    }
+    a.scored = n > 0;
+    a.value = n > 0 ? sum / static_cast<double>(n) : 0;
+  }
+  return all;
+}
+
+// Tokens of a pass: of passes that differ the mean.
+double mean_tokens(const std::vector<pass_record>& passes,
+                   const std::function<std::int64_t(const answer_record&)>& tokens_of) {
+  double sum = 0;
+  for (const pass_record& pass : passes) {
+    for (const answer_record& a : pass.answers) sum += static_cast<double>(tokens_of(a));
+  }
+  return sum / static_cast<double>(passes.size());
 }
 
 std::string bytes_of(const std::vector<std::int32_t>& tokens) {
@@ -513,17 +568,19 @@ void measure_row(result_row& row, const measured_point& point) {
     return;
   }
   const totals t = sum_of(point.passes.front(), point.rules);
+  const double output = mean_tokens(
+      point.passes, [&](const answer_record& a) { return output_tokens_of(a, point.rules); });
   count_metrics(row, point.passes.front(), t, point);
   total_metrics(row, point.passes);
   const double seconds = middle_of(row.samples.seconds, row);
   const origin time = point.passes.front().time;
   row.metrics["wall_seconds"] = {seconds, time};
   if (seconds > 0) {
-    const auto rate = [&](const char* name, std::int64_t tokens) {
-      row.metrics[name] = {static_cast<double>(tokens) / seconds, time};
-    };
-    rate("tokens_per_second", t.output);
-    rate("canvas_tokens_per_second", t.work.committed);
+    row.metrics["tokens_per_second"] = {output / seconds, time};
+    row.metrics["canvas_tokens_per_second"] = {
+        mean_tokens(point.passes, [](const answer_record& a) { return a.work.committed; }) /
+            seconds,
+        time};
   }
   if (row.device && !row.device->times_mean_something && time != origin::synthetic) {
     row.reason = "emulated kernels: the times mean nothing";
@@ -534,17 +591,19 @@ void measure_row(result_row& row, const measured_point& point) {
     if (row.reason.empty()) row.reason = broken_law(pass, point.rules);
   }
   if (!row.reason.empty()) return;
-  if (!point.passes.front().clients_left) hash_answers(row, point.passes.front());
+  const pass_record& first = point.passes.front();
+  if (!first.clients_left && !first.answers_vary) hash_answers(row, first);
+  const std::vector<scored_answer> scores = scores_of_passes(point);
   pass_metrics(row, point.passes);
-  if (const auto energy = row.value_of("energy_joules"); energy && t.output > 0) {
-    row.metrics["joules_per_token"] = {*energy / static_cast<double>(t.output), origin::measured};
+  if (const auto energy = row.value_of("energy_joules"); energy && output > 0) {
+    row.metrics["joules_per_token"] = {*energy / output, origin::measured};
   }
-  if (!point.passes.front().served) {
+  if (!first.served) {
     latency_metrics(row, point.passes);
     if (point.keep_items) keep_items(row, point);
   }
   const bool imposed = row.run.impose != "none";
-  if (!imposed) score_row(row, point.scores);
+  if (!imposed) score_row(row, scores);
   if (row.model.weights == "synthetic" || imposed) {
     for (auto& [name, m] : row.metrics) {
       const bool clock = name.ends_with("_seconds");
@@ -557,19 +616,21 @@ void measure_row(result_row& row, const measured_point& point) {
                                       : "decisions from " + commits + ", not from a model";
   } else if (!row.score) {
     row.verdict = row_verdict::not_verified;
-    const auto& all = point.scores;
     const auto why = std::ranges::find_if(
-        all, [](const scored_answer& a) { return a.note.starts_with("NOT RUN"); });
-    const std::string undecided = undecided_items(all);
-    row.reason = why != all.end() ? why->note : !undecided.empty() ? undecided : nothing_to_score;
+        scores, [](const scored_answer& a) { return a.note.starts_with("NOT RUN"); });
+    const std::string undecided = undecided_items(scores);
+    row.reason = why != scores.end()  ? why->note
+                 : !undecided.empty() ? undecided
+                                      : nothing_to_score;
   } else {
     row.verdict = row_verdict::pass;
     row.reason = row.model.caution;
-    add_reason(row, undecided_items(point.scores));
+    add_reason(row, undecided_items(scores));
     add_reason(row, no_end_seen(point));
   }
+  add_reason(row, varied_answers(point.passes));
   judge_times(row, point);
-  check_batch(row, point.passes.front());
+  check_batch(row, first);
   check_activity(row, point.knobs);
   check_kernels(row);
 }

@@ -39,6 +39,9 @@ struct pass_record : pass_totals {
   bool served = false;             // requests arrived; closed-loop latency is not defined
   // On a real clock clients left: which requests are answered depends on the machine.
   bool clients_left = false;
+  // On a real clock the method decodes a request by what runs beside it (pace_shape::by_load): another
+  // repetition may give other tokens.
+  bool answers_vary = false;
   machine_use use;                        // who used the processors meanwhile
   std::map<std::string, metric> metrics;  // of this pass alone; the row has their means
   std::vector<answer_record> answers;
@@ -80,12 +83,14 @@ struct active_knob {
 
 struct measured_point {
   // Repetitions; their tokens are equal (of requests that both answered, where clients left on a
-  // real clock), or the row is INVALID.
+  // real clock), or the row is INVALID. With answers_vary they may differ.
   std::vector<pass_record> passes;
   std::vector<double> warmup_seconds;
   std::string stop;                   // why the repetitions ended
   std::size_t taken_up = 0;           // of the passes: made by an earlier run that was stopped
   std::vector<scored_answer> scores;  // of the first pass
+  // Of each later pass, if answers vary: the row's score is the mean of all passes.
+  std::vector<std::vector<scored_answer>> later_scores;
   token_rules rules;
   std::vector<active_knob> knobs;
   std::int32_t first_late_layer = row_traits().first_late_layer();  // of the method

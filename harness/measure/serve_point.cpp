@@ -171,6 +171,7 @@ class serve_point final : public loaded_point {
     pass.served = true;
     pass.time = clock_origin();
     pass.clients_left = !clock_.is_virtual() && serve_.real("cancel_share") > 0;
+    pass.answers_vary = !clock_.is_virtual() && make().pace->shape().by_load;
     const served_run done = serve(rate_of_pass(pass), seed_, 1);
     pass.seconds = done.totals.seconds;
     pass.use = done.use;

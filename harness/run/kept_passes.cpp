@@ -146,6 +146,7 @@ std::string pass_line(const pass_record& pass, const pass_record* first) {
               {"served", pass.served},
               {"clients_left", pass.clients_left},
               {"answers", pass.answers.size()}};
+  if (pass.answers_vary) out["answers_vary"] = true;
   each_number(const_cast<pass_record&>(pass),
               [&](const char* name, const auto& value) { put(out, name, value); });
   if (pass.use.seconds > 0) {  // else nobody watched
@@ -170,6 +171,7 @@ pass_record pass_of_line(const std::string& line, const pass_record* first) {
   pass.time = origin_of(in.at("time"));
   pass.served = in.at("served");
   pass.clients_left = in.at("clients_left");
+  pass.answers_vary = in.value("answers_vary", false);
   each_number(pass, [&](const char* name, auto& value) { take(in, name, value); });
   if (in.contains("use")) {
     each_number(pass.use, [&](const char* name, auto& value) { take(in.at("use"), name, value); });

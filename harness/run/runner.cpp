@@ -349,8 +349,7 @@ class experiment_run {
   }
 
   // What cannot be judged leaves its items undecided: what was measured counts all the same.
-  static std::vector<scored_answer> scores_of(in_flight& f) {
-    const pass_record& pass = f.measured.passes.front();
+  static std::vector<scored_answer> scores_of(in_flight& f, const pass_record& pass) {
     try {
       return f.ready->score(pass);
     } catch (const std::exception& problem) {
@@ -369,7 +368,11 @@ class experiment_run {
     f.measured.rules = f.ready->rules();
     f.measured.knobs = f.ready->knobs();
     f.measured.first_late_layer = f.ready->first_late_layer();
-    f.measured.scores = scores_of(f);
+    const std::vector<pass_record>& passes = f.measured.passes;
+    f.measured.scores = scores_of(f, passes.front());
+    for (std::size_t p = 1; passes.front().answers_vary && p < passes.size(); ++p) {
+      f.measured.later_scores.push_back(scores_of(f, passes[p]));
+    }
     // Rows of an artifact are compared by claims: scores of the same items, item by item.
     f.measured.keep_items =
         spec_.evidence.paired || (!spec_.artifact.paper.empty() && any_scored(f.measured.scores));

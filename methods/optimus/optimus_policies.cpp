@@ -43,16 +43,23 @@ namespace {
 // A block takes at least two forwards: one that decides the last of it, one that settles it. Rows
 // of the next block in the same forward shorten that, and reach one block further. Rows of a block
 // attend to the whole block, so the pieces of a prompt end where blocks end.
-pace_shape shape_of(const optimus_settings& set) {
+// The elastic scheduler chooses one chunk for all that run, by what their steps showed.
+pace_shape shape_of(const optimus_state& state) {
+  const optimus_settings& set = state.settings;
   const std::int32_t block = set.chunk.block;
   const bool looks_ahead = set.out_block || set.chunk.fusion != fusion_mode::off;
-  return {block, looks_ahead ? 2 * block : block, !looks_ahead, 0, block};
+  pace_shape shape{.block = block,
+                   .ahead = looks_ahead ? 2 * block : block,
+                   .commits = !looks_ahead,
+                   .prefill_piece = block};
+  shape.by_load = state.elastic.has_value();
+  return shape;
 }
 
 }  // namespace
 
 optimus_pace::optimus_pace(std::shared_ptr<optimus_state> state)
-    : pace_policy(shape_of(state->settings)), state_(std::move(state)) {}
+    : pace_policy(shape_of(*state)), state_(std::move(state)) {}
 
 std::int32_t optimus_pace::prefill_end(const batch& b, std::int32_t s) const {
   return state_->settings.prefill_emits

@@ -25,14 +25,14 @@ class serve_runs : public testing::Test {
 
   result_row run(const std::string& serve, const std::string& model, const std::string& weights,
                  const std::string& workload, const std::string& batch = "4",
-                 const std::string& kind = "serve") {
+                 const std::string& kind = "serve",
+                 const std::string& method = "\"block_diffusion\"\n") {
     const std::string arrivals = "[serve]\narrivals = \"closed\"\n" + serve;
     const experiment_spec spec = parse_spec(
         "title = \"t\"\nkind = \"" + kind +
             "\"\n[run]\nwarmup = 0\nrepetitions = 2\nbatch_size = " + batch +
             "\n[[model]]\npath = \"" + model + "\"\nweights = \"" + weights + "\"\n[[workload]]\n" +
-            workload + "\n[[method]]\nname = \"block_diffusion\"\n" +
-            (kind == "serve" ? arrivals : ""),
+            workload + "\n[[method]]\nname = " + method + (kind == "serve" ? arrivals : ""),
         "x.toml");
     run_options options;
     options.output = out_ / std::to_string(runs_++);
@@ -145,6 +145,25 @@ TEST_F(serve_runs, clients_that_leave_on_a_real_clock_do_not_contradict) {
   ASSERT_TRUE(is_reportable(row)) << row.reason;
   EXPECT_TRUE(row.answers_hash.empty());
   EXPECT_EQ(run("requests = 16\n").answers_hash.size(), 64U);
+}
+
+// Elastic chunks follow the requests that run, which the real clock decides: other tokens are no
+// contradiction there. On the virtual clock, and with chunks of one size, answers repeat.
+TEST_F(serve_runs, a_method_that_decodes_by_load_may_answer_otherwise_on_the_real_clock) {
+  const auto serve = [&](const std::string& params, const std::string& clock) {
+    return run("requests = 12\n" + clock, model_, "checkpoint", problems_, "4", "serve",
+               "\"optimus\"\n" + params);
+  };
+  const std::string elastic = "params.latency = \"roofline\"\nparams.cold_steps = 0\n";
+  const std::string virtual_clock = "clock = \"virtual\"\ncost = \"1:10 512:100\"\n";
+  const result_row real = serve(elastic, ""), repeated = serve(elastic, virtual_clock),
+                   fixed = serve("params.chunk = 8\n", "");
+  for (const result_row* row : {&real, &repeated, &fixed}) {
+    ASSERT_TRUE(is_reportable(*row)) << row->reason;
+  }
+  EXPECT_TRUE(real.answers_hash.empty());
+  EXPECT_EQ(repeated.answers_hash.size(), 64U);
+  EXPECT_EQ(fixed.answers_hash.size(), 64U);
 }
 
 TEST_F(serve_runs, random_weights_need_no_tokenizer_for_lengths) {

@@ -532,6 +532,44 @@ TEST(record, repetitions_that_disagree_are_invalid) {
   EXPECT_EQ(row.reason, "repetition 3 gave other tokens than the first for request 2");
 }
 
+// The mean pass takes 1 s. Request 2 unmasks 3 tokens up to EOS in two passes, 2 in the third: of 18
+// tokens 17 come out, 17 / 3 in a pass. Its item is right in the first pass and in no later one.
+TEST(record, answers_that_the_clock_decides_may_differ) {
+  measured_point point = good_point();
+  for (pass_record& pass : point.passes) pass.served = pass.answers_vary = true;
+  point.passes[2].answers[1].tokens = {7, 2, 2, 2};
+  point.scores = {scored(0), scored(1)};
+  point.scores[1].item = 1;
+  const std::vector<scored_answer> wrong = {scored(0), scored(0)};
+  point.later_scores = {wrong, wrong};
+  for (auto& scores : point.later_scores) scores[1].item = 1;
+  result_row row;
+  measure_row(row, point);
+  ASSERT_TRUE(is_reportable(row)) << row.reason;
+  EXPECT_TRUE(row.reason.starts_with("1 of 2 requests got other tokens in another repetition"))
+      << row.reason;
+  EXPECT_TRUE(row.answers_hash.empty());
+  EXPECT_DOUBLE_EQ(*row.value_of("tokens_per_second"), 17.0 / 3);
+  EXPECT_EQ(*row.value_of("output_tokens"), 6);
+  ASSERT_TRUE(row.score);
+  EXPECT_EQ(row.score->n, 2);
+  EXPECT_EQ(row.score->exact, 0);
+  EXPECT_DOUBLE_EQ(row.score->mean, 1.0 / 6);  // a third of one item of two
+
+  // The same answers every time: nothing to say.
+  point.passes[2].answers[1].tokens = point.passes[0].answers[1].tokens;
+  result_row same;
+  measure_row(same, point);
+  EXPECT_EQ(same.reason.find("other tokens"), std::string::npos) << same.reason;
+
+  // A pass that answered fewer requests stays a contradiction, and so do other tokens of a method
+  // that does not decode by what runs beside it.
+  point.passes[2].answers.pop_back();
+  result_row fewer;
+  measure_row(fewer, point);
+  EXPECT_EQ(fewer.verdict, row_verdict::invalid);
+}
+
 TEST(record, missing_evidence_is_never_a_pass) {
   measured_point point = good_point();
   for (scored_answer& s : point.scores) s.scored = false;

@@ -297,7 +297,7 @@ TEST(resume, passes_whose_memory_is_damaged_are_measured_again) {
 TEST(resume, a_pass_comes_back_as_it_was) {
   pass_record first = good_pass(0.1 + 0.2, 3);
   first.time = origin::analytic;
-  first.served = first.clients_left = true;
+  first.served = first.clients_left = first.answers_vary = true;
   first.state_bytes = 17;
   first.metrics["a"] = {1e-300, origin::synthetic, {1, std::nan(""), INFINITY, -INFINITY}};
   first.metrics["b"] = {std::nan(""), origin::counted, {}};
