@@ -7,13 +7,10 @@ the rows lack what it shows, and calls main() as a script. report.py calls draw(
 """
 
 import argparse
-import contextlib
 import hashlib
-import re
-import sys
-import warnings
 from typing import Any, NamedTuple
 
+from ending import guarded, letters_missed
 from rows import *  # noqa: F401,F403
 from rows import BadInput, NotDrawn, machine, ordered, read_rows
 from style import *  # noqa: F401,F403
@@ -127,40 +124,6 @@ def set_up(options):
     SETUP.width = options.width or (COLUMN if options.column else None)
     SETUP.note, SETUP.direct, SETUP.font = not options.no_note, options.direct, options.font
     SETUP.named = tuple(options.named)
-
-
-@contextlib.contextmanager
-def letters_missed():
-    """Says once, in one sentence, that the font lacks letters: the library says it of each letter and file."""
-    missed = []
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        try:
-            yield
-        finally:
-            missed += [w for w in found if str(w.message).startswith("Glyph")]
-            others = [w for w in found if w not in missed]
-    for w in others:
-        warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
-    if missed:
-        letters = {re.sub(r"Glyph (\d+).*", r"\1", str(w.message).split("\n")[0]) for w in missed}
-        shown = "".join(chr(n) for n in sorted(int(n) for n in letters if n.isdigit())[:8])
-        print(f"note: the font {SETUP.font} lacks {len(letters)} letters of these names ({shown}): boxes stand for "
-              "them. --font NAME takes another that is installed, such as \"Noto Sans CJK JP\"", file=sys.stderr)
-
-
-def guarded(work):
-    """Runs work(); turns what is wrong with the input into one sentence and an exit code."""
-    from unmask.rows.ending import ended
-    from unmask.rows.text import shown
-    try:
-        return ended(work)
-    except BadInput as problem:
-        print(f"bad input: {shown(problem)}", file=sys.stderr)
-        return 2
-    except NotDrawn as problem:
-        print(f"NOT DRAWN: {shown(problem)}", file=sys.stderr)
-        return 3
 
 
 def main(draw, description, default, more=None):

@@ -19,7 +19,7 @@ import typing
 import page_text
 import rows as rowlib
 from claims_part import badge, claims_part, headlines_part, ratio_text, text  # noqa: F401
-from common import guarded, letters_missed
+from ending import guarded, letters_missed
 from rows import BadInput, NotDrawn
 from unmask.rows.comparable import machine_of
 from unmask.rows.errors import UserError

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -365,6 +366,16 @@ class Odd(Case):
         page = page_of(self.made("chunks", change=change))
         names = list(dict.fromkeys(f"tiny, {r['label']}" for r in support.rows_of("chunks")))
         self.assertIn(f"<dt>models</dt><dd>{len(names)}<small>{' · '.join(names)}</small>", page)
+
+    def test_the_page_needs_no_matplotlib(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "matplotlib"))
+            with open(os.path.join(folder, "matplotlib/__init__.py"), "w", encoding="utf-8") as file:
+                file.write("raise ModuleNotFoundError(name='matplotlib')\n")
+            places = [folder, support.PLOTS, os.path.join(support.ROOT, "harness/python")]
+            done = subprocess.run([sys.executable, "-c", "import report; report.page_text"], capture_output=True, text=True,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(places)})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_dollar_signs_in_a_name_are_dollar_signs(self):
         def change(row):

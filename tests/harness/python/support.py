@@ -2,6 +2,7 @@
 """What the tests of the package's run files share: rows, runs and the program."""
 
 import hashlib
+import importlib
 import json
 import os
 import pathlib
@@ -28,6 +29,16 @@ name = "block_diffusion"
 [sweep]
 "params.threshold" = [0.6, 1.0]
 """
+
+
+def needs(*packages):
+    """Ends the test as NOT RUN where one of these packages cannot be imported."""
+    for package in packages:
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            print(f"NOT RUN: needs {package} (./dev setup prepares it)")
+            sys.exit(77)
 
 
 def row(point, position=0, verdict="PASS", environment=None, finished="2026-01-01T00:00:00Z", **more):

@@ -6,6 +6,10 @@ import re
 import sys
 import unittest
 
+from support import needs
+
+needs("numpy")
+
 import numpy as np
 
 # Not from the package, which needs the compiled part.

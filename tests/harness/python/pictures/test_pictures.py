@@ -11,8 +11,11 @@ import types
 import unittest
 import zlib
 
-import numpy as np
 import support
+
+support.needs("numpy", "PIL")
+
+import numpy as np
 from PIL import Image
 from support import SOURCE, program
 from unmask.pictures import families, geometry, prepare, prepared
