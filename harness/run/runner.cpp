@@ -339,10 +339,6 @@ class experiment_run {
     f.seconds.resize(rounds);
   }
 
-  static bool any_scored(const std::vector<scored_answer>& scores) {
-    return std::ranges::any_of(scores, [](const scored_answer& s) { return s.scored; });
-  }
-
   static bool all_have_enough(const std::vector<in_flight>& flights) {
     return std::ranges::all_of(
         flights, [](const in_flight& f) { return f.over || !f.measured.stop.empty(); });
@@ -373,9 +369,8 @@ class experiment_run {
     for (std::size_t p = 1; passes.front().answers_vary && p < passes.size(); ++p) {
       f.measured.later_scores.push_back(scores_of(f, passes[p]));
     }
-    // Rows of an artifact are compared by claims: scores of the same items, item by item.
-    f.measured.keep_items =
-        spec_.evidence.paired || (!spec_.artifact.paper.empty() && any_scored(f.measured.scores));
+    // Rows of an artifact are compared by claims, item by item: scores, and counts also without any.
+    f.measured.keep_items = spec_.evidence.paired || !spec_.artifact.paper.empty();
     measure_row(row, f.measured);
     if (!spec_.probe.names.empty()) measure_probes(f, row);
     for (const auto& [name, value] : f.ready->measured_settings()) row.params[name] = value;

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <map>
@@ -25,6 +26,7 @@ class fake_executor final : public executor {
   std::string fail_label;    // throws in its second pass
   std::string steady_label;  // whose passes all take a second
   std::string unsupported_label;
+  bool scores = true;           // else nobody can score the answers
   std::string throw_for_model;  // prepare throws
   std::string trace;            // of the probes' pass
   std::size_t stall_after = 0;  // this many passes, 0: never; then it waits to be killed
@@ -48,7 +50,8 @@ class fake_executor final : public executor {
       return true;
     }
     std::vector<scored_answer> score(const pass_record& pass) override {
-      return std::vector<scored_answer>(pass.answers.size(), scored(1));
+      return std::vector<scored_answer>(pass.answers.size(),
+                                        owner_.scores ? scored(1) : scored_answer());
     }
     std::map<std::string, std::string> samples(const std::vector<scored_answer>& scores,
                                                const std::string&, const std::string&,
@@ -227,7 +230,8 @@ TEST(runner, both_sides_stop_at_the_same_round) {
   }
 }
 
-TEST(runner, scored_rows_of_an_artifact_keep_their_items) {
+// Also without a score: counts of each item give the ratio of two rows its interval.
+TEST(runner, rows_of_an_artifact_keep_their_items) {
   scratch_directory dir;
   fake_executor with;
   experiment_spec spec = spec_of(two_methods);
@@ -236,8 +240,15 @@ TEST(runner, scored_rows_of_an_artifact_keep_their_items) {
   }
   spec.artifact.paper = "focus";
   for (const result_row& row : run_experiment(spec, quiet(dir / "artifact"), with).rows) {
-    EXPECT_EQ(row.items.size(), row.score ? 2u : 0u);
+    EXPECT_EQ(row.items.size(), 2u);
     EXPECT_TRUE(row.score);
+  }
+  with.scores = false;
+  for (const result_row& row : run_experiment(spec, quiet(dir / "unscored"), with).rows) {
+    EXPECT_FALSE(row.score);
+    ASSERT_EQ(row.items.size(), 2u);
+    EXPECT_EQ(row.items.committed.size(), 2u);
+    EXPECT_TRUE(std::isnan(row.items.score[0]));
   }
 }
 
