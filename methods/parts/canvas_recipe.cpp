@@ -3,6 +3,7 @@
 #include "methods/parts/canvas_recipe.h"
 
 #include "methods/parts/loop_parameters.h"
+#include "methods/parts/prior.h"
 #include "methods/parts/schedules.h"
 #include "methods/parts/specs.h"
 
@@ -34,7 +35,7 @@ recipe make_canvas(const std::string& method, const model_config& model, const p
     t.eps = static_cast<float>(p.real("eps"));
     t.confidence_threshold = alg == "confidence_threshold";
     t.by_share = p.text("schedule") == "dimple";
-    r.pace = std::make_unique<time_schedule>(t);
+    r.pace = with_prior(method, model, p, std::make_unique<time_schedule>(t));
     u.limit_to_quota = t.confidence_threshold;
     if (!t.confidence_threshold && !t.by_share) u.threshold = 0;
     u.leftmost = alg == "autoregressive";
@@ -71,6 +72,9 @@ void check_canvas(const std::string& method, const model_config& model, const pa
     throw usage_error(
         method +
         ": stop_sequences and block_end_token need blocks, which Dream's schedule does not have");
+  }
+  if (has_prior(p) && !dream_schedule(model, p)) {
+    throw usage_error(method + ": prior is of Dream's and Dimple's loops; set schedule");
   }
   if (p.text("schedule") == "dimple") check_share_rule(method, p);
   if (dream_schedule(model, p)) {

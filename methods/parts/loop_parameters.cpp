@@ -115,11 +115,6 @@ void check_share_rule(const std::string& method, const parameters& p) {
                       "autoregressive, not by " +
                       alg);
   }
-  if (p.real("temperature") <= 0 && (p.real("top_p") < 1 || p.integer("top_k") > 0)) {
-    throw usage_error(method +
-                      ": Dimple's rule ranks by the whole vocabulary; top_p and top_k need "
-                      "temperature > 0");
-  }
 }
 
 unmask_settings sampling_settings(bool dream, const parameters& p) {

@@ -22,7 +22,8 @@ void ranked_unmask::judge(const batch& b, const step_choice&, const tensor_view&
   if (settings_.score == "entropy" || settings_.gamma > 0)
     out.negative_entropy = c.negative_entropy.as<float>();
   if (settings_.rank_in_double) out.residual = c.score.as<float>();
-  if (settings_.temperature > 0) {
+  // Dream's loops leave out tokens before they rank, whether they draw or not.
+  if (settings_.temperature > 0 || settings_.top_p < 1 || settings_.top_k > 0) {
     grow(backend, c.count, b.model().vocabulary);
     const tensor_view rows = logits_.view().first(c.count);
     backend.run(op::logits{head_input, head, c.row.as<std::int32_t>(), rows});

@@ -8,6 +8,7 @@
 // prefix keeps K/V of the prompt alone, made with the masks in view.
 #include "methods/parts/common.h"
 #include "methods/parts/loop_parameters.h"
+#include "methods/parts/prior.h"
 #include "methods/parts/schedules.h"
 #include "methods/parts/specs.h"
 
@@ -42,10 +43,12 @@ recipe make_fast_dllm(const model_config& model, const parameters& p) {
     t.steps = steps;
     t.tokens_per_step = tokens_per_step;
     t.eps = static_cast<float>(p.real("eps"));
-    t.by_share = t.keeps_prompt = true;
-    r.pace = std::make_unique<time_schedule>(t);
-    u.or_quota = true;
+    t.keeps_prompt = true;
+    t.by_share = p.text("pipeline") == "dim";
+    r.pace = with_prior("fast_dllm", model, p, std::make_unique<time_schedule>(t));
+    if (!t.by_share) u.threshold = 0;
     u.leftmost = u.score == "autoregressive";
+    u.or_quota = t.by_share || u.leftmost;
     u.transfer_steps = steps;
   } else if (is_dream(model) && cache == "none") {
     time_schedule::settings t;
@@ -105,6 +108,8 @@ void check_fast_dllm(const model_config& model, const parameters& p) {
       throw usage_error("fast_dllm: cache prompt is Dimple's, for models of Dream's family");
     }
     check_share_rule("fast_dllm", p);
+  } else if (has_prior(p)) {
+    throw usage_error("fast_dllm: prior is of Dimple's loop; set cache = prompt");
   } else if (p.text("alg") == "autoregressive") {
     throw usage_error("fast_dllm: alg autoregressive is of Dimple's loop; set cache = prompt");
   }
@@ -135,10 +140,15 @@ method_info fast_dllm_info() {
                   "what is reused inside a block: KV around it, KV before it, nothing; or, as "
                   "Dimple does, KV of the prompt in one block",
                   source)};
-  append(m.parameters, {confidence_parameter()});
+  append(m.parameters,
+         {later(choice_spec("pipeline", {"dim", "dream"},
+                            "with cache prompt: which of Dimple's pipelines says how many "
+                            "tokens a step unmasks",
+                            "Dimple generation_utils.py")),
+          confidence_parameter()});
   append(m.parameters, parallel_parameters());
   append(m.parameters,
-         {entropy_bound_parameter(), stop_parameter(),
+         {entropy_bound_parameter(), stop_parameter(), prior_parameter(),
           later(integer_spec("refresh_interval", 0, 0, 1e6,
                              "LLaDA-V: steps of a block from one forward of everything to the "
                              "next; 0: the first step alone",
@@ -147,6 +157,10 @@ method_info fast_dllm_info() {
   append(m.parameters, sampling_parameters({"autoregressive"}));
   m.presets["official"] = {{"threshold", 0.9}};
   m.presets["dimple"] = {{"cache", "prompt"}, {"alg", "maskgit_plus"}, {"threshold", 0.95}};
+  // examples/models/dimple.sh: top_p leaves one token, so that all confidences are 1 and the order is
+  // that of the positions.
+  m.presets["dimple-published"] = {
+      {"cache", "prompt"}, {"pipeline", "dream"}, {"alg", "maskgit_plus"}, {"top_p", 0.01}};
   m.presets["llada-v"] = {{"cache", "prefix"},
                           {"refresh_interval", 32},
                           {"factor", 1.0},

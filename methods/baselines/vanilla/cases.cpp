@@ -113,5 +113,60 @@ TEST(limits, stop_sequences_that_are_none_are_refused) {
   });
 }
 
+// top_p leaves the best token alone, so that all confidences are 1 and ties go to the first position.
+TEST(limits, dream_ranks_by_what_top_p_leaves_at_temperature_zero) {
+  const auto model = tiny_model(model_family::dream, cpu_backend());
+  struct recorder : step_observer {
+    std::vector<std::int32_t> order;
+    void on_step(const step_view& s) override {
+      for (int c = 0; c < s.candidates.count; ++c) {
+        if (s.candidates.accept.as<std::uint8_t>()[c] != 0) {
+          order.push_back(s.candidates.position.as<std::int32_t>()[c]);
+        }
+      }
+    }
+  } filtered, whole;
+  const parameter_map ranking = {{"alg", std::string("maskgit_plus")}};
+  decode_closed(*model, "vanilla", with(ranking, {{"top_p", 1e-6}}), tiny_requests(1, 16), 1, "",
+                &filtered);
+  decode_closed(*model, "vanilla", ranking, tiny_requests(1, 16), 1, "", &whole);
+  EXPECT_EQ(filtered.order.size(), 16U);
+  EXPECT_TRUE(std::ranges::is_sorted(filtered.order));
+  EXPECT_FALSE(std::ranges::is_sorted(whole.order));
+}
+
+TEST(limits, tokens_of_a_prior_stay_and_are_not_unmasked) {
+  const auto model = tiny_model(model_family::dream, cpu_backend());
+  for (const char* schedule : {"dream", "dimple"}) {
+    const parameter_map settings = {{"schedule", std::string(schedule)},
+                                    {"alg", std::string("maskgit_plus")},
+                                    {"prior", std::string("0:3,6:5")}};
+    const auto r = decode_closed(*model, "vanilla", settings, tiny_requests(1, 8), 1);
+    EXPECT_EQ(outputs(r)[0][0], 3);
+    EXPECT_EQ(outputs(r)[0][6], 5);
+    EXPECT_EQ(r.answers[0].counters.committed, 6);
+  }
+}
+
+TEST(limits, a_prior_that_is_none_is_refused) {
+  const auto dream = tiny_model(model_family::dream, cpu_backend());
+  const std::string mask = std::to_string(dream->config().mask_id);
+  const auto refuses = [&](const transformer& model, const std::string& prior,
+                           const std::string& words) {
+    test::expect_error(exit_code::usage, words, [&] {
+      decode_closed(model, "vanilla", {{"prior", prior}}, tiny_requests(1, 8), 1);
+    });
+  };
+  for (const char* text : {"a", "1", "1:", ":1", "1:2,", "1:2;3:4", "-1:2", "1:-2", "1.5:2"}) {
+    refuses(*dream, text, "prior is '" + std::string(text) + "' but must hold places and tokens");
+  }
+  refuses(*dream, "1:2,1:3", "names place 1 twice");
+  refuses(*dream, "1:" + mask, "token " + mask + " is the mask or outside the vocabulary");
+  refuses(*dream, "1:9999999", "token 9999999 is the mask or outside the vocabulary");
+  refuses(*dream, "8:2", "prior names place 8 of a response of 8 tokens");
+  refuses(*tiny_model(model_family::llada, cpu_backend()), "1:2",
+          "prior is of Dream's and Dimple's loops");
+}
+
 }  // namespace
 }  // namespace unmask

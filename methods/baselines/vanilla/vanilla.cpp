@@ -6,6 +6,7 @@
 #include "harness/decode/registry.h"
 #include "methods/parts/canvas_recipe.h"
 #include "methods/parts/loop_parameters.h"
+#include "methods/parts/prior.h"
 #include "methods/parts/specs.h"
 
 namespace unmask {
@@ -27,7 +28,8 @@ method_info vanilla_info() {
          {flag_spec("early_stop", false,
                     "LLaDA: end with the block that holds the answer's end, as a control; the "
                     "official loop unmasks the padding after it",
-                    "")});
+                    ""),
+          prior_parameter()});
   m.knobs = {{"threshold", "decided_early", "0"}};
   m.presets["dimple"] = {{"schedule", "dimple"}, {"alg", "maskgit_plus"}, {"threshold", 0.95}};
   m.presets["llada-v"] = {{"stop_sequences", eot_of_llada}};
