@@ -114,10 +114,9 @@ shown_pictures pictures_shown(const command_line& line, const loaded_model& mode
   if (line.text("pictures", "") == "off") {
     throw usage_error("--image shows a picture, and --pictures off leaves the tower unread");
   }
-  if (model.config.axes[0] > 0)
-    return show_picture(model, line.text("image"), line.text("picture-preset", ""));
   const auto stops = point.params.find("stop_sequences");
-  if (stops == point.params.end() || to_string(stops->second).empty()) {
+  const bool own_stop = model.config.release == "LLaDA-V";
+  if (own_stop && (stops == point.params.end() || to_string(stops->second).empty())) {
     tell("{}\n",
          "note: LLaDA-V's own loop stops at <|eot_id|>; this one decodes the whole response and "
          "cuts it there (vanilla, fast_dllm and dllm_cache stop with --preset llada-v)");

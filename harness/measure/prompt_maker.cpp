@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "harness/base/error.h"
+#include "harness/model/vision/one_vision.h"
 
 namespace unmask {
 namespace {
@@ -22,6 +23,12 @@ conversation asks_about_picture(const std::string& question, const vision_config
             {"user", "<|vision_start|>" + std::string(placeholder) + "<|vision_end|>" + question}};
   }
   return {{"system", system_turn}, {"user", std::string(placeholder) + "\n" + question}};
+}
+
+// What SDAR-VL's chat template makes of a user who asks and then shows a picture, as its generate.py does.
+std::string sdar_vl_prompt(const std::string& question) {
+  return "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n" +
+         question + std::string(placeholder) + "\n<|im_end|>\n<|im_start|>assistant\n";
 }
 
 // Where the only placeholder is.
@@ -84,14 +91,17 @@ made_prompt prompt_maker::about_picture(const std::string& question, bool raw,
                                         std::int32_t picture_rows,
                                         const vision_config& vision) const {
   made_prompt prompt;
-  prompt.text =
-      raw ? question : model_.chat->render(asks_about_picture(question, vision), thinking_off_);
+  prompt.text = raw ? question
+                : is_sdar_vl(vision)
+                    ? sdar_vl_prompt(question)
+                    : model_.chat->render(asks_about_picture(question, vision), thinking_off_);
   const std::size_t at = place_of_picture(prompt.text);
   prompt.tokens = model_.tokens->encode(prompt.text.substr(0, at));
   for (std::int32_t row = 0; row < picture_rows; ++row) prompt.tokens.push_back(-1 - row);
   const std::vector<std::int32_t> behind =
       model_.tokens->encode(prompt.text.substr(at + placeholder.size()));
-  const bool drops_first = vision.kind == vision_kind::siglip && !behind.empty();
+  const bool drops_first =
+      vision.kind == vision_kind::siglip && !is_sdar_vl(vision) && !behind.empty();
   prompt.tokens.insert(prompt.tokens.end(), behind.begin() + (drops_first ? 1 : 0), behind.end());
   return prompt;
 }
@@ -121,12 +131,13 @@ std::vector<made_prompt> prompt_maker::tasks(const std::vector<task_item>& items
                                              const std::vector<std::int32_t>& picture_rows) const {
   const vision_config vision =
       read_vision_config(model_.directory, read_model_config(model_.directory).vocabulary);
-  std::vector<conversation> chats;
+  std::vector<conversation> chats, rendered;
   for (const task_item& item : items) {
     chats.push_back(item.pictures.empty() ? conversation{{"user", item.prompt}}
                                           : asks_about_picture(item.prompt, vision));
+    if (item.pictures.empty() || !is_sdar_vl(vision)) rendered.push_back(chats.back());
   }
-  expect(chats);
+  expect(rendered);
   std::vector<made_prompt> prompts;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const task_item& item = items[i];

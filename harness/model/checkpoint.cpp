@@ -10,6 +10,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/json.h"
+#include "harness/model/vision/one_vision.h"
 
 namespace unmask {
 namespace {
@@ -165,6 +166,16 @@ std::string hash_of_checkpoint(const std::filesystem::path& directory,
 
 std::pair<std::string, std::string> release_of(const model_config& model,
                                                const std::filesystem::path& directory) {
+  // A Dimple without axes is asked about text alone.
+  const bool text_alone = model.family == model_family::dream && model.axes[0] == 0;
+  const vision_config vision =
+      text_alone ? vision_config{} : read_vision_config(directory, model.vocabulary);
+  for (const auto& [family, release] : {std::pair{"llada-v", "LLaDA-V"},
+                                        {"mmada", "MMaDA"},
+                                        {"dimple", "Dimple"},
+                                        {sdar_vl_family, "SDAR-VL"}}) {
+    if (vision.family == family) return {release, "config.json"};
+  }
   if (model.family != model_family::llada2_moe || model.attention != mask_kind::block_causal) {
     return {};
   }

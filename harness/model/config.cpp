@@ -15,7 +15,7 @@
 #include "harness/base/json.h"
 #include "harness/base/nearest.h"
 #include "harness/model/checkpoint.h"
-#include "harness/model/vision/config.h"
+#include "harness/model/vision/one_vision.h"
 
 namespace unmask {
 namespace {
@@ -48,6 +48,8 @@ constexpr architecture architectures[] = {
     {"DreamModel", "Dream", model_family::dream, false, false, 151666, 151643},
     {"DimpleModel", "dimple", model_family::dream, false, false, 151666, 151643},
     {"SDARForCausalLM", "sdar", model_family::sdar, false, false, 151669, 151643},
+    {"LlavaOnevisionForConditionalGeneration", "sdar_v", model_family::sdar, false, false, 151669,
+     151643},
     {"SDARMoeForCausalLM", "sdar_moe", model_family::sdar, false, true, 151669, 151643},
     {"Qwen3ForCausalLM", "qwen3", model_family::qwen3, true, false, -1, -1},
     {"Qwen3MoeForCausalLM", "qwen3_moe", model_family::qwen3, true, true, -1, -1},
@@ -454,6 +456,12 @@ void read_ids(const json_reader& config, const json_reader& generation, const ar
   if (kind.name == llada_v_architecture && end_of_turn < m.vocabulary) {
     m.stop_ids.push_back(end_of_turn);
   }
+  // SDAR-VL's generate.py stops at <|im_end|> too.
+  constexpr std::int32_t end_of_message = 151645;
+  if (kind.name == sdar_vl_architecture && end_of_message < m.vocabulary &&
+      std::ranges::find(m.stop_ids, end_of_message) == m.stop_ids.end()) {
+    m.stop_ids.push_back(end_of_message);
+  }
   if (m.attention == mask_kind::causal) return;
 
   const char* key = "mask_token_id";
@@ -556,11 +564,18 @@ model_config parse_model_config(std::string_view config_text, std::string_view g
       generation_text.empty()
           ? json_value{json_value::object{}}
           : parse_python_json(generation_text, prefix + "generation_config.json");
-  json_reader config(root, prefix + "config.json");
-  std::set<std::string> asked;
-  config.note_asked(asked);
+  json_reader whole(root, prefix + "config.json");
+  std::set<std::string> asked, asked_inside;
+  whole.note_asked(asked);
   const json_reader generation(generation_root, prefix + "generation_config.json");
-  const architecture& kind = find_architecture(config);
+  const architecture& kind = find_architecture(whole);
+  // SDAR-VL keeps the language model's keys in an object of their own.
+  const bool inside = kind.name == sdar_vl_architecture;
+  json_reader config = inside ? whole.child("text_config") : whole;
+  if (inside) {
+    config.note_asked(asked_inside);
+    require_text(config, "model_type", "sdar");
+  }
 
   model_config m;
   m.family = kind.family;
@@ -592,7 +607,12 @@ model_config parse_model_config(std::string_view config_text, std::string_view g
   if (kind.name == llada_v_architecture) read_llada_v(config, m.vocabulary);
   if (kind.name == dimple_architecture) read_axes(config, m);
   if (kind.name == mmada_architecture) read_mmada(config, m.vocabulary);
-  m.unread = unread_keys(root, asked);
+  if (inside) {
+    read_sdar_vl(whole);
+    m.tied_embeddings = m.tied_embeddings || whole.flag_or("tie_word_embeddings", false);
+    m.unread = unread_keys(*root.find("text_config"), asked_inside);
+  }
+  m.unread.append(unread_keys(root, asked));
   return m;
 }
 

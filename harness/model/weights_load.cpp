@@ -64,6 +64,15 @@ const naming ling_names = [] {
   return names;
 }();
 
+// SDAR-VL: SDAR inside a model that sees pictures.
+const naming inner_names = [] {
+  naming names = hf_names;
+  for (const char* of_all : {"embedding", "final_norm", "lm_head", "layers"}) {
+    names[of_all] = "language_model." + names[of_all];
+  }
+  return names;
+}();
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -172,7 +181,7 @@ class loader {
   }
 
   const naming& choose() const {
-    for (const naming* names : {&llada_names, &hf_names, &ling_names}) {
+    for (const naming* names : {&llada_names, &hf_names, &ling_names, &inner_names}) {
       if (source_->find(names->at("embedding") + ".weight")) return *names;
     }
     throw environment_error(source_->directory() + ": no tensor " + llada_names.at("embedding") +

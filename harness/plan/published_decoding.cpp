@@ -13,9 +13,17 @@ using enum model_family;
 
 // Rows with a release come before the row of their family.
 constexpr published_decoding all_decodings[] = {
+    {"LLaDA-V", llada, mask_kind::full, "LLaDA-V", "vanilla", "llada-v", "block_length=128",
+     "LLaDA-V modeling_llada.py, generate_with_embeds", ""},
+    {"MMaDA", llada, mask_kind::full, "MMaDA", "vanilla", "", "block_length=128 tokens_per_step=2",
+     "MMaDA inference_mmu.py", ""},
     {"LLaDA", llada, mask_kind::full, "", "vanilla", "", "", "LLaDA generate.py", ""},
+    {"Dimple", dream, mask_kind::full, "Dimple", "vanilla", "dimple", "",
+     "ReadMe of yu-rp/Dimple, confident decoding", ""},
     {"Dream", dream, mask_kind::full, "", "vanilla", "dream-instruct", "",
      "model card of Dream-org/Dream-v0-Instruct-7B", ""},
+    {"SDAR-VL", sdar, mask_kind::block_causal, "SDAR-VL", "block_diffusion", "hf", "",
+     "SDAR-VL generate.py", ""},
     {"SDAR", sdar, mask_kind::block_causal, "", "block_diffusion", "hf", "", "SDAR generate.py",
      ""},
     {"LLaDA2.2", llada2_moe, mask_kind::block_causal, "LLaDA2.2", "llada21", "speed", "",
@@ -64,7 +72,7 @@ std::string describe(const published_decoding& decoding) {
 }
 
 std::string departure_of(const model_config& model, const std::string& method) {
-  if (model.release.empty()) return {};
+  if (model.release.empty() || model.family != llada2_moe) return {};
   const published_decoding& own = decoding_of(model);
   if (method != own.method) {
     return fmt::format(

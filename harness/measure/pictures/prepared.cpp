@@ -19,6 +19,7 @@
 #include "harness/base/nearest.h"
 #include "harness/base/package.h"
 #include "harness/model/safetensors.h"
+#include "harness/model/vision/one_vision.h"
 #include "harness/model/vision/tower.h"
 
 namespace unmask {
@@ -191,8 +192,8 @@ std::vector<prepared_picture> prepare_pictures(const std::vector<task_picture>& 
                                                const vision_config& config, std::string preset,
                                                const fs::path& model) {
   std::vector<std::string> presets = {"pad", "squeeze"};
-  if (config.kind == vision_kind::qwen) presets = {config.preset};
-  if (config.preset == "tiles") presets.emplace_back("tiles");
+  if (config.kind == vision_kind::qwen || is_sdar_vl(config)) presets = {config.preset};
+  if (config.preset == "tiles" && !is_sdar_vl(config)) presets.emplace_back("tiles");
   if (preset.empty()) preset = config.preset;
   find_known("preset of pictures", preset, presets);
   std::map<std::string, fs::path> lacking;  // by the file's name: one picture may be shown often

@@ -17,9 +17,9 @@ vision_config vision_of(const loaded_model& model) {
   vision_config vision =
       read_vision_config(model.directory, read_model_config(model.directory).vocabulary);
   if (vision.kind == vision_kind::none) {
-    throw environment_error(
-        model.directory.string() +
-        ": nothing here can show this model a picture; LLaDA-V and Dimple can be shown one");
+    throw environment_error(model.directory.string() +
+                            ": nothing here can show this model a picture; LLaDA-V, Dimple and "
+                            "SDAR-VL can be shown one");
   }
   return vision;
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/files.h"
+#include "harness/model/vision/one_vision.h"
 
 namespace unmask {
 namespace {
@@ -250,6 +251,7 @@ vision_config read_vision_config(const std::filesystem::path& directory, std::in
     const json_reader processor(settings, beside.string());
     return read_dimple(config, &processor);
   }
+  if (*name == sdar_vl_architecture || *name == "sdar_v") return read_sdar_vl(config);
   if (*name == mmada_architecture || *name == "mmada") return read_mmada(config, vocabulary);
   return {};
 }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/model/vision/one_vision.h"
 
 namespace unmask {
 namespace {
@@ -19,6 +20,12 @@ struct map_part {
   std::int64_t to_height = 0, to_width = 0;
 };
 
+// How much of a map's side a picture of this length keeps. transformers rounds to seven digits first.
+std::int64_t kept_of(const vision_config& config, double length) {
+  if (is_sdar_vl(config)) length = std::nearbyint(length * 1e7) / 1e7;
+  return static_cast<std::int64_t>(length);
+}
+
 // LLaVA's unpad_image, then its limit on the number of views.
 map_part part_of_map(const vision_config& config, const picture_shape& shape) {
   map_part m;
@@ -27,11 +34,11 @@ map_part part_of_map(const vision_config& config, const picture_shape& shape) {
   m.width = n * shape.across;
   const auto w = static_cast<double>(m.width), h = static_cast<double>(m.height);
   if (static_cast<double>(shape.width) / shape.height > w / h) {
-    const auto kept = static_cast<std::int64_t>(shape.height * (w / shape.width));
+    const std::int64_t kept = kept_of(config, shape.height * (w / shape.width));
     m.top = (m.height - kept) / 2;
     m.height -= 2 * m.top;
   } else {
-    const auto kept = static_cast<std::int64_t>(shape.width * (h / shape.height));
+    const std::int64_t kept = kept_of(config, shape.width * (h / shape.height));
     m.left = (m.width - kept) / 2;
     m.width -= 2 * m.left;
   }

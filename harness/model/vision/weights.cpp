@@ -4,10 +4,24 @@
 
 #include <charconv>
 
+#include "harness/model/vision/one_vision.h"
+
 namespace unmask {
 namespace {
 
-constexpr std::string_view tower = "model.vision_tower.vision_tower.vision_model.";
+// Where the tower, the two projections and the newline are.
+struct siglip_names {
+  std::string_view tower, project1, project2, newline;
+};
+constexpr siglip_names llava = {"model.vision_tower.vision_tower.vision_model.",
+                                "model.mm_projector.0", "model.mm_projector.2",
+                                "model.image_newline"};
+constexpr siglip_names one_vision = {"vision_tower.vision_model.", "multi_modal_projector.linear_1",
+                                     "multi_modal_projector.linear_2", "image_newline"};
+const siglip_names& names_of(const vision_config& config) {
+  return is_sdar_vl(config) ? one_vision : llava;
+}
+
 constexpr std::string_view layers = "encoder.layers.";
 
 vision_weights collect_qwen(const vision_config& config, std::int32_t width,
@@ -45,7 +59,8 @@ vision_weights collect_vision_weights(const vision_config& config, std::int32_t 
     return biased_weight{get(name + ".weight", shape), get(name + ".bias", {shape[0]})};
   };
   vision_weights w;
-  const std::string root(tower);
+  const siglip_names& names = names_of(config);
+  const std::string root(names.tower);
   w.patches = pair(root + "embeddings.patch_embedding", {d, 3, p, p});
   w.positions = get(root + "embeddings.position_embedding.weight", {config.rows_of_view(), d});
   for (std::int32_t i = 0; i < config.layers; ++i) {
@@ -56,13 +71,14 @@ vision_weights collect_vision_weights(const vision_config& config, std::int32_t 
          pair(at + "self_attn.v_proj", {d, d}), pair(at + "self_attn.out_proj", {d, d}),
          pair(at + "mlp.fc1", {f, d}), pair(at + "mlp.fc2", {d, f})});
   }
-  w.project1 = pair("model.mm_projector.0", {width, d});
-  w.project2 = pair("model.mm_projector.2", {width, width});
-  w.newline = get("model.image_newline", {width});
+  w.project1 = pair(std::string(names.project1), {width, d});
+  w.project2 = pair(std::string(names.project2), {width, width});
+  w.newline = get(std::string(names.newline), {width});
   return w;
 }
 
 bool unused_by_tower(const vision_config& config, std::string_view name) {
+  const std::string_view tower = names_of(config).tower;
   if (config.kind != vision_kind::siglip || !name.starts_with(tower)) return false;
   name.remove_prefix(tower.size());
   if (name.starts_with("post_layernorm.") || name.starts_with("head.")) return true;

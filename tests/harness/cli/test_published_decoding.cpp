@@ -34,6 +34,13 @@ model_config model_of(const published_decoding& row) {
   return m;
 }
 
+const published_decoding& row_of(const std::string& release) {
+  for (const published_decoding& row : published_decodings()) {
+    if (row.release == release) return row;
+  }
+  throw std::logic_error("no row of " + release);
+}
+
 TEST(published_decoding, every_row_is_found_and_its_method_takes_model_and_settings) {
   for (const published_decoding& row : published_decodings()) {
     SCOPED_TRACE(row.model);
@@ -59,7 +66,7 @@ TEST(published_decoding, every_row_is_found_and_its_method_takes_model_and_setti
 TEST(published_decoding, llada21_has_the_two_modes_of_its_model_card) {
   const auto settings = [](const std::string& preset) {
     const parameters p = test::resolved("llada21", {}, preset);
-    method_registry::instance().make("llada21", model_of(published_decodings()[4]), p);
+    method_registry::instance().make("llada21", model_of(row_of("LLaDA2.1")), p);
     return std::tuple(p.real("threshold"), p.real("editing_threshold"), p.integer("max_post_steps"),
                       p.integer("num_to_transfer"));
   };
@@ -71,7 +78,7 @@ TEST(published_decoding, rows_of_another_method_say_that_editing_is_missing) {
   for (const published_decoding& row : published_decodings()) {
     const model_config m = model_of(row);
     const std::string edited = departure_of(m, "llada21"), plain = departure_of(m, "llada2");
-    if (m.release.empty()) {
+    if (m.release.empty() || m.family != model_family::llada2_moe) {
       EXPECT_EQ(edited + plain, "") << row.model;
       continue;
     }
@@ -79,8 +86,20 @@ TEST(published_decoding, rows_of_another_method_say_that_editing_is_missing) {
     EXPECT_NE(plain.find("a test says so"), std::string::npos) << plain;
     EXPECT_EQ(edited.empty(), m.release == "LLaDA2.1") << edited;
   }
-  EXPECT_NE(departure_of(model_of(published_decodings()[3]), "llada21").find("deletions"),
+  EXPECT_NE(departure_of(model_of(row_of("LLaDA2.2")), "llada21").find("deletions"),
             std::string::npos);
+}
+
+// What shows pictures is no plain LLaDA or Dream: its authors' loops are others.
+TEST(published_decoding, models_that_see_pictures_have_loops_of_their_own) {
+  const std::filesystem::path models =
+      std::filesystem::path(UNMASK_SOURCE_DIR) / "tests/goldens/pictures/models";
+  const auto own = [&](const char* name) {
+    return describe(decoding_of(read_model_config(models / name)));
+  };
+  EXPECT_EQ(own("tiny-llada-v-s1").find("vanilla --preset llada-v with block_length=128"), 0);
+  EXPECT_EQ(own("tiny-dimple-s1").find("vanilla --preset dimple ("), 0);
+  EXPECT_EQ(own("tiny-mmada-s1").find("vanilla with block_length=128 tokens_per_step=2"), 0);
 }
 
 // A copy of the embedded LLaDA2 model under the names of its releases.

@@ -77,6 +77,24 @@ TEST(prompt_maker, a_picture_stands_in_the_chat_of_its_family) {
   }
 }
 
+// SDAR-VL's own chat template, whatever the tokenizer's is, and nothing is dropped.
+TEST(prompt_maker, sdar_vl_is_asked_before_it_is_shown) {
+  const loaded_model model = tiny_llada();
+  const prompt_maker prompts(model);
+  vision_config vision;
+  vision.kind = vision_kind::siglip;
+  vision.family = "sdar-vl";
+  const std::string before =
+      "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n3 + 4";
+  const std::string behind = "\n<|im_end|>\n<|im_start|>assistant\n";
+  const made_prompt made = prompts.about_picture("3 + 4", false, 2, vision);
+  EXPECT_EQ(made.text, before + "<image>" + behind);
+  std::vector<std::int32_t> want = model.tokens->encode(before);
+  for (const std::int32_t row : {-1, -2}) want.push_back(row);
+  for (const std::int32_t token : model.tokens->encode(behind)) want.push_back(token);
+  EXPECT_EQ(made.tokens, want);
+}
+
 // MMaDA: <|mmu|> <|soi|> codes <|eoi|>, then the chat.
 TEST(prompt_maker, codes_of_a_picture_stand_before_the_question) {
   const loaded_model model = tiny_llada();

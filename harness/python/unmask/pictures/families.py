@@ -119,6 +119,27 @@ class LladaV:
         return np.stack([np.asarray(rgb(resize(image, side, side))), *tiles]), (box[0] // side, box[1] // side)
 
 
+class SdarVl(LladaV):
+    """SDAR-VL (transformers' LLaVA-OneVision): LLaDA-V's tiles, but in RGB from the beginning, and sizes that stand as
+    [height, width]. Its processor resamples with torchvision, whose bytes are up to two levels from Pillow's."""
+
+    name = "sdar-vl"
+    presets = ["tiles"]
+
+    def __init__(self, config, _folder):
+        inner = config.values.get("vision_config")
+        self.side = inner.get("image_size", 224) if isinstance(inner, dict) else 224
+        if type(self.side) is not int or not 1 <= self.side <= LARGEST_SIDE:
+            config.fail("vision_config.image_size", f"must be a whole number from 1 to {LARGEST_SIDE}")
+        if not isinstance(config.values.get("image_grid_pinpoints"), list):
+            config.fail("image_grid_pinpoints", "must be a list of sizes [height, width]")
+        self.points = [(width, height) for height, width in self.read_points(config)]
+        self.settings = f"side {self.side}, points " + " ".join(f"{w}x{h}" for w, h in self.points)
+
+    def views(self, image, preset):
+        return super().views(rgb(image), preset)
+
+
 class Dimple:
     """Dimple: one view of a size near the picture's own (Qwen2-VL's processor)."""
 
@@ -169,8 +190,9 @@ def padded(image, box, colour):
     return canvas
 
 
-FAMILIES = {"LlavaLLaDAModelLM": LladaV, "DimpleModel": Dimple, "MMadaModelLM": Mmada}
-TYPES = {"llava_llada": LladaV, "dimple": Dimple, "mmada": Mmada}
+FAMILIES = {"LlavaLLaDAModelLM": LladaV, "DimpleModel": Dimple, "MMadaModelLM": Mmada,
+            "LlavaOnevisionForConditionalGeneration": SdarVl}
+TYPES = {"llava_llada": LladaV, "dimple": Dimple, "mmada": Mmada, "sdar_v": SdarVl}
 
 
 def family_of(folder):
