@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import struct
+import subprocess
 import types
 import unittest
 import zlib
@@ -273,6 +275,14 @@ class Generate(SeeingModel):
             done = self.generate("--raw", "--image", self.picture, "a<image>b")
             self.assertEqual(done.returncode, 3, done.stderr)
             self.assertIn(f"{name}: {words}", done.stderr)
+        fewer = whole.replace(b"[5, 56, 56, 3]", b"[5, 56, 3, 56]")
+        for content, words in ((whole[:-1], ""), (whole[:length // 2], ""), (b"", ""),
+                               (fewer, 'tensor "views" must be U8 [5, 56, 56, 3]')):
+            (self.folder / "pictures" / name).write_bytes(content)
+            done = self.generate("--raw", "--image", self.picture, "a<image>b")
+            self.assertEqual((done.returncode, done.stdout), (3, ""), done.stderr)
+            self.assertIn(f"{name}: {words}", done.stderr)
+            self.assertEqual(done.stderr.count("unmask: "), 1, done.stderr)
 
 
 class GenerateDimple(SeeingModel):
@@ -304,13 +314,13 @@ class Tasks(SeeingModel):
     def write_tasks(self):
         self.write("tasks.jsonl", "".join(json.dumps(task) + "\n" for task in self.tasks))
 
-    def run_tasks(self, output, run="", kind="decode", more="", **environment):
+    def run_tasks(self, output, run="", kind="decode", more="", repetitions=2, **environment):
         path = self.write("pictures.toml", f"""title = "Pictures"
 kind = "{kind}"
 [run]
 device = "cpu"
 warmup = 0
-repetitions = 2
+repetitions = {repetitions}
 {run}
 [[model]]
 path = "model"
@@ -372,6 +382,35 @@ class Run(Tasks):
         self.assertNotEqual(other[0]["answers_hash"], rows[0]["answers_hash"])
         self.assertNotEqual(other[0]["workload"]["hash"], rows[0]["workload"]["hash"])
 
+    def test_a_killed_run_takes_up_its_passes_with_their_pictures(self):
+        self.tasks = [{**task, "id": f"{task['id']}{i}"} for i in range(8) for task in self.tasks]
+        self.write_tasks()
+        _, whole = self.run_tasks("whole", repetitions=3)
+        path, output = self.folder / "pictures.toml", self.folder / "killed"
+        kept = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}
+        with subprocess.Popen([os.environ["UNMASK_PROGRAM"], "run", path, "-o", output, "--no-progress"], env=kept,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+            while running.poll() is None:
+                passes = list((output / "unfinished").glob("*.passes")) if output.exists() else []
+                if any('"memory"' in file.read_text() for file in passes):
+                    running.kill()
+            self.assertEqual(running.returncode, -signal.SIGKILL)
+        _, rows = self.run_tasks("killed", repetitions=3)
+        self.assertGreaterEqual(rows[0]["samples"]["taken_up"], 1)
+        for name in ("picture_rows", "tower_runs", "picture_flops"):
+            self.assertEqual(rows[0]["metrics"][name], whole[0]["metrics"][name], name)
+        self.assertEqual(rows[0]["metrics"]["picture_rows"], 8 * (70 + 44))
+        self.assertGreater(rows[0]["metrics"]["picture_seconds"], 0)
+        self.assertEqual(rows[0]["answers_hash"], whole[0]["answers_hash"])
+
+    def test_a_model_without_a_tower_is_shown_none(self):
+        shutil.rmtree(self.model)
+        shutil.copytree(SOURCE / "experiments/models/tiny-llada", self.model)
+        done, rows = self.run_tasks("blind")
+        self.assertNotEqual(done.returncode, 0)
+        said = rows[0]["reason"] if rows else done.stderr
+        self.assertIn("nothing here can show this model a picture", said)
+
     def test_without_layers_rows_are_counted_and_no_tower_runs(self):
         serve = """[serve]
 clock = "virtual"
@@ -391,6 +430,13 @@ requests = 6
         done, _ = self.run_tasks("probes", more='[probe]\nnames = ["confidence"]')
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("leave out [probe]", done.stderr)
+        (self.folder / "broken.png").write_bytes((self.folder / "rgb_odd.png").read_bytes()[:2000])
+        self.tasks[0]["images"] = ["broken.png"]
+        self.write_tasks()
+        done, rows = self.run_tasks("broken")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("broken.png: the picture is truncated or damaged", rows[0]["reason"] if rows else done.stderr)
+        self.tasks[0]["images"] = ["rgb_odd.png"]
         self.tasks[0]["prompt"] = "<image>"
         self.write_tasks()
         _, rows = self.run_tasks("twice")
