@@ -290,6 +290,7 @@ TEST(artifact_shapes, are_the_published_sizes) {
     std::int32_t layers, hidden, block;
     std::int64_t parameters;  // in thousands of millions, rounded
   } shapes[] = {{"llada-8b", model_family::llada, 32, 4096, 0, 8},
+                {"llada-v-8b", model_family::llada, 32, 4096, 0, 8},
                 {"ultrallada", model_family::llada, 32, 4096, 0, 8},
                 {"dream-7b", model_family::dream, 28, 3584, 0, 8},
                 {"sdar-8b", model_family::sdar, 36, 4096, 32, 8},
