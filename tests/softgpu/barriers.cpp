@@ -42,6 +42,7 @@ void open(block& b, std::size_t id) {
     if (!waits_at(w, id)) continue;
     w.is = warp::state::ready;
     learn(w.now, b.barriers[id].brought);
+    learn(w.others, b.barriers[id].others);
   }
   b.barriers[id] = {};
   ++b.epoch;
@@ -51,6 +52,7 @@ void open(block& b, std::size_t id) {
 // What the warp did so far is known to who passes the barrier, what it does from here on is not.
 void bring(warp& w, std::size_t id) {
   learn(w.in->barriers[id].brought, w.now);
+  learn(w.in->barriers[id].others, w.others);
   ++w.now[static_cast<std::size_t>(w.index)];
 }
 

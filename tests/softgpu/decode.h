@@ -134,6 +134,7 @@ class decoder {
   void extract_bits();
   void permute_bytes();
   void load_or_store();
+  void load_acquired();
   void atomic_update();
   void load_matrix();
   void copy_async();

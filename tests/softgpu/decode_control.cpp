@@ -182,7 +182,7 @@ void decoder::fence() {
   } else if (s.is("mbarrier_init")) {
     i.run = [](warp& w, const instruction&) { fence_mbarriers(w, w.active); };
   } else {
-    i.run = [](warp&, const instruction&) {};
+    i.run = [](warp& w, const instruction&) { fence_for_blocks(w); };
   }
   finish(0);
 }

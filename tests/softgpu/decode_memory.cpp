@@ -171,6 +171,7 @@ runner atomic(F) {
       const T y = has_second ? w.at<T>(i.o[returns ? 2 : 1])[l] : T{};
       const T now = F{}(old, x, y);
       std::memcpy(p, &now, sizeof(T));
+      release_at(w, at);
       if (returns && i.o[0].bank != operand::nowhere) w.at<T>(i.o[0])[l] = old;
     });
   };
@@ -243,7 +244,8 @@ void start_copy(warp& w, const instruction& i) {
 }  // namespace
 
 void decoder::load_or_store() {
-  if (s.is("volatile") || s.is("relaxed") || s.is("acquire") || s.is("release")) refuse();
+  if (s.is("acquire")) return load_acquired();
+  if (s.is("volatile") || s.is("relaxed") || s.is("release")) refuse();
   space where = space::generic;
   if (s.is("global")) where = space::global;
   if (s.is("const")) where = space::global;
@@ -269,6 +271,17 @@ void decoder::load_or_store() {
   i.extra2 = count;
   finish(is_load ? static_cast<int>(count) : 0);
   i.run = is_load ? load : store;
+}
+
+// Of words of global memory, by which blocks tell each other how far they are.
+void decoder::load_acquired() {
+  if (op != "ld" || !s.is("gpu") || !s.is("global") || t.bytes != 4 || t.kind == 'f') refuse();
+  take(0, 4);
+  pool.push_back(c.base(P.at(1)));
+  i.offset = P[1].offset;
+  c.k.meets_blocks = true;
+  finish(1);
+  i.run = acquire_load;
 }
 
 void decoder::atomic_update() {

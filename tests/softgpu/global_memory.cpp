@@ -57,6 +57,9 @@ struct byte_access {
   void compare_with_writer(const access_record& r) const {
     if (!of_this_launch(r.written) || (atomic && r.atomic)) return;
     const bool block = r.written != me();
+    if (block && knows_of(w, r.written & ((1U << block_bits) - 1), r.write_warp, r.write_clock)) {
+      return;
+    }
     if (!block && (r.write_warp == w.index || r.write_epoch != w.in->epoch)) return;
     note_race(block, "block " + std::to_string(r.written & ((1U << block_bits) - 1)) + " warp " +
                          std::to_string(r.write_warp) + " wrote");
@@ -74,6 +77,7 @@ struct byte_access {
       compare_with_reader(r);
       r.written = me();
       r.write_epoch = w.in->epoch;
+      r.write_clock = w.now[static_cast<std::size_t>(w.index)];
       r.write_warp = static_cast<std::uint16_t>(w.index);
       r.atomic = atomic;
     } else {

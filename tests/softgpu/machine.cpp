@@ -11,6 +11,7 @@ namespace unmask::softgpu {
 namespace {
 
 constexpr int launch_timeout = 702;
+constexpr std::uint64_t most_together = 6;      // blocks, if they wait for each other
 constexpr std::uint64_t most_turns = 50000000;  // of a block's warps: more than any kernel needs
 
 // ---- a warp ----
@@ -181,6 +182,9 @@ void reset(warp& w, const kernel& k) {
   w.fenced = false;
   w.registers = k.registers;
   w.waited_at = -1;
+  w.others.clear();
+  w.released.clear();
+  w.asked.by = -1;
   w.clock = 1;
   w.fence_clock = 0;
   std::fill(w.busy.begin(), w.busy.end(), 0);
@@ -243,34 +247,31 @@ bool take_turns(block& b, kernel& k, std::mt19937& random) {
     w.is = warp::state::ready;
     run_warp(w, k, was_blocked ? 1 : 1 + static_cast<int>(random() % 512), random);
     some = some || !was_blocked || w.is != warp::state::blocked;
+    if (!was_blocked && !asks_again(w)) b.grid->wakes = 0;
     if (w.is == warp::state::done) look_for_work_in_flight(w, k);
   }
   return some;
 }
 
-void run_block(block& b, kernel& k, std::mt19937& random) {
-  reset(b, k);
-  b.coin = static_cast<std::uint32_t>(random());
-  for (std::uint64_t turns = 0; turns < most_turns; ++turns) {
-    if (take_turns(b, k, random)) {
-      if (random() % 8 == 0) land_some_copy(b);
-      continue;
-    }
-    const bool all_done =
-        std::ranges::all_of(b.warps, [](const warp& w) { return w.is == warp::state::done; });
-    if (all_done) {
-      note_copies_in_flight(b.warps.front(), k.code.back());
-      return;
-    }
-    if (!open_barrier(b) && !land_some_copy(b)) fail_launch(k, launch_timeout, where_warps_wait(b));
+bool all_done(const block& b) {
+  return std::ranges::all_of(b.warps, [](const warp& w) { return w.is == warp::state::done; });
+}
+
+// Lets the block do something; false: nothing can go on in it.
+bool step(block& b, kernel& k, std::mt19937& random) {
+  if (take_turns(b, k, random)) {
+    if (random() % 8 == 0) land_some_copy(b);
+    return true;
   }
-  fail_launch(k, launch_timeout, "the kernel does not end");
+  return open_barrier(b) || land_some_copy(b);
 }
 
 // ---- a launch ----
 
-void make_warps(block& b, kernel& k, std::uint32_t threads) {
-  static std::vector<std::uint8_t> registers;
+void make_warps(block& b, kernel& k, std::uint32_t threads, std::size_t slot) {
+  static std::deque<std::vector<std::uint8_t>> all;
+  while (all.size() <= slot) all.emplace_back();
+  std::vector<std::uint8_t>& registers = all[slot];
   const std::size_t warps = (threads + 31) / 32, each = (k.register_bytes + 127) / 64 * 64;
   if (registers.size() < warps * each + 64) registers.resize(warps * each + 64);
   const auto address = reinterpret_cast<std::uintptr_t>(registers.data());
@@ -318,6 +319,44 @@ std::vector<std::uint64_t> order_of_blocks(std::uint64_t blocks, std::mt19937& r
   return order;
 }
 
+void begin(block& b, kernel& k, std::uint64_t number, std::mt19937& random) {
+  const dim3_t& grid = b.shape.grid;
+  b.number = number;
+  b.place = {static_cast<std::uint32_t>(number % grid.x),
+             static_cast<std::uint32_t>(number / grid.x % grid.y),
+             static_cast<std::uint32_t>(number / grid.x / grid.y)};
+  reset(b, k);
+  b.coin = static_cast<std::uint32_t>(random());
+}
+
+// Blocks that are there at the same time, one for each of `places`; when one ends, the next begins.
+void run_blocks(std::vector<block*> running, kernel& k, const std::vector<std::uint64_t>& order,
+                std::mt19937& random) {
+  std::size_t next = 0;
+  for (block* b : running) begin(*b, k, order[next++], random);
+  for (std::uint64_t turns = 0; turns < most_turns; ++turns) {
+    bool some = false;
+    if (running.size() > 1) std::ranges::shuffle(running, random);
+    for (std::size_t n = 0; n < running.size();) {
+      some = step(*running[n], k, random) || some;
+      if (!all_done(*running[n])) {
+        ++n;
+        continue;
+      }
+      note_copies_in_flight(running[n]->warps.front(), k.code.back());
+      turns = 0;
+      if (next < order.size()) {
+        begin(*running[n], k, order[next++], random);
+      } else {
+        running.erase(running.begin() + static_cast<std::ptrdiff_t>(n));
+      }
+    }
+    if (running.empty()) return;
+    if (!some && !wake(running)) fail_launch(k, launch_timeout, where_warps_wait(*running.front()));
+  }
+  fail_launch(k, launch_timeout, "the kernel does not end");
+}
+
 }  // namespace
 
 bool is_special_register(const std::string& name) {
@@ -328,23 +367,27 @@ void run_launch(kernel& k, const launch_shape& shape, std::vector<std::uint8_t> 
   static std::uint64_t launch = 0;
   static std::mt19937 random(options().seed);
   ++k.launches;
-  block b;
-  b.k = &k;
-  b.shape = shape;
-  b.launch = ++launch;
-  b.parameters = &parameters;
-  const std::uint32_t threads = shape.threads.x * shape.threads.y * shape.threads.z;
-  make_room(b, k, threads);
-  make_warps(b, k, threads);
+  ++launch;
+  grid_state state;
   const dim3_t& grid = shape.grid;
   const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
-  for (const std::uint64_t n : order_of_blocks(blocks, random)) {
-    b.number = n;
-    b.place = {static_cast<std::uint32_t>(n % grid.x),
-               static_cast<std::uint32_t>(n / grid.x % grid.y),
-               static_cast<std::uint32_t>(n / grid.x / grid.y)};
-    run_block(b, k, random);
+  // A GPU runs as many as it has room for: a kernel may count on none but the one at hand.
+  const std::uint64_t together =
+      k.meets_blocks ? std::min(blocks, 1 + random() % most_together) : std::uint64_t{1};
+  const std::uint32_t threads = shape.threads.x * shape.threads.y * shape.threads.z;
+  std::deque<block> all(together);
+  std::vector<block*> running;
+  for (block& b : all) {
+    b.k = &k;
+    b.shape = shape;
+    b.launch = launch;
+    b.parameters = &parameters;
+    b.grid = &state;
+    make_room(b, k, threads);
+    make_warps(b, k, threads, running.size());
+    running.push_back(&b);
   }
+  run_blocks(running, k, order_of_blocks(blocks, random), random);
 }
 
 }  // namespace unmask::softgpu

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A GPU in software: runs one launch of a kernel, block after block, its warps in turns. A warp's
+// A GPU in software: runs one launch of a kernel, block after block, its warps in turns; if blocks wait for
+// each other, several at a time. A warp's
 // lanes run in lock-step and part at branches; they meet again where their ways meet (the immediate
 // post-dominator). Every access is checked against the allocations. What is asynchronous on a GPU
 // (cp.async, wgmma) happens here as late as it may.
@@ -32,6 +33,7 @@ struct dim3_t {
 struct access_record {                  // of one byte of global memory, for races
   std::uint64_t written = 0, read = 0;  // launch << 24 | block & 0xFFFFFF, 0: never
   std::uint32_t write_epoch = 0, read_epoch = 0;
+  std::uint32_t write_clock = 0;  // of the warp that wrote
   std::uint16_t write_warp = 0, read_warp = 0;
   bool atomic = false, many = false;
 };
@@ -103,6 +105,7 @@ struct kernel {
   };
   std::vector<special> specials;
   bool has_wgmma = false;
+  bool meets_blocks = false;            // it waits for what other blocks do
   int registers = 0;                    // of a thread at its launch, as ptxas reported; 0: unknown
   std::vector<std::uint64_t> executed;  // warps that executed an instruction
   std::uint64_t launches = 0, warp_instructions = 0, lane_instructions = 0;
@@ -147,6 +150,15 @@ using clocks = std::array<std::uint32_t, 33>;  // of 32 warps, and of bulk copie
 constexpr std::uint16_t bulk_thread = 32 * 32;
 void learn(clocks& mine, const clocks& others);
 
+// What a warp knows of those of other blocks, by the number of the block (grid.cpp).
+using block_clocks = std::map<std::uint64_t, clocks>;
+void learn(block_clocks& mine, const block_clocks& others);
+// What blocks of one launch have told each other.
+struct grid_state {
+  std::map<std::uint64_t, block_clocks> released;  // by atomics behind a fence, at this address
+  int wakes = 0;                                   // since a warp last did more than to ask again
+};
+
 struct block;
 struct frame {
   int pc, meet;
@@ -163,8 +175,13 @@ struct warp {
   enum class state : std::uint8_t { ready, waiting, blocked, done } is = state::ready;
   int barrier = 0;
   const char* blocked_by = "";
-  int waited_at = -1;  // the mbarrier.try_wait that said no last
-  int registers = 0;   // of a thread now; 0: unknown
+  int waited_at = -1;             // the mbarrier.try_wait that said no last
+  int registers = 0;              // of a thread now; 0: unknown
+  block_clocks others, released;  // released: as the last fence found it
+  struct {
+    int by = -1;  // the ld.acquire that was executed last, and what it found where
+    std::uint64_t address = 0, value = 0;
+  } asked;
   std::vector<frame> ways;
   std::vector<copy_request> open[32];
   std::deque<std::vector<copy_request>> groups[32];
@@ -199,6 +216,7 @@ struct named_barrier {
   std::uint32_t arrived = 0;  // threads that do not wait
   std::uint32_t threads = 0;  // that open it; 0: all of the block
   clocks brought{};           // by those who have come
+  block_clocks others;
 };
 
 // An mbarrier of shared memory: `pending` arrivals and `bytes` of copies are still to come in this phase.
@@ -223,6 +241,7 @@ struct block {
   launch_shape shape;
   dim3_t place;
   std::uint64_t number = 0, launch = 0;
+  grid_state* grid = nullptr;
   std::vector<std::uint8_t>* parameters = nullptr;
   std::uint32_t shared_end = 0;
   std::vector<std::uint8_t> shared, flags;
@@ -270,6 +289,15 @@ void shared_read(warp& w, const instruction& i, int lane, std::uint32_t at, std:
 void commit_copies(warp& w, std::uint32_t lanes);
 void wait_copies(warp& w, const instruction& i, std::uint32_t lanes, std::size_t left);
 void proxy_fence(warp& w, std::uint32_t lanes);
+// ---- blocks that wait for each other (grid.cpp) ----
+void fence_for_blocks(warp& w);
+void release_at(warp& w, std::uint64_t address);
+void acquire_load(warp& w, const instruction& i);
+// Whether this warp knows that warp n of another block did what it did at this clock.
+bool knows_of(const warp& w, std::uint64_t block, int n, std::uint32_t clock);
+bool asks_again(const warp& w);
+// Lets those ask again who would find what they found before; false: that was tried, and none went on.
+bool wake(const std::vector<block*>& running);
 // ---- barriers by number, registers that move (barriers.cpp) ----
 void wait_at_barrier(warp& w, const instruction& i, std::uint32_t lanes);
 void arrive_at_barrier(warp& w, const instruction& i);
