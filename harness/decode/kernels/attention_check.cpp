@@ -27,8 +27,8 @@ struct cache_pair {
 };
 
 // Numbers that `type` holds exactly.
-mirrored representable(checker& c, dtype type, checker::shape s) {
-  mirrored m = c.reals(s);
+mirrored representable(checker& c, dtype type, checker::shape s, float scale = 1.0F) {
+  mirrored m = c.reals(s, scale);
   if (type == dtype::bf16) {
     for (std::int64_t i = 0; i < m.here.view().elements(); ++i) {
       m.here.as<float>()[i] = from_bf16(to_bf16(m.here.as<float>()[i]));
@@ -77,8 +77,10 @@ struct attention_case {
   std::int64_t group = 1, dim = 64;
   bool listed = false, mass = false;
   std::int64_t apart = 0;  // rows of a sequence at most; 0: as many keys as the size says
-  // Every key is a row, of sequences with 1,024 packed rows and more; all rows see the first 256 keys,
-  // two tiles of a kernel for many rows, unless the mask hides them.
+  // Every key is a row, of sequences with 1,024 packed rows and more. Without a mask all rows see two
+  // tiles of 128 keys and all but one key of a third, so that each place of a tile counts whether or not
+  // its loop masks. Scores are far apart: a row takes most of its result from one key, which must not be
+  // left out.
   bool refresh = false;
 };
 
@@ -120,11 +122,11 @@ void attend(checker& c, const attention_case& t) {
   };
   // More than one part of 512 keys, a sequence of one key, and a page that is not full.
   const ragged r(c,
-                 t.refresh ? std::vector{keys(300, 1500), keys(260, 2100)}
+                 t.refresh ? std::vector{keys(383, 1500), keys(257, 2100)}
                            : std::vector{keys(70, 1500), 1, keys(600, 3001)},
                  t.apart > 0 ? t.apart : c.size(60, 120));
   const cache_pair cache = filled_cache(c, r, t.type, kv_heads, t.dim);
-  const mirrored q = representable(c, t.type, {r.rows, heads, t.dim});
+  const mirrored q = representable(c, t.type, {r.rows, heads, t.dim}, t.refresh ? 4.0F : 1.0F);
   const mirrored out = c.poisoned({r.rows, heads, t.dim});
   // Two of three slots, shuffled.
   std::vector<std::int32_t> starts{0}, slots;
@@ -211,12 +213,18 @@ void attend_half(checker& c) {
       cases.push_back({dtype::bf16, mask_kind::block_causal, 1, dim, false, false, apart});
     }
   }
+  for (const attention_case& t : cases) attend(c, t);
+}
+
+void attend_many_rows(checker& c) {
+  if (!c.device().holds_kv(dtype::bf16)) {
+    return c.report("attention", "this backend keeps no bf16 K/V", 0);
+  }
   for (const std::int64_t dim : {64, 128}) {
     for (const mask_kind mask : {mask_kind::full, mask_kind::block_causal}) {
-      cases.push_back({dtype::bf16, mask, 4, dim, false, false, 1, true});
+      attend(c, {dtype::bf16, mask, 4, dim, false, false, 1, true});
     }
   }
-  for (const attention_case& t : cases) attend(c, t);
 }
 
 // A refresh of 4,096 rows, of the 8B checkpoints' heads.
@@ -273,6 +281,8 @@ const register_device_check stored("rotate_and_store", [](checker& c) {
   if (c.device().holds_kv(dtype::bf16)) rotate_and_store(c, dtype::bf16);
   rotate_and_store(c, dtype::f32);
 });
+const register_device_check many("attention of many rows", attend_many_rows,
+                                 cuda::multiplied::attention);
 
 }  // namespace
 }  // namespace unmask::device_checks
