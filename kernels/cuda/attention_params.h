@@ -12,6 +12,23 @@ namespace unmask::cuda::UNMASK_TARGET {
 constexpr int plan_threads = 256;
 constexpr int attention_chunk = 512;  // keys; a multiple of every kernel's key tile
 
+// The rows of a tile are merged in so many shares: of 128 rows, one for each of eight warps.
+constexpr int merging_shares = 16;
+
+// What a block that has drawn a ticket does (attention_joined_kernels.h), so that it looks nothing up:
+// it computes an item of the work list, or it merges a share of the rows of a tile whose keys were cut.
+struct alignas(16) attention_ticket {
+  std::int32_t sequence;
+  std::int32_t first_row, packed, first_packed;  // as in tensor_item
+  std::int32_t first_key, last_key;
+  std::int32_t
+      part;  // of all parts of cut keys; -1: the keys are not cut; of a share the tile's first
+  std::uint16_t kv_head;  // as in tensor_item
+  std::int16_t splits;    // parts of the tile
+  std::int16_t share;     // which of them it is, or which of merging_shares
+  std::int16_t merging;   // 0: computes; 1: merges
+};
+
 struct attention_params {
   const void* q;  // [R, heads, dim]
   dtype q_type;   // the tensor kernels take bfloat16, the exact ones float32
@@ -51,6 +68,13 @@ struct attention_params {
   float* partial;            // [R heads, max_splits, dim + 2]: output, maximum, sum of every chunk
   float* softmax;            // [R heads, 2]: largest score and sum, or null
   float* key_mass;           // [total keys] or null
+  int least_piece;           // tiles of keys of a piece of cut keys, at least
+  // attention_joined_kernels.h; null: another kernel merges.
+  attention_ticket* tickets;  // every item, then every share of merging
+  std::int32_t* drawn;        // [2]: tickets that were drawn, and how many there are
+  std::int32_t* tile_begin;   // [S+1] tiles whose keys are cut
+  std::int32_t* done;  // [most_parts], of a tile at its first part: its parts that are there, and
+                       // its shares that are merged
 };
 
 // Returns the number of keys that the caller gave for sequence s. Only the plan kernel uses it.
@@ -110,7 +134,7 @@ inline queue::plan_key attention_plan_key(const attention_params& p) {
           static_cast<std::uint64_t>(p.heads),
           static_cast<std::uint64_t>(p.kv_heads),
           static_cast<std::uint64_t>(p.tile_rows) << 32 | static_cast<std::uint64_t>(p.places),
-          static_cast<std::uint64_t>(p.max_splits),
+          static_cast<std::uint64_t>(p.max_splits) << 1 | (p.tickets != nullptr ? 1U : 0U),
           static_cast<std::uint64_t>(p.most_parts)};
 }
 
@@ -129,5 +153,10 @@ bool takes_refresh_attention(const device_backend& device, const attention_param
                              std::int64_t packed_rows);
 void launch_refresh_attention(const device_backend& device, const attention_params& p,
                               unsigned blocks);
+// Returns true if ops/attention_joined.cu computes this attention, which launch_tensor_attention asks:
+// a newer kernel that merges the parts of cut keys itself.
+bool takes_joined_attention(const device_backend& device, const attention_params& p);
+void launch_joined_attention(const device_backend& device, const attention_params& p,
+                             unsigned blocks);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -180,12 +180,14 @@ UNMASK_DEVICE bool is_listed(const attention_params& p) {
   return !shape::groups && p.key_begin != nullptr;
 }
 
+// Leaves out the keys that the mask hides from all rows of the item.
 template <class shape>
-UNMASK_DEVICE tensor_span span_of(const attention_params& p, const tensor_item& w) {
-  const int group = w.group, share = p.split_keys[w.sequence];
+UNMASK_DEVICE tensor_span seen_of(const attention_params& p, const tensor_item& w, int first_key,
+                                  int last_key) {
+  const int group = w.group;
   tensor_span span;
-  span.first_key = w.split * share;
-  span.last_key = span.first_key + share < w.keys ? span.first_key + share : w.keys;
+  span.first_key = first_key;
+  span.last_key = last_key;
   span.unmasked = p.mask == mask_kind::full ? span.last_key : span.first_key;
   if (p.mask != mask_kind::full && !is_listed<shape>(p)) {
     const int end = w.first_packed + shape::item_rows;
@@ -197,6 +199,12 @@ UNMASK_DEVICE tensor_span span_of(const attention_params& p, const tensor_item& 
     span.unmasked = seen.all < span.last_key ? seen.all : span.last_key;
   }
   return span;
+}
+
+template <class shape>
+UNMASK_DEVICE tensor_span span_of(const attention_params& p, const tensor_item& w) {
+  const int share = p.split_keys[w.sequence], first = w.split * share;
+  return seen_of<shape>(p, w, first, first + share < w.keys ? first + share : w.keys);
 }
 
 // The block mask as the rows of an item meet it.
@@ -597,14 +605,12 @@ UNMASK_DEVICE void add_keys(tensor_sums<shape>& sums, const attention_params& p,
   }
 }
 
-// Stores the result of an item: the output, or if its keys were cut, the part of this cut.
-template <class shape>
-UNMASK_DEVICE void store_sums(const attention_params& p, std::int32_t item, int group,
+// Stores the result of an item: the output, or if its keys were cut, the part part_of() of all parts.
+template <class shape, class F>
+UNMASK_DEVICE void store_rows(const attention_params& p, const tensor_item& w, const F& part_of,
                               tensor_sums<shape>& sums) {
   constexpr int dim = shape::dim;
-  const int lane = lane_index();
-  // This is looked up again, because over the loop it would take registers that the sums need.
-  const tensor_item w = tensor_item_of<shape::rows_fastest>(p, item, shape::item_rows, group);
+  const int lane = lane_index(), group = w.group;
 #pragma unroll
   for (int i = 0; i < shape::row_tiles; ++i) {
 #pragma unroll
@@ -621,7 +627,7 @@ UNMASK_DEVICE void store_sums(const attention_params& p, std::int32_t item, int 
       const float factor = sums.l[i][h] == 0 ? 0.0F : 1.0F / sums.l[i][h];
       float* part = nullptr;
       if (w.splits > 1) {
-        const std::int64_t of = p.part_begin[w.sequence] + (item - p.item_begin[w.sequence]);
+        const std::int64_t of = part_of();
         part = p.partial + (of * shape::item_rows + at - w.first_packed) * (dim + 2);
       }
       const std::int64_t to = row * p.out_stride + static_cast<std::int64_t>(head) * dim;
@@ -646,66 +652,98 @@ UNMASK_DEVICE void store_sums(const attention_params& p, std::int32_t item, int 
   }
 }
 
-// Computes one item after the other: loads its queries, and for each tile of its keys computes
-// scores, weights and weighted values while the next tile is copied.
+template <class shape>
+UNMASK_DEVICE void store_sums(const attention_params& p, std::int32_t item, int group,
+                              tensor_sums<shape>& sums) {
+  // This is looked up again, because over the loop it would take registers that the sums need.
+  const tensor_item w = tensor_item_of<shape::rows_fastest>(p, item, shape::item_rows, group);
+  store_rows<shape>(
+      p, w, [&] { return p.part_begin[w.sequence] + (item - p.item_begin[w.sequence]); }, sums);
+}
+
+// The shared memory of a block.
+struct tensor_room {
+  std::uint16_t *query, *key, *value;
+  shared_array<std::int32_t> slots;  // cache slots that each row sees
+};
+template <class shape>
+UNMASK_DEVICE tensor_room room_of(shared_allocator& shared) {
+  tensor_room room;
+  room.query = shared.take<std::uint16_t>(shape::item_rows * shape::dim).data();
+  room.key = shared.take<std::uint16_t>(shape::stages * shape::tile).data();
+  room.value = shared.take<std::uint16_t>(shape::stages * shape::tile).data();
+  room.slots = shared.take<std::int32_t>(shape::item_rows);
+  return room;
+}
+
+// Computes an item: loads its queries, and for each tile of its keys computes scores, weights and
+// weighted values while the next tile is copied. started() runs while the first tile is copied.
+template <class shape, class F>
+UNMASK_DEVICE void compute_item(const attention_params& p, const tensor_item& w,
+                                const tensor_span& span, const tensor_room& room,
+                                tensor_sums<shape>& sums, const F& started) {
+  constexpr int dim = shape::dim, score_keys = shape::score_keys;
+  constexpr bool sparse = shape::sparse;
+  const tile_view view = view_of<shape>(p, w);
+  const bool masked = sparse && p.tiles.applies[w.sequence] != 0;
+  // Without a block mask no tile is left out, and its place tells whose turn it is.
+  const auto stage_of = [](int base, int turn) {
+    return (sparse ? turn : base / tensor_keys) % shape::stages * shape::tile;
+  };
+  const auto load = [&](int base, int turn) {
+    const int stage = stage_of(base, turn);
+    copy_tile<shape>(p, w, base, span.last_key, room.key + stage, room.value + stage);
+  };
+  sync_block();  // the last item has been read
+  note_slots<shape>(p, w, room.slots);
+  int tile_key = next_tile(view, masked, span.first_key, span.last_key), turn = 0;
+  if (tile_key < span.last_key) {  // else nobody waits for the copies
+    copy_queries<shape>(p, w, room.query);
+    load(tile_key, turn);
+  }
+  copy_async_commit();
+  started();
+  clear_sums<shape>(sums);
+  for (int next = 0, part = 0; tile_key < span.last_key;) {
+    if (part == 0) {
+      copy_async_wait<0>();
+      if (shape::groups) fence_shared_copies();
+      sync_block();
+      next = next_tile(view, masked, tile_key + tensor_keys, span.last_key);
+      if (next < span.last_key) load(next, turn + 1);
+      copy_async_commit();
+    }
+    const int at = stage_of(tile_key, turn) + part * score_keys * dim;
+    const int base = tile_key + part * score_keys;
+    add_keys<shape>(sums, p, w, span, view, masked, base, room.slots, room.query, room.key + at,
+                    room.value + at);
+    // The second half of the last tile is often after the last key. It would change no bit.
+    if (score_keys < tensor_keys && part == 0 && base + score_keys < span.last_key) {
+      part = 1;
+      continue;
+    }
+    part = 0;
+    tile_key = sparse ? next : tile_key + tensor_keys;
+    ++turn;
+  }
+  copy_async_wait<0>();
+}
+
+// Computes one item after the other.
 template <int dim, int warps, int stages, int row_tiles, bool sparse = false, bool groups = false>
 UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 1)
     attention_tensor_kernel(attention_params p) {
   using shape = tensor_shape<dim, warps, stages, row_tiles, sparse, groups>;
-  constexpr int score_keys = shape::score_keys;
   shared_allocator shared;
-  std::uint16_t* query = shared.take<std::uint16_t>(shape::item_rows * dim).data();
-  std::uint16_t* key = shared.take<std::uint16_t>(stages * shape::tile).data();
-  std::uint16_t* value = shared.take<std::uint16_t>(stages * shape::tile).data();
-  const auto slots = shared.take<std::int32_t>(shape::item_rows);  // cache slots that each row sees
+  const tensor_room room = room_of<shape>(shared);
   const int group = p.heads / p.kv_heads;
   const std::int32_t items = p.item_begin[p.sequences];
   for (std::int32_t item = static_cast<std::int32_t>(block_index()); item < items;
        item += static_cast<std::int32_t>(grid_size())) {
     const tensor_item w = tensor_item_of<shape::rows_fastest>(p, item, shape::item_rows, group);
     const tensor_span span = span_of<shape>(p, w);
-    const tile_view view = view_of<shape>(p, w);
-    const bool masked = sparse && p.tiles.applies[w.sequence] != 0;
-    // Without a block mask no tile is left out, and its place tells whose turn it is.
-    const auto stage_of = [](int base, int turn) {
-      return (sparse ? turn : base / tensor_keys) % stages * shape::tile;
-    };
-    const auto load = [&](int base, int turn) {
-      const int stage = stage_of(base, turn);
-      copy_tile<shape>(p, w, base, span.last_key, key + stage, value + stage);
-    };
-    sync_block();  // the last item has been read
-    note_slots<shape>(p, w, slots);
-    int tile_key = next_tile(view, masked, span.first_key, span.last_key), turn = 0;
-    if (tile_key < span.last_key) {  // else nobody waits for the copies
-      copy_queries<shape>(p, w, query);
-      load(tile_key, turn);
-    }
-    copy_async_commit();
     tensor_sums<shape> sums;
-    clear_sums<shape>(sums);
-    for (int next = 0, part = 0; tile_key < span.last_key;) {
-      if (part == 0) {
-        copy_async_wait<0>();
-        if (groups) fence_shared_copies();
-        sync_block();
-        next = next_tile(view, masked, tile_key + tensor_keys, span.last_key);
-        if (next < span.last_key) load(next, turn + 1);
-        copy_async_commit();
-      }
-      const int at = stage_of(tile_key, turn) + part * score_keys * dim;
-      const int base = tile_key + part * score_keys;
-      add_keys<shape>(sums, p, w, span, view, masked, base, slots, query, key + at, value + at);
-      // The second half of the last tile is often after the last key. It would change no bit.
-      if (score_keys < tensor_keys && part == 0 && base + score_keys < span.last_key) {
-        part = 1;
-        continue;
-      }
-      part = 0;
-      tile_key = sparse ? next : tile_key + tensor_keys;
-      ++turn;
-    }
-    copy_async_wait<0>();
+    compute_item<shape>(p, w, span, room, sums, [] {});
     store_sums<shape>(p, item, group, sums);
   }
 }

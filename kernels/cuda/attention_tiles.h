@@ -15,7 +15,8 @@ namespace unmask::cuda {
 
 constexpr int tensor_keys = 64;  // keys per tile: one page if keys are not listed
 constexpr int tensor_stages = 2;
-constexpr int least_piece = 8;  // tiles of keys: 512 keys
+constexpr int least_piece = 8;   // tiles of keys: 512 keys
+constexpr int joined_piece = 4;  // the same if no other kernel merges: 256 keys
 
 // Returns the packed rows of an item (tokens times the heads that share a kv head): the smallest
 // tile that holds those of an average sequence. Further rows would be computed for nothing, and

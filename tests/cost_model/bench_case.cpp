@@ -36,12 +36,13 @@ bench_case parse(std::string name) {
   return c;
 }
 
-std::vector<launch> attention_launches(const bench_case& c, const device_ceilings& d) {
+std::vector<launch> attention_launches(const bench_case& c, const device_ceilings& d, bool joined) {
   double splits = 1;
   const launch attention =
       attention_tensor(c("sequences"), c("rows"), c("keys"), static_cast<int>(c("heads")),
-                       static_cast<int>(c("kv")), static_cast<int>(c("dim")), &splits, d);
+                       static_cast<int>(c("kv")), static_cast<int>(c("dim")), &splits, d, joined);
   const launch plan = streaming(c("sequences") * 32, 0, d);
+  if (joined) return {plan, attention};
   return {plan, attention,
           attention_merge(c("sequences") * c("rows"), c("heads"), c("dim"), splits, d)};
 }
@@ -60,8 +61,8 @@ std::vector<launch> expert_launches(const bench_case& c, const device_ceilings& 
 }
 
 // The launches of a call; empty: the model knows no such kernel.
-std::vector<launch> launches_of(const bench_case& c, const device_ceilings& d) {
-  if (c.operation == "attention") return attention_launches(c, d);
+std::vector<launch> launches_of(const bench_case& c, const device_ceilings& d, bool newer) {
+  if (c.operation == "attention") return attention_launches(c, d, newer && c("dim") == 128);
   if (c.operation == "experts") return expert_launches(c, d);
   if (c.operation == "linear") {
     const bool adds = c("out") <= c("in");  // to the residual stream, in float32
@@ -78,10 +79,11 @@ std::vector<launch> launches_of(const bench_case& c, const device_ceilings& d) {
 
 }  // namespace
 
-std::optional<expected_case> expected_of_case(const std::string& name, const device_ceilings& d) {
+std::optional<expected_case> expected_of_case(const std::string& name, const device_ceilings& d,
+                                              bool newer) {
   const bench_case c = parse(name);
   if (c.of.contains("bits") && c("bits") != 16) return std::nullopt;
-  const std::vector<launch> all = launches_of(c, d);
+  const std::vector<launch> all = launches_of(c, d, newer);
   if (all.empty()) return std::nullopt;
   expected_case e;
   double longest = 0;

@@ -19,7 +19,9 @@ struct expected_case {
 
 // `name` as --benchmark_list_tests prints it: "cuda_linear/rows:32/in:4096/out:6144/bits:16", with or
 // without its backend's prefix. Nothing: the model has no kernel for it, or not in this type.
-// std::out_of_range: an argument is missing.
-std::optional<expected_case> expected_of_case(const std::string& name, const device_ceilings& d);
+// std::out_of_range: an argument is missing. newer: of parts that are merged in the same launch, which no
+// card has measured yet.
+std::optional<expected_case> expected_of_case(const std::string& name, const device_ceilings& d,
+                                              bool newer = false);
 
 }  // namespace unmask::cost

@@ -39,6 +39,16 @@ constexpr double result_clocks = 0.58;
 // where y has 10,000 columns or more, to 25 % at 2560 (cost_model_test.cpp).
 constexpr double library_start = 2.6e-6, library_sums = 2.0e-6;
 
+// Seconds that attention's blocks take to merge the parts of a tile: one says that it is done and another
+// finds out, and a warp merges its rows one after the other. Of a row, largest scores are a trip to memory,
+// and every eight parts are. Parts are written to L2 and read from there.
+double joining(double tile_rows, double warps, double splits, double part_bytes,
+               const device_ceilings& d) {
+  if (splits <= 1) return 0;
+  const double rows = std::ceil(tile_rows / 16 / warps);
+  return (2 + rows * (1 + std::ceil(splits / 8))) * d.latency + 2 * part_bytes / d.l2;
+}
+
 double wave_count(double blocks, double at_once) {
   return std::ceil(blocks / at_once - 1e-9);
 }
@@ -186,7 +196,7 @@ launch attention_merge(double rows, double heads, double head_dim, double splits
 // attention_tensor_kernels.h: tiles of 16, 32, 64 or 128 packed rows, 16 rows a warp or, in the last,
 // 32, and 64 keys. By wgmma, 128 rows of two warpgroups.
 launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
-                        int head_dim, double* splits, const device_ceilings& d) {
+                        int head_dim, double* splits, const device_ceilings& d, bool joined) {
   constexpr double tile_keys = cuda::tensor_keys;
   const double group = double(heads) / kv_heads, packed = rows * group;
   const int tile_rows = cuda::tensor_tile_rows(static_cast<std::int64_t>(std::ceil(packed)));
@@ -204,7 +214,9 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   std::int64_t least_cost = 0;
   for (int cut = 0; cut < cuda::tensor_cuts; ++cut) {
     const int pieces = cuda::tensor_pieces(
-        tiles, cuda::tensor_share(tiles, cut, std::max<std::int64_t>(even, cuda::least_piece)));
+        tiles, cuda::tensor_share(
+                   tiles, cut,
+                   std::max<std::int64_t>(even, joined ? cuda::joined_piece : cuda::least_piece)));
     const std::int64_t cost = cuda::tensor_cost(
         {items * pieces, pieces > 1 ? items * pieces : 0, (tiles + pieces - 1) / pieces}, work,
         places, tile_rows);
@@ -271,7 +283,9 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
       l.held_by = copies_take <= trips ? "latency" : again ? "L2" : "memory";
     return std::max({compute, copies_take, trips}) + 3 * d.latency;
   };
-  l.busy = in_waves(blocks, resident, d.multiprocessors, wave) + look_up;
+  // A ticket and what it says are two trips to memory.
+  l.busy = in_waves(blocks, resident, d.multiprocessors, wave) +
+           (joined ? 2 * d.latency + joining(tile_rows, warps, *splits, partial, d) : look_up);
   if (l.bytes / d.copy >= l.busy) {
     l.busy = l.bytes / d.copy;
     l.held_by = "memory";

@@ -21,8 +21,10 @@ launch library_product(double rows, double columns, double depth, double out_byt
                        const device_ceilings& d);
 // A kernel that streams: `bytes` of memory and `instructions` of warps.
 launch streaming(double bytes, double instructions, const device_ceilings& d);
+// joined: blocks draw tickets and merge the parts themselves (attention_joined_kernels.h).
 launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
-                        int head_dim, double* splits, const device_ceilings& d);
+                        int head_dim, double* splits, const device_ceilings& d,
+                        bool joined = false);
 // What merges the parts of attention over cut keys; splits 1: nothing was cut.
 launch attention_merge(double rows, double heads, double head_dim, double splits,
                        const device_ceilings& d);

@@ -350,6 +350,58 @@ TEST(attention, many_rows_by_warpgroups_in_turn) {
   });
 }
 
+// Blocks draw tickets and merge the parts of cut keys themselves, in pieces of 256 keys and more: rows of
+// every tile, keys at both sides of a piece's end, sequences that are cut beside others that are not, and the
+// counts as one launch leaves them to the next.
+TEST(attention, parts_are_merged_in_the_same_launch) {
+  struct cut_keys {
+    shape of;
+    std::vector<std::int32_t> lengths;
+    std::int32_t pages;
+    mask_kind mask;
+    bool listed, short_keys;  // short_keys: 257 to 512
+  };
+  const std::vector<cut_keys> cases = {
+      {{2, 2, 128}, {5, 1, 9}, 5, mask_kind::full, false, true},
+      {{7, 1, 128}, {3}, 12, mask_kind::block_causal, false, false},
+      {{4, 1, 128}, {11, 2}, 6, mask_kind::full, true, false},
+      {{4, 2, 128}, {32}, 8, mask_kind::full, false, true},
+      {{4, 1, 128}, {40, 33}, 9, mask_kind::full, true, false},
+      {{4, 1, 128}, {40, 70}, 4, mask_kind::causal, false, false}};
+  for_each_device([&](const backend& device) {
+    unsigned seed = 500;
+    for (const cut_keys& t : cases) {
+      attention_case c(t.of, t.lengths, t.pages, t.mask, t.listed, seed++);
+      half_cache half(c);
+      round_queries(c);
+      const auto rows = c.rows.set.rows;
+      grid want({rows, t.of.heads, 128}), first({rows, t.of.heads, 128}, 4);
+      cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.1F, want, {}});
+      cuda::choices choices = cuda::choices_of_environment(/*graphs=*/false);
+      const auto run = [&](bool newer, grid& out) {
+        choices.newer = newer;
+        with(choices, device).run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, out, {}});
+        device.synchronize();
+      };
+      run(true, first);
+      EXPECT_LT(relative_error(first, want), 6e-3) << "case of seed " << seed - 1;
+      for (int turn = 0; turn < 2; ++turn) {
+        grid again({rows, t.of.heads, 128}, 4);
+        run(true, again);
+        EXPECT_EQ(relative_error(again, first), 0) << "case of seed " << seed - 1;
+      }
+      if (device.where() == target::cuda) continue;  // as rows of every GPU's kernels
+      grid before({rows, t.of.heads, 128}, 4);
+      run(false, before);
+      EXPECT_LT(relative_error(first, before), 4e-3);
+      // Up to 512 keys the kernel before cuts nothing.
+      if (t.short_keys) {
+        EXPECT_GT(relative_error(first, before), 0) << "was not taken: seed " << seed - 1;
+      }
+    }
+  });
+}
+
 // More items than blocks that run at once: a block's second item finds the memory as its first left it.
 TEST(attention, blocks_take_several_items) {
   for_each_device([&](const backend& device) {

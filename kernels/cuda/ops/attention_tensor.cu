@@ -68,6 +68,27 @@ void launch_key_mass(queue& q, const attention_params& p) {
   p.dim == 64 ? launch(key_mass_tensor_kernel<64>) : launch(key_mass_tensor_kernel<128>);
 }
 
+// Places for the work list in one piece of scratch memory, with tickets if blocks draw them.
+void place_plan(queue& q, attention_params& p, std::int64_t tiles, bool joined) {
+  constexpr std::int64_t ints = sizeof(attention_ticket) / sizeof(std::int32_t), drawn = 4;
+  const std::int64_t lists = (std::int64_t{p.sequences} * 7 + 3 + drawn - 1) / drawn * drawn;
+  const std::int64_t most = p.most_parts, counts = drawn + (most + drawn - 1) / drawn * drawn;
+  // A tile whose keys are cut has two parts or more.
+  const std::int64_t tickets = tiles + most + most / 2 * merging_shares;
+  p.item_begin = q.scratch<std::int32_t>(scratch_slot::attention_plan,
+                                         lists + (joined ? counts + tickets * ints : 0));
+  p.keys_of = p.item_begin + p.sequences + 1;
+  p.keys_from = p.keys_of + p.sequences;
+  p.splits_of = p.keys_from + p.sequences;
+  p.split_keys = p.splits_of + p.sequences;
+  p.part_begin = p.split_keys + p.sequences;
+  if (!joined) return;
+  p.tile_begin = p.part_begin + p.sequences + 1;
+  p.drawn = p.item_begin + lists;
+  p.done = p.drawn + drawn;
+  p.tickets = reinterpret_cast<attention_ticket*>(p.drawn + counts);
+}
+
 }  // namespace
 
 void launch_tensor_attention(const device_backend& device, attention_params p,
@@ -85,27 +106,28 @@ void launch_tensor_attention(const device_backend& device, attention_params p,
   const std::int64_t tiles =
       (blocks_for(packed_rows, p.tile_rows) + p.sequences) * std::int64_t{p.kv_heads};
   const bool refresh = takes_refresh_attention(device, p, packed_rows);
+  const bool joined = !refresh && takes_joined_attention(device, p);
   p.rows_fastest = refresh;
   p.places =
       q.multiprocessors() * (refresh ? 1 : tensor_blocks(p.dim, p.tile_rows, q.shared_bytes()));
   // A sequence that is cut has more keys than a share of even_share, so its items are fewer than two for
   // each share that it has: the bound of most_parts.
   p.even_share = std::int64_t{q.multiprocessors()} * 4;
-  // Nobody's keys are cut below attention_chunk: then there is nothing to merge.
-  p.most_parts = most_keys > attention_chunk ? static_cast<int>(2 * p.even_share) : 0;
-  p.item_begin =
-      q.scratch<std::int32_t>(scratch_slot::attention_plan, std::int64_t{p.sequences} * 6 + 2);
-  p.keys_of = p.item_begin + p.sequences + 1;
-  p.keys_from = p.keys_of + p.sequences;
-  p.splits_of = p.keys_from + p.sequences;
-  p.split_keys = p.splits_of + p.sequences;
-  p.part_begin = p.split_keys + p.sequences;
+  // Nobody's keys are cut below a piece: then there is nothing to merge.
+  p.least_piece = joined ? joined_piece : least_piece;
+  p.most_parts = most_keys > p.least_piece * tensor_keys ? static_cast<int>(2 * p.even_share) : 0;
+  place_plan(q, p, tiles, joined);
   p.partial = q.scratch<float>(scratch_slot::attention_partial,
                                std::int64_t{p.most_parts} * p.tile_rows * (p.dim + 2));
   if (!q.has_plan(attention_plan_key(p))) {
     q.launch("attention_plan", {1, plan_threads, tensor_plan_shared_bytes}, tensor_plan_kernel, p);
   }
   const auto blocks = static_cast<unsigned>(std::min(tiles + p.most_parts, 2 * p.even_share));
+  if (joined) {
+    launch_joined_attention(device, p, std::min(blocks, static_cast<unsigned>(p.places)));
+    if (p.key_mass != nullptr) launch_key_mass(q, p);
+    return;
+  }
   if (refresh) {
     launch_refresh_attention(device, p, blocks);
   } else {
