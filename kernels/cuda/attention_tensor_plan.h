@@ -55,6 +55,13 @@ UNMASK_DEVICE tensor_cutting cutting_by(const attention_params& p, std::int64_t 
   return {warp_sum(c.pieces), warp_sum(c.parts), warp_max(c.longest)};
 }
 
+// Only Hopper's kernels draw tickets (ops/attention_joined.cu).
+#if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+constexpr bool has_tickets = true;
+#else
+constexpr bool has_tickets = false;
+#endif
+
 // The ticket of an item of the work list, `rest` of those of its sequence, and that of a share of merging.
 UNMASK_DEVICE attention_ticket ticket_among(const attention_params& p, int s, int rest) {
   const int splits = p.splits_of[s], row_tiles = row_tiles_of(p, s) / p.kv_heads;
@@ -164,14 +171,14 @@ UNMASK_KERNEL void UNMASK_THREADS(plan_threads) tensor_plan_kernel(attention_par
     before += total;
     parts_before += parts;
     sync_block();
-    if (p.tickets == nullptr) continue;
+    if (!has_tickets || p.tickets == nullptr) continue;
     const std::int32_t tiles_end = block_scan(splits > 1 ? items / splits : 0, scratch, &total);
     if (s < p.sequences) p.tile_begin[s + 1] = tiles_before + tiles_end;
     tiles_before += total;
     sync_block();
   }
   if (t == 0) p.item_begin[0] = p.part_begin[0] = 0;
-  if (p.tickets == nullptr) return;
+  if (!has_tickets || p.tickets == nullptr) return;
   if (t == 0) p.tile_begin[0] = 0;
   sync_block();
   write_tickets(p, before, parts_before, tiles_before * merging_shares);
