@@ -9,7 +9,7 @@
 namespace unmask {
 namespace {
 
-constexpr std::int64_t most_points = 256, most_tiles = 64;
+constexpr std::int64_t most_sizes = 256, most_tiles = 64;
 
 void require(const json_reader& config, const char* key, const char* wanted) {
   const std::string found = config.text_or(key, wanted);
@@ -38,7 +38,7 @@ void read_tower(const json_reader& own, vision_config& v) {
 }
 
 // Sizes of the tiled picture, as [height, width]: LLaVA's own files have the width first.
-void read_points(const json_reader& config, vision_config& v) {
+void read_sizes(const json_reader& config, vision_config& v) {
   constexpr const char* key = "image_grid_pinpoints";
   const json_value::array* given = config.at(key).items();
   const auto fits = [&](const std::int64_t* n) {
@@ -47,11 +47,11 @@ void read_points(const json_reader& config, vision_config& v) {
   for (std::size_t i = 0; given != nullptr && i < given->size(); ++i) {
     const json_value::array* both = (*given)[i].items();
     if (both == nullptr || both->size() != 2 || !fits((*both)[0].integer()) ||
-        !fits((*both)[1].integer()) || std::ssize(v.points) == most_points) {
+        !fits((*both)[1].integer()) || std::ssize(v.points) == most_sizes) {
       config.fail(key,
                   fmt::format("must hold at most {} sizes [height, width], in multiples of the "
                               "side {}",
-                              most_points, v.side));
+                              most_sizes, v.side));
     }
     v.points.push_back({static_cast<std::int32_t>(*(*both)[1].integer()),
                         static_cast<std::int32_t>(*(*both)[0].integer())});
@@ -85,7 +85,7 @@ vision_config read_sdar_vl(const json_reader& config) {
     config.fail("vision_aspect_ratio",
                 "is \"" + ratio.substr(0, 200) + "\"; only anyres_max_N is supported");
   }
-  read_points(config, v);
+  read_sizes(config, v);
   v.settings = fmt::format("side {}, points", v.side);
   for (const auto& [width, height] : v.points) v.settings += fmt::format(" {}x{}", width, height);
   // Of its processor, of videos, or said by `text_config`.
