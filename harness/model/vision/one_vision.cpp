@@ -38,7 +38,7 @@ void read_tower(const json_reader& own, vision_config& v) {
 }
 
 // Sizes of the tiled picture, as [height, width]: LLaVA's own files have the width first.
-void read_sizes(const json_reader& config, vision_config& v) {
+void read_tiled_sizes(const json_reader& config, vision_config& v) {
   constexpr const char* key = "image_grid_pinpoints";
   const json_value::array* given = config.at(key).items();
   const auto fits = [&](const std::int64_t* n) {
@@ -85,7 +85,7 @@ vision_config read_sdar_vl(const json_reader& config) {
     config.fail("vision_aspect_ratio",
                 "is \"" + ratio.substr(0, 200) + "\"; only anyres_max_N is supported");
   }
-  read_sizes(config, v);
+  read_tiled_sizes(config, v);
   v.settings = fmt::format("side {}, points", v.side);
   for (const auto& [width, height] : v.points) v.settings += fmt::format(" {}x{}", width, height);
   // Of its processor, of videos, or said by `text_config`.
