@@ -183,11 +183,15 @@ class Dev(Folder):
     def test_the_tests_of_one_method(self):
         place = self.checkout("here")
         stand_in(os.path.join(place, "build/dev/bin/methods_test"),
-                 'case "$*" in *list*zig*) ;; *list*) echo x. ;; *) echo "ran $*"; exit 5 ;; esac')
-        code, said = self.dev(place, "test", "--method", "zag")
-        self.assertEqual(code, 5, said)
-        self.assertIn("building unmask methods_test", said)
-        self.assertIn("ran --gtest_filter=*zag*\n", said)
+                 'case "$*" in *list*) echo "Running main()" ;; esac\n'
+                 'case "$*" in *list*zig*) ;; *list*) echo "  x" ;; *) echo "ran $*"; exit 5 ;; esac')
+        stand_in(os.path.join(place, "build/dev/bin/unmask"),
+                 r'printf "methods\n  zag  a rule\n  zag_more  not zag\n  old_zag  nor this\n  zog  zag\n"')
+        for name, tests in (("zag", "*zag*-*zag_more*:*old_zag*"), ("zag_more", "*zag_more*"), ("zog", "*zog*")):
+            code, said = self.dev(place, "test", "--method", name)
+            self.assertEqual(code, 5, said)
+            self.assertIn("building unmask methods_test", said)
+            self.assertIn(f"ran --gtest_filter={tests}\n", said)
         for words, sentence in ((["zig"], "no test has zig in its name"), ([], "needs the name of a method")):
             code, said = self.dev(place, "test", "--method", *words)
             self.assertEqual(code, 2, said)
