@@ -273,7 +273,7 @@ results/VERDICTS.md explains every verdict.""")
     which.add_argument("--only", action="append", default=[], metavar="NAME",
                        help="only PAPER, PAPER/CLAIM or PAPER/TABLE (repeatable)")
     which.add_argument("--headlines", action="store_true",
-                       help="only the claims of the abstracts, in a short table; exit code 0 whatever they are")
+                       help="only the claims of the abstracts, and each PAPER/CLAIM of --only, in a short table; exit code 0")
     which.add_argument("--scale", default="tiny",
                        help="judge results of this scale: tiny, scores, real, shapes or full (default: tiny); a claim "
                             "that has only other scales is judged at its own")
@@ -327,7 +327,7 @@ def _judge(options, register, claims, folder):
     if (options.save or options.pages) and options.scale != "tiny":
         claims = [c for c in claims if options.scale in c.scales]
     if options.headlines:
-        claims = [c for c in claims if c.place.startswith("Abstract")]
+        claims = [c for c in claims if c.place.startswith("Abstract") or c.key in options.only]
     judged = repeats.judge_campaigns(claims, register, evidence, options.scale)
     if options.headlines:
         tables.write(tables.render(headlines_table(judged), options.format), options.output)

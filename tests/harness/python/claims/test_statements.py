@@ -101,6 +101,10 @@ class Shown(Made):
         self.assertIn("| SUPPORTED | 4 (up to four times; Table 5) | 2, n = 3 repetitions | 0.50 | outside the interval | > 1 (paper) |",
                       self.shown(published))
         self.assertIn("| FOCUS: s | 4 | 2, n = 3 repetitions | 0.50 | ", self.shown(published, "--headlines"))
+        self.put(self.ROWS)
+        self.register(FASTER)  # of no abstract
+        for words, shown in (((), False), (("--only", "focus"), False), (("--only", "focus/c"), True)):
+            self.assertEqual("| FOCUS: s | " in self.run_command("--headlines", *words)[1], shown, words)
         said = json.loads(self.shown(published, "--format", "json"))[0]
         self.assertEqual(said["published"], {"value": 4.0, "unit": "x", "source": "Table 5", "approximate": False,
                                              "says": "up to four times"})
