@@ -17,8 +17,9 @@ LARGE = (32, 256)
 THRESHOLD = "threshold 0.9"
 KEPT = at_least(-0.02, "us: two points are our reading of \"preserving quality\"")
 FASTER = above(1, "paper: improves throughput")
-HF = "hf, the official code with Transformers"
-LMD = "lmdeploy, the official engine; thresholds as published, 0.8 of FOCUS against 0.9"
+HF = "of the official code with Transformers, in this program"
+LMD = ("of the official engine, a fork of LMDeploy, in this program; thresholds as published, 0.8 of FOCUS "
+       "against 0.9")
 
 
 def few_a_step(label="LMDeploy", **where):
@@ -51,7 +52,7 @@ NESTED = {"label": "Fast-dLLM v2", "model": ("tiny-fdv2", "Fast_dLLM_v2_7B")}
 NESTED_CACHED = {**NESTED, "label": "Fast-dLLM v2, sub-block cache"}
 OF_FIGURE_15 = {"artifacts": ("figure_15",), "regime": few_a_step(workload=CHATS, batch_size=LARGE),
                 "tasks": "stories, judged by an autoregressive model; ShareGPT and WildChat at full",
-                "preset": "lmdeploy, threshold 0.8 of FOCUS; eval, 0.9, of Fast-dLLM v2"}
+                "preset": "of the LMDeploy fork, threshold 0.8, for FOCUS; eval, 0.9, for Fast-dLLM v2"}
 IN_FIGURE_15 = {**ON_CHAT, **OF_FIGURE_15}
 ROWS = {"kind": "count", "quantity": "positions computed in layers 2 and up outside prefill, per output token",
         "preset": LMD, "scales": ("tiny", "full"), "artifacts": ("table_5",),

@@ -155,7 +155,7 @@ def _quality(claim, r):
     if found == UNDECIDED:
         edge = claim.quality.edge
         r.score_needs = needed(q, [d for d in [min(abs(q.value - edge), abs(edge) or math.inf)] if d > 0])
-        text += _needs_text(r.score_needs, "items", "and difference")
+        text += _needs_text(r.score_needs, "items")
         text += f", shown: a loss of at most {points(-q.low)} pp" if q.low is not None and q.low < 0 else ""
     return text
 
@@ -165,12 +165,10 @@ def points(v):
     return f"{100 * v:.1f}"
 
 
-def _needs_text(n, unit, when):
+def _needs_text(n, unit):
     if n is None:
         return ""
-    if n > OUT_OF_REACH:
-        return f", {n} {unit} would decide it by the observed spread {when}, which is out of reach"
-    return f", {n} {unit} would decide it by the observed spread {when}"
+    return f", {n} {unit} would decide it at the observed effect{', which is out of reach' * (n > OUT_OF_REACH)}"
 
 
 def _smallest(claim, e):
@@ -196,7 +194,7 @@ def _to_close(claim, e):
     if e.unit not in ("items", "repetitions", "seeds"):
         return shown
     n = needed(e, [far] if far > 0 else [], scale)
-    return shown + _needs_text(n, e.unit, "and value").replace(", ", "; ", 1)
+    return shown + _needs_text(n, e.unit).replace(", ", "; ", 1)
 
 
 def _shown(claim, e):

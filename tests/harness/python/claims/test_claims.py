@@ -445,7 +445,7 @@ def k(f):
         # Half a point to the bound, in standard errors of 2.80, by the width of this interval.
         error = (r.estimate.high - r.estimate.low) / 2 / stats.norm.ppf(0.975)
         n = 200 * ((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * error / 0.005) ** 2
-        self.assertIn(f"{math.ceil(n)} items would decide it by the observed spread", r.reason)
+        self.assertIn(f"{math.ceil(n)} items would decide it at the observed effect", r.reason)
         same = text.replace('at_least(-0.02, "us")', 'above(0, "us")')
         self.assertIn("no number of items decides a difference of 0", self.judged(same, [
             scored("fast", 100, 200), scored("slow", 100, 200)]).reason)
