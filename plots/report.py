@@ -429,6 +429,11 @@ def command_box(line):
     return (f'<div class="command"><pre>{text(line)}</pre><button type="button">copy</button></div>')
 
 
+def rule_option(rows):
+    """The option that the rows' command needs besides: the file of a rule in Python, which a run does not keep."""
+    return " --rule RULE.py" if any(r["params"].get("code") for r in rows) else ""
+
+
 def reproduce_part(sections, root, closed):
     parts = []
     for s in sections:
@@ -438,7 +443,7 @@ def reproduce_part(sections, root, closed):
         parts.append(f"<h3>{text(s.heading)}</h3>")
         if s.command:
             parts += [command_box(f"git checkout {source[:12]}") for source in sources[:1]]
-            parts.append(command_box(s.command))
+            parts.append(command_box(s.command + rule_option(s.rows)))
         else:
             parts.append('<p class="quiet">The experiment file is not among those here; every '
                          "setting is in the rows (<code>params</code>, <code>serve</code>).</p>")

@@ -237,6 +237,14 @@ class Odd(Case):
         page = page_of(folder)
         self.assertIn("unmask run &#x27;a b.toml&#x27; --scale tiny --set run.batch_size=4", page)
         self.assertIn("FOCUS, Table 5: Fixture: traces (tiny)", page)
+        rows = os.path.join(folder, "traces", "rows.jsonl")
+        with open(rows, encoding="utf-8") as file:
+            changed = [json.loads(line) for line in file]
+        for row in changed:
+            row["params"]["code"] = "0" * 64  # as of a rule in Python
+        with open(rows, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in changed)
+        self.assertIn("--set run.batch_size=4 --rule RULE.py", page_of(folder))
 
     def test_a_campaign_has_an_index_closed_parts_and_the_papers_tables(self):
         folder = tempfile.mkdtemp()

@@ -12,7 +12,7 @@ import typing
 from unmask.engine import limits, steps
 from unmask.engine.errors import RuleError, UserError, told
 
-WANTS = ("margin", "entropy", "logits", "hidden", "history")
+WANTS = steps.WANTS
 PLAN = 11  # how many values of a step come before what is asked about
 KEPT_STEPS = 16  # of Step.history
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -184,7 +184,7 @@ class Session:
         step = self.step(seen[:PLAN])
         step.see(*seen[PLAN:])
         answer = self.ask("decide", step, self.reader(step))
-        if step.history is not None:
+        if "history" in self.rule.wants:
             step.history.add(step)
         return answer
 
@@ -196,8 +196,8 @@ class Session:
             step.see(*seen[PLAN:])
             together.append(step)
         answers = self.ask("decide", together, lambda said: self.read_together(together, said))
-        for step in together:
-            if step.history is not None:
+        if "history" in self.rule.wants:
+            for step in together:
                 step.history.add(step)
         return answers
 

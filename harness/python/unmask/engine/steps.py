@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a rule sees of a step, and what it may answer."""
 
+import difflib
 import operator
 import typing
 
@@ -9,6 +10,7 @@ import numpy as np
 KINDS = ("keep", "unmask", "edit", "remask", "hold")  # by the decisions' numbers
 KEEP, UNMASK, EDIT, REMASK = range(4)
 NONE = ()  # of a Decision: no candidate
+WANTS = ("margin", "entropy", "logits", "hidden", "history")  # what a step has only if the method wants it
 
 
 class Decision:
@@ -55,7 +57,7 @@ class Step:
         self.slot, self.request, self.fresh, self.step, self.block_step = slot, request, bool(fresh), step, block_step
         self.quota, self.block, self.length = quota, (block_first, block_last), length
         self.prompt_length, self.seed = prompt_length, seed
-        self.history = self._random = None
+        self._random = None
 
     def see(self, position, token, confidence, masked, current, margin, entropy, logits, hidden):
         """Takes the candidates of this step."""
@@ -63,9 +65,11 @@ class Step:
         self.all_masked = masked is None
         if not self.all_masked:  # else they are made when they are asked for
             self.masked, self.current = masked.view(bool), current
-        self.margin = margin
-        self.entropy = None if entropy is None else -entropy
-        self.logits, self.hidden = logits, hidden
+        if entropy is not None:
+            self.entropy = -entropy
+        for name, value in (("margin", margin), ("logits", logits), ("hidden", hidden)):
+            if value is not None:
+                setattr(self, name, value)
 
     def __getattr__(self, name):
         if name == "masked":
@@ -74,12 +78,14 @@ class Step:
         if name == "current":
             self.current = np.full(len(self.position), -1, np.int32)
             return self.current
-        raise AttributeError(f"a step has no {name} here")
+        if name in WANTS:
+            raise AttributeError(f'step.{name} needs wants=("{name}",) in @engine.method')
+        near = difflib.get_close_matches(name, [known for known in self.__slots__ if known != name], 1)
+        raise AttributeError(f"a step has no {name} here" + (f"; did you mean {near[0]}?" if near else ""))
 
     def see_range(self, position, masked, current):
         """Takes the positions that a function for another slot is asked about."""
         self.position, self.masked, self.current = position, masked.view(bool), current
-        self.token = self.confidence = self.margin = self.entropy = self.logits = self.hidden = None
 
     @property
     def random(self):
@@ -108,8 +114,7 @@ class Batch(list):
         if name == "begin":
             value = np.cumsum([0] + [len(step) for step in self])
         elif name in self.COLUMNS:
-            parts = [getattr(step, name) for step in self]
-            value = None if parts[0] is None else np.concatenate(parts)
+            value = np.concatenate([getattr(step, name) for step in self])
         else:
             raise AttributeError(f"a Batch has no {name!r}; each of its steps may")
         setattr(self, name, value)
@@ -176,7 +181,8 @@ def chosen(answer, count, what):
     listed = picked.tolist()  # few: plain Python is faster than numpy here
     for index in listed:
         if not 0 <= index < count:
-            raise ValueError(f"{what} has the index {int(index)}; {count} candidates have indices from 0 to {count - 1}")
+            raise ValueError(f"{what} has the index {int(index)}; {count} candidates have indices from 0 to {count - 1} "
+                             "(of candidates, not positions)")
     if len(set(listed)) != len(listed):
         raise ValueError(f"{what} names a candidate twice")
     flags[picked.astype(np.int64)] = True

@@ -81,6 +81,14 @@ def hash_of(place):
     return hashes[-1]  # the models that come with the program are read before
 
 
+def refuse_rules(rows):
+    """EnvironmentFault for rows of rules in Python: a bundle holds no code to run."""
+    of_rules = sorted({row["method"] for row in rows if row["params"].get("code")})
+    if of_rules:
+        raise EnvironmentFault(f"NOT RUN: needs the Python function of {', '.join(of_rules)}: a bundle holds no code; repeat "
+                               "it with the author's file: unmask run FILE.toml --rule RULE.py")
+
+
 def place_models(folder, models):
     """Lets the experiment of the unpacked bundle find these checkpoints under the names that it gives them."""
     for path, place in models.items():
@@ -197,6 +205,7 @@ def main(arguments):
     before = bundle.rows_in(folder)
     if not before:
         raise EnvironmentFault(f"{archive} is no bundle: it has no rows")
+    refuse_rules(before)
     models = check_models(folder, given, before)
     place_models(folder, models)
     code = measure(folder, place, given, models, points_with_rows(folder, before))

@@ -214,7 +214,7 @@ class Rules(unittest.TestCase):
             "None": (lambda step: None, "returned None"),
             "too many bools": (lambda step: np.ones(len(step) + 1, bool), "bools of shape"),
             "negative": (lambda step: [-1], "has the index -1"),
-            "outside": (lambda step: [len(step)], "have indices from 0"),
+            "outside": (lambda step: [len(step)], r"have indices from 0 to \d+ \(of candidates, not positions\)"),
             "twice": (lambda step: [0, 0], "twice"),
             "nan": (lambda step: [float("nan")], "no whole number"),
             "text": (lambda step: "all", "one bool for each candidate"),
@@ -222,6 +222,9 @@ class Rules(unittest.TestCase):
             "edit": (lambda step: engine.Decision(edit=[0]), "does not edit"),
             "tokens": (lambda step: engine.Decision(unmask=[0], tokens=[10**6] * len(step)), "outside the vocabulary"),
             "raises": (lambda step: 1 // 0, "ZeroDivisionError"),
+            "misspelt": (lambda step: step.confidance, "a step has no confidance here; did you mean confidence"),
+            **{want: (lambda step, want=want: getattr(step, want), rf'step.{want} needs wants=\("{want}",\) in @engine.method')
+               for want in ("margin", "entropy", "logits", "hidden", "history")},
         }
         model = MODELS("tiny-sdar")
         for name, (function, words) in answers.items():

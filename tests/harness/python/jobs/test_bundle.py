@@ -251,6 +251,20 @@ class Rerun(support.Case):
         self.assertEqual(done.returncode, 4, done.stderr + done.stdout)
         self.assertIn("DIFFERS", done.stdout)
 
+    def test_a_rule_in_python_is_asked_for(self):
+        """No code is in a bundle: a row of a Python function says so before anything is measured."""
+        folder = bundle.unpack(self.bundled(support.EXPERIMENT), "x")
+        kept, changed = (folder / "rows.jsonl").read_text().splitlines()
+        row = json.loads(changed)
+        row |= {"method": "rising", "params": row["params"] | {"base": "block_diffusion", "code": "0" * 64}}
+        del row["sha256"]
+        files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "SHA256SUMS"}
+        files["rows.jsonl"] = f"{kept}\n{json.dumps(row)}\n".encode()
+        self.write("c.tar", honest(files))
+        done = program("rerun", "c.tar", "--no-progress")
+        self.assertEqual(done.returncode, 3, done.stderr + done.stdout)
+        self.assertIn("NOT RUN: needs the Python function of rising: a bundle holds no code", done.stderr + done.stdout)
+
     def test_points_that_all_fail_say_why_once(self):
         file = self.bundled(support.EXPERIMENT)
         folder = bundle.unpack(file, "x")
