@@ -86,7 +86,11 @@ const method_info& method_registry::find(const std::string& name) const {
         std::ranges::find(methods_.rbegin(), methods_.rend(), name, &method_info::name);
     if (last != methods_.rend()) return *last;
   }
-  throw usage_error(unknown_name("method", name, names()));
+  std::string sentence = unknown_name("method", name, names());
+  if (sentence.find("; did you mean ") == std::string::npos) {
+    sentence += "; a rule of yours in Python needs --rule FILE.py";
+  }
+  throw usage_error(sentence);
 }
 
 const method_info* method_registry::replaying(const std::string& runs) const {

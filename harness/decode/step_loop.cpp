@@ -515,11 +515,13 @@ void step_loop::impl::refuse_idling(std::int32_t s, std::span<const std::int32_t
   const bool never = q.finished && q.counters.committed == 0 && !masks;
   const std::int64_t counted = method.pace->shape().steps;
   if (!never && none.forwards <= std::max({std::int64_t{q.length}, counted, fewest})) return;
-  throw error(exit_code::run_failed,
-              method.method + " unmasked none of " + std::to_string(none.candidates) +
-                  " candidates in " + std::to_string(none.forwards) + " forward passes: " +
-                  (masks ? "the model predicts the mask token"
-                         : "its rule accepts nothing with these settings and this model"));
+  throw error(
+      exit_code::run_failed,
+      method.method + " unmasked none of " + std::to_string(none.candidates) +
+          " candidates in the last " + std::to_string(none.forwards) + " forward passes: " +
+          (masks ? "the model predicts the mask token"
+                 : "its rule accepts nothing with these settings and this model. A rule must "
+                   "unmask a candidate sooner or later, for example the surest"));
 }
 
 // Lists what the rule decided, so that nothing above the loop reads accept bytes.

@@ -100,6 +100,15 @@ TEST(registry, answers_an_unknown_name_with_the_nearest) {
                      [] { method_registry::instance().find("vanila"); });
 }
 
+TEST(registry, a_name_like_none_may_be_a_rule_in_python) {
+  const auto said = [](const char* name) {
+    return test::message_of([&] { method_registry::instance().find(name); });
+  };
+  EXPECT_NE(said("qqqqqqqq").find("; a rule of yours in Python needs --rule FILE.py"),
+            std::string::npos);
+  EXPECT_EQ(said("vanila"), "unknown method 'vanila'; did you mean 'vanilla'?");
+}
+
 TEST(registry, knobs_are_parameters_and_their_counters_are_counted) {
   for (const std::string& name : method_registry::instance().names()) {
     const method_info& m = method_registry::instance().find(name);
