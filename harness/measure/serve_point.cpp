@@ -36,7 +36,7 @@ std::int32_t ranks_of(const experiment_point& point) {
 
 // Null where the clock names no GPU.
 std::shared_ptr<const cost_model> cost_of_card(const experiment_point& point) {
-  const std::string& cost = parameters(point.run.serve).text("cost");
+  const std::string cost = parameters(point.run.serve).text("cost");
   if (!names_card(cost)) return nullptr;
   return unmask::cost_of_card(config_of(point), ranks_of(point), ceilings_of(cost));
 }
