@@ -56,8 +56,7 @@ def causal(label):
 @claim(place="Section 3.2, Figs. 1 and 3b",
        statement="Blocks of 32 have a higher throughput than autoregressive decoding with one request.",
        quantity="throughput, BD32 over AR, batch 1", bound=FASTER,
-       published=Published(3.2, "section 3.2, up to, batches up to 16", 0.05,
-                           says="up to 3.2 times the throughput"),
+       published=Published(3.2, "section 3.2, up to, batches up to 16", 0.05, says="up to 3.2 times the throughput"),
        controls=("blocks_win_alone_by_decided_tokens", "blocks_win_alone_on_a_cpu"), **OVER_AR, **FIGURE_1)
 def blocks_win_alone(f):
     return speed(f, ours("BD32"), causal("AR"), DELIVERED, batch_size=1)
@@ -96,8 +95,7 @@ def ar_grows_on(f):
 @claim(place="Section 3.3, Fig. 3d",
        statement="Above 32 requests blocks of 8 have a higher throughput than blocks of 32.",
        quantity="throughput, BD8 over BD32, 64 requests", bound=FASTER,
-       controls=("small_blocks_take_more_forwards",), **{**SPEEDS, "scales": ("tiny", "full")},
-       **FIGURE_1)
+       controls=("small_blocks_take_more_forwards",), **{**SPEEDS, "scales": ("tiny", "full")}, **FIGURE_1)
 def blocks_of_8_win_in_large_batches(f):
     return speed(f, "BD8", "BD32", DELIVERED, batch_size=64)
 
@@ -123,8 +121,7 @@ USED = {"kind": "signal", "items": "32 stories", "preset": "blocks, threshold 0.
         "note": "Tokens that a prefill unmasks are in the numerator, its positions are not in the denominator."}
 
 
-@claim(place="Section 3.3, Fig. 3c",
-       statement="Blocks of 32 unmask 9 % to 15 % of the positions that they compute.",
+@claim(place="Section 3.3, Fig. 3c", statement="Blocks of 32 unmask 9 % to 15 % of the positions that they compute.",
        quantity="unmasked tokens, with those of prefill, over computed positions of decode passes",
        bound=within(0.09, 0.15, "us: a quarter either way of the published 0.12"),
        published=Published(0.12, "section 3.3, 3.8 / 32", 0.005, says="about 12 %"), artifacts=("figure_9",),
@@ -247,10 +244,8 @@ def ar_catches_up(f):
 @claim(decides=True, place="Section 7.3, Fig. 9",
        statement="Optimus has a higher throughput than autoregressive decoding over all settings.",
        quantity="throughput, Optimus over AR, geometric mean", bound=FASTER,
-       published=Published(2.07, "section 7.3, geometric mean", 0.005,
-                           says="2.07 times the throughput, on average"),
-       controls=("over_ar_by_decided_tokens", "over_ar_on_a_cpu", "latency_has_three_pieces"), **OVER_AR,
-       **FIGURE_9)
+       published=Published(2.07, "section 7.3, geometric mean", 0.005, says="2.07 times the throughput, on average"),
+       controls=("over_ar_by_decided_tokens", "over_ar_on_a_cpu", "latency_has_three_pieces"), **OVER_AR, **FIGURE_9)
 def throughput_over_ar_mean(f):
     return speed(f, ours("Optimus"), causal("LMDeploy-AR"), DELIVERED)
 
@@ -268,8 +263,7 @@ def throughput_over_ar_largest(f):
 @claim(finding="plain block diffusion", decides=True, place="Section 7.3, Fig. 9",
        statement="Optimus has a higher throughput than plain block diffusion over all settings.",
        quantity="throughput, Optimus over BD32, geometric mean", bound=FASTER,
-       published=Published(1.31, "section 7.3, geometric mean", 0.005,
-                           says="1.31 times the throughput, on average"),
+       published=Published(1.31, "section 7.3, geometric mean", 0.005, says="1.31 times the throughput, on average"),
        controls=("chunk_4_over_blocks", "stories_stay_likely", "over_the_best_fixed_chunk"), **SPEEDS, **FIGURE_9)
 def throughput_over_blocks_mean(f):
     return speed(f, ours("Optimus"), ours("LMDeploy-BD32"), DELIVERED)
@@ -310,19 +304,16 @@ def small_chunks_win_in_large_batches(f):
     return speed(f, "chunk 8", "chunk 32", DELIVERED, batch_size=LARGE)
 
 
-@claim(place="Section 7.3, Fig. 8a",
-       statement="With one request chunks of 32 are faster than chunks of 8.",
+@claim(place="Section 7.3, Fig. 8a", statement="With one request chunks of 32 are faster than chunks of 8.",
        quantity="throughput, chunk 32 over chunk 8, batch 1", bound=FASTER,
        controls=("chunks_commit_more",), **OVER_AR, **FIGURE_8)
 def large_chunks_win_alone(f):
     return speed(f, "chunk 32", "chunk 8", DELIVERED, batch_size=1)
 
 
-@claim(place="Section 7.3, Fig. 8a",
-       statement="With one request streaming across blocks is faster than inside them.",
+@claim(place="Section 7.3, Fig. 8a", statement="With one request streaming across blocks is faster than inside them.",
        quantity="throughput, chunk 32 across blocks over inside, batch 1, stories", bound=FASTER,
-       controls=("streaming_takes_fewer_forwards",),
-       **{**SPEEDS, "scales": ("tiny", "full"), "regime": GPU,
+       controls=("streaming_takes_fewer_forwards",), **{**SPEEDS, "scales": ("tiny", "full"), "regime": GPU,
           "tasks": "stories: answers of one block have no next one"}, **FIGURE_8)
 def streaming_across_blocks_wins_alone(f):
     return speed(f, "chunk 32, OBS", "chunk 32", DELIVERED, batch_size=1, workload=("story", "sharegpt"))
@@ -330,8 +321,7 @@ def streaming_across_blocks_wins_alone(f):
 
 @claim(place="Section 7.3", statement="Optimus has a higher throughput than SGLang's block-synchronous batches.",
        kind="capacity", quantity="tokens per second in a closed loop, Optimus over block-synchronous batches",
-       bound=FASTER,
-       published=Published(2.55, "section 7.3, mean; 9.69 the largest", 0.005,
+       bound=FASTER, published=Published(2.55, "section 7.3, mean; 9.69 the largest", 0.005,
                            says="2.55 times the throughput, on average"), artifacts=("figure_9",),
        controls=("more_than_block_sync",), scales=("shapes",),
        **{k: v for k, v in SERVED.items() if k not in ("kind", "quantity", "scales")})
@@ -343,8 +333,7 @@ def throughput_over_sglang(f):
 @claim(place="Section 7.6, Fig. 12",
        statement="Optimus has a higher throughput than plain block diffusion with every model size.",
        quantity="throughput, Optimus over BD32, the smallest of the models", bound=FASTER,
-       each_because="the paper: on every size", artifacts=("figure_12",), controls=("stories_stay_likely",),
-       **SPEEDS)
+       each_because="the paper: on every size", artifacts=("figure_12",), controls=("stories_stay_likely",), **SPEEDS)
 def gain_persists_over_sizes(f):
     return smallest(speed(f, "Optimus", "LMDeploy-BD32", DELIVERED))
 
@@ -440,8 +429,7 @@ PANELS = {**FIGURE_10, "scales": ("shapes",), "tasks": "all panels of the figure
 
 
 @claim(place="Section 7.4",
-       statement="Optimus serves more requests per second than plain block diffusion over six panels.",
-       bound=HIGHER,
+       statement="Optimus serves more requests per second than plain block diffusion over six panels.", bound=HIGHER,
        published=Published(1.4, "section 7.4, over BD32, mean of six panels", 0.05,
                            says="1.4 times as many, on average"), controls=("chunk_8_raises_capacity",), **PANELS)
 def capacity_over_blocks_in_every_panel(f):
@@ -450,8 +438,7 @@ def capacity_over_blocks_in_every_panel(f):
 
 @claim(place="Section 1, section 7.4",
        statement="Optimus serves more requests per second than plain block diffusion in the best panel.",
-       bound=HIGHER,
-       published=Published(2.0, "section 7.4, over BD32, largest of six panels", 0.05,
+       bound=HIGHER, published=Published(2.0, "section 7.4, over BD32, largest of six panels", 0.05,
                            says="up to 2.0 times as many"), each_because="\"up to\"",
        controls=("chunk_8_raises_capacity",), **PANELS)
 def capacity_over_blocks_largest(f):
@@ -460,8 +447,7 @@ def capacity_over_blocks_largest(f):
 
 @claim(place="Section 7.4",
        statement="Optimus serves more requests per second than autoregressive decoding over six panels.",
-       bound=HIGHER,
-       published=Published(2.1, "section 7.4, over AR, mean of six panels; 3.5 the largest", 0.05,
+       bound=HIGHER, published=Published(2.1, "section 7.4, over AR, mean of six panels; 3.5 the largest", 0.05,
                            says="2.1 times as many, on average"), **{**PANELS, "regime": AR_CAN})
 def capacity_over_ar_in_every_panel(f):
     return capacity(f, {"label": "Optimus", "serve_policy": "iter", **BLOCKS},
@@ -478,8 +464,7 @@ def capacity_over_block_sync_in_every_panel(f):
 
 @claim(place="Section 7.4",
        statement="Optimus has a lower P90 time per token than plain block diffusion, averaged over rates.",
-       bound=below(1, "paper"),
-       **{**FIGURE_10, "scales": ("shapes", ),
+       bound=below(1, "paper"), **{**FIGURE_10, "scales": ("shapes", ),
           "quantity": "P90 time per token, mean over rates, over plain block diffusion",
           "controls": ("chunk_8_raises_capacity", )})
 def latency_below_every_baseline(f):
@@ -507,8 +492,7 @@ def every_chunk_beats_blocks(f):
 @claim(decides=True, place="Section 7.7, Fig. 13",
        statement="Optimus without tuning serves at least 88 % of the requests per second of chunks of 8.",
        bound=at_least(0.88, "us: three points below the published 0.913"),
-       published=Published(0.913, "section 7.7: 5.06 / 5.54", 0.002,
-                           says="within 9 % of the best chunk size"),
+       published=Published(0.913, "section 7.7: 5.06 / 5.54", 0.002, says="within 9 % of the best chunk size"),
        controls=("paper_cost_nears_the_best_chunk", "letter_nears_the_best_chunk"), **FIGURE_13)
 def elastic_nears_the_best_chunk(f):
     return capacity(f, "Optimus", "Chunk-8")
@@ -562,8 +546,7 @@ FIGURE_11 = {"kind": "signal", "artifacts": ("figure_11",), "scales": ("tiny", "
              "regime": no_precondition("unmasking and costs are imposed")}
 
 
-@claim(place="Section 7.5, Fig. 11",
-       statement="The mean chunk has at least 27 positions at 0.5 requests per second.",
+@claim(place="Section 7.5, Fig. 11", statement="The mean chunk has at least 27 positions at 0.5 requests per second.",
        quantity="chunk chosen, mean over steps", bound=at_least(27, "us: for \"almost always\" 32"),
        published=Published(32, "section 7.5", 0.5, says="chunks of 32, almost always"),
        controls=("rate_takes_smaller_chunks",), **FIGURE_11)
@@ -683,8 +666,7 @@ def over_the_best_fixed_chunk(f):
 
 
 @control(statement="With the paper's cost T(b c), too, Optimus is faster than the best fixed "
-                   "chunk.", quantity="Optimus, T(b c), over the best fixed chunk", bound=FASTER,
-         **CPU, **FIGURE_8)
+                   "chunk.", quantity="Optimus, T(b c), over the best fixed chunk", bound=FASTER, **CPU, **FIGURE_8)
 def paper_cost_over_the_best_chunk(f):
     return fastest_rival(f, "Optimus, T(b c)", CHUNKS, DELIVERED)
 
@@ -731,8 +713,7 @@ def commits_are_foretold(f):
 
 
 @control(statement="Three affine pieces fit the step time with an error of at most 5 %.", kind="signal",
-         quantity="mean relative error of the fit",
-         bound=at_most(0.05, "us: below it the scheduler trusts the fit"),
+         quantity="mean relative error of the fit", bound=at_most(0.05, "us: below it the scheduler trusts the fit"),
          **{**MODELS_OF, "clock": "seconds of a forward pass, measured"})
 def latency_has_three_pieces(f):
     return level(f, "calibration.mape", label="elastic")
