@@ -283,14 +283,22 @@ void become_process(const std::vector<std::string>& command) {
   throw environment_error("cannot start " + command.front() + ": " + std::strerror(errno));
 }
 
+bool is_alive(int process) {
+  if (process <= 0 || (::kill(process, 0) != 0 && errno == ESRCH)) return false;
+  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  const std::size_t name = text.rfind(')');  // PID (NAME) STATE ...
+  return name == std::string::npos || name + 2 >= text.size() || text[name + 2] != 'Z';
+}
+
 void end_with_caller() {
-  const char* caller = std::getenv(called_by);
-  if (caller == nullptr) return;
-  const std::string parent = caller;
+  const char* text = std::getenv(called_by);
+  if (text == nullptr) return;
+  const int caller = std::atoi(text);
   ::unsetenv(called_by);
-  if (parent != std::to_string(::getppid())) return;  // of somebody further up
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (parent != std::to_string(::getppid())) std::raise(SIGTERM);
+  // Of a caller further up no signal comes; one that has ended is nobody's parent.
+  if (caller == ::getppid()) ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (caller > 0 && !is_alive(caller)) std::raise(SIGTERM);
 }
 
 namespace {

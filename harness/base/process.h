@@ -49,8 +49,11 @@ std::vector<std::string> own_words();
 // Environment error when it cannot be started.
 [[noreturn]] void become_process(const std::vector<std::string>& command);
 
+// Whether a process is there and has not ended.
+bool is_alive(int process);
+
 // A program that called us and named its process in this variable ends us when it ends, however that
-// comes. Called once, first of all.
+// comes, also if it has ended before we ask. Called once, first of all.
 inline constexpr const char* called_by = "UNMASK_CALLED_BY";
 void end_with_caller();
 

@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/base/process.h"
+
 namespace unmask {
 namespace {
 
@@ -150,14 +152,6 @@ std::string note_file(const std::string& key) {
     if (!plain) c = '_';
   }
   return "/dev/shm/unmask-ranks-" + std::to_string(::getuid()) + "-" + name;
-}
-
-bool is_alive(int process) {
-  if (process <= 0 || (::kill(process, 0) != 0 && errno == ESRCH)) return false;
-  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(in)), {});
-  const std::size_t name = text.rfind(')');  // PID (NAME) STATE ...
-  return name == std::string::npos || name + 2 >= text.size() || text[name + 2] != 'Z';
 }
 
 namespace {

@@ -53,7 +53,4 @@ class rank_note {
 std::shared_ptr<rank_memory> noted_memory(const std::string& key, double patience);
 std::string note_file(const std::string& key);
 
-// Whether a process is there and has not ended.
-bool is_alive(int process);
-
 }  // namespace unmask

@@ -114,6 +114,15 @@ class Stopped(support.Case):
             child.wait(30)
             self.until(lambda: not measures(), "the program ends")
 
+    def test_a_program_whose_caller_has_ended_before_it_could_ask_ends(self):
+        """A caller further up that lives is no reason."""
+        self.write("long.toml", LONG)
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        late = self.start("run", "long.toml", "-o", "out", UNMASK_CALLED_BY=str(ended.pid))
+        self.assertEqual(late.wait(30), -signal.SIGTERM)
+        self.assertEqual(self.start("--version", UNMASK_CALLED_BY=str(os.getppid())).wait(30), 0)
+
     def test_a_folder_of_artifacts_has_one_owner_and_ends_with_it(self):
         for name in "ab":
             self.write(f"all/{name}.toml", artifact(LONG, name))
