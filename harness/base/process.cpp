@@ -296,7 +296,7 @@ void end_with_caller() {
   if (text == nullptr) return;
   const int caller = std::atoi(text);
   ::unsetenv(called_by);
-  // Of a caller further up no signal comes; one that has ended is nobody's parent.
+  // Of a caller further up no signal comes; one that has ended has no children.
   if (caller == ::getppid()) ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (caller > 0 && !is_alive(caller)) std::raise(SIGTERM);
 }
