@@ -9,11 +9,12 @@
 
 #include "harness/base/files.h"
 #include "harness/model/vision/one_vision.h"
+#include "harness/model/vision/tiled_sizes.h"
 
 namespace unmask {
 namespace {
 
-constexpr std::int64_t largest_side = 4096, most_points = 256;
+constexpr std::int64_t largest_side = 4096, most_ends = 256;
 
 // "(1x1),...,(6x6)": both ends, in sides.
 bool read_ends(const std::string& text, std::array<std::int64_t, 4>& ends) {
@@ -28,36 +29,19 @@ bool read_ends(const std::string& text, std::array<std::int64_t, 4>& ends) {
   return text.find('(') != text.rfind('(') && read(text.find('('), 0) && read(text.rfind('('), 2);
 }
 
-void add_point(const json_reader& config, vision_config& v, std::int64_t width,
-               std::int64_t height) {
-  const auto fits = [&](std::int64_t n) { return n > 0 && n <= 64 * v.side && n % v.side == 0; };
-  if (!fits(width) || !fits(height) || std::ssize(v.points) == most_points) {
-    config.fail(
-        "image_grid_pinpoints",
-        fmt::format("must hold at most {} sizes [width, height], in multiples of the side {}",
-                    most_points, v.side));
-  }
-  v.points.push_back({static_cast<std::int32_t>(width), static_cast<std::int32_t>(height)});
-}
-
 void read_points(const json_reader& config, vision_config& v) {
   constexpr const char* key = "image_grid_pinpoints";
   const json_value& given = config.at(key);
   std::array<std::int64_t, 4> ends{};
   if (given.text() != nullptr && read_ends(*given.text(), ends)) {
-    for (std::int64_t i = ends[0]; i <= std::min(ends[2], most_points); ++i) {
-      for (std::int64_t j = ends[1]; j <= std::min(ends[3], most_points); ++j) {
-        add_point(config, v, i * v.side, j * v.side);
+    constexpr std::int64_t outside = 0;  // no size: refused as any number below it
+    for (std::int64_t i = std::max(ends[0], outside); i <= std::min(ends[2], most_ends); ++i) {
+      for (std::int64_t j = std::max(ends[1], outside); j <= std::min(ends[3], most_ends); ++j) {
+        add_tiled_size(config, v, i * v.side, j * v.side, first_number::width);
       }
     }
-  } else if (given.items() != nullptr) {
-    for (const json_value& point : *given.items()) {
-      const json_value::array* both = point.items();
-      const bool numbers = both != nullptr && both->size() == 2 &&
-                           (*both)[0].integer() != nullptr && (*both)[1].integer() != nullptr;
-      add_point(config, v, numbers ? *(*both)[0].integer() : 0,
-                numbers ? *(*both)[1].integer() : 0);
-    }
+  } else {
+    add_listed_sizes(config, v, first_number::width);
   }
   if (v.points.empty()) config.fail(key, "must be a list of sizes, or a text like (1x1),...,(6x6)");
 }
@@ -111,17 +95,10 @@ vision_config read_llada_v(const json_reader& config, std::int32_t vocabulary) {
   only("mm_projector_type", "mlp2x_gelu");
   read_sizes(config, v);
   const std::string ratio = config.text_or("image_aspect_ratio", "pad");
-  constexpr std::string_view tiled = "anyres_max_";
   if (ratio.find("anyres") != std::string::npos) {
     only("mm_patch_merge_type", "spatial_unpad");
     v.preset = "tiles";
-    const char* number = ratio.data() + std::min(tiled.size(), ratio.size());
-    if (!ratio.starts_with(tiled) ||
-        std::from_chars(number, ratio.data() + ratio.size(), v.most_views).ec != std::errc() ||
-        v.most_views < 1 || v.most_views > 1024) {
-      config.fail("image_aspect_ratio",
-                  "is \"" + ratio.substr(0, 200) + "\"; of tiles only anyres_max_N is supported");
-    }
+    v.most_views = most_views_of(config, "image_aspect_ratio", ratio);
     read_points(config, v);
   } else {
     v.preset = ratio == "pad" ? "pad" : "squeeze";

@@ -2,14 +2,12 @@
 // Copyright The Unmask Authors
 #include "harness/model/vision/one_vision.h"
 
-#include <charconv>
-
 #include <fmt/format.h>
+
+#include "harness/model/vision/tiled_sizes.h"
 
 namespace unmask {
 namespace {
-
-constexpr std::int64_t most_sizes = 256, most_tiles = 64;
 
 void require(const json_reader& config, const char* key, const char* wanted) {
   const std::string found = config.text_or(key, wanted);
@@ -37,28 +35,6 @@ void read_tower(const json_reader& own, vision_config& v) {
   if (own.integer_or("num_channels", 1, 4, 3) != 3) own.fail("num_channels", "must be 3");
 }
 
-// Sizes of the tiled picture, as [height, width]: LLaVA's own files have the width first.
-void read_tiled_sizes(const json_reader& config, vision_config& v) {
-  constexpr const char* key = "image_grid_pinpoints";
-  const json_value::array* given = config.at(key).items();
-  const auto fits = [&](const std::int64_t* n) {
-    return n != nullptr && *n > 0 && *n <= most_tiles * v.side && *n % v.side == 0;
-  };
-  for (std::size_t i = 0; given != nullptr && i < given->size(); ++i) {
-    const json_value::array* both = (*given)[i].items();
-    if (both == nullptr || both->size() != 2 || !fits((*both)[0].integer()) ||
-        !fits((*both)[1].integer()) || std::ssize(v.points) == most_sizes) {
-      config.fail(key,
-                  fmt::format("must hold at most {} sizes [height, width], in multiples of the "
-                              "side {}",
-                              most_sizes, v.side));
-    }
-    v.points.push_back({static_cast<std::int32_t>(*(*both)[1].integer()),
-                        static_cast<std::int32_t>(*(*both)[0].integer())});
-  }
-  if (v.points.empty()) config.fail(key, "must be a list of sizes [height, width]");
-}
-
 }  // namespace
 
 vision_config read_sdar_vl(const json_reader& config) {
@@ -75,17 +51,12 @@ vision_config read_sdar_vl(const json_reader& config) {
   if (!config.flag_or("multimodal_projector_bias", true)) {
     config.fail("multimodal_projector_bias", "is false; only true is supported");
   }
-  const std::string ratio = config.text_or("vision_aspect_ratio", "anyres_max_9");
-  constexpr std::string_view tiled = "anyres_max_";
-  const char* number = ratio.data() + std::min(tiled.size(), ratio.size());
-  const char* const end = ratio.data() + ratio.size();
-  const auto [behind, failed] = std::from_chars(number, end, v.most_views);
-  if (!ratio.starts_with(tiled) || failed != std::errc() || behind != end || v.most_views < 1 ||
-      v.most_views > 1024) {
-    config.fail("vision_aspect_ratio",
-                "is \"" + ratio.substr(0, 200) + "\"; only anyres_max_N is supported");
+  v.most_views = most_views_of(config, "vision_aspect_ratio",
+                               config.text_or("vision_aspect_ratio", "anyres_max_9"));
+  add_listed_sizes(config, v, first_number::height);
+  if (v.points.empty()) {
+    config.fail("image_grid_pinpoints", "must be a list of sizes [height, width]");
   }
-  read_tiled_sizes(config, v);
   v.settings = fmt::format("side {}, points", v.side);
   for (const auto& [width, height] : v.points) v.settings += fmt::format(" {}x{}", width, height);
   // Of its processor, of videos, or said by `text_config`.

@@ -90,9 +90,14 @@ TEST(vision, keys_that_are_not_read_so_are_refused_by_name) {
   refused("mm_patch_merge_type", "flat");
   refused("image_aspect_ratio", "anyres");
   refused("image_aspect_ratio", "anyres_max_0");
+  refused("image_aspect_ratio", "anyres_max_4x");
   refused("image_grid_pinpoints", json::array({json::array({384, 385})}));
   refused("image_grid_pinpoints", json::array({json::array({384})}));
   refused("image_grid_pinpoints", "(1x1)");
+  refused("image_grid_pinpoints", "(0x1),...,(2x2)");
+  refused("image_grid_pinpoints", "(-9223372036854775807x1),...,(2x2)");
+  refused("image_grid_pinpoints", "(1x1),...,(65x1)");
+  refused("image_grid_pinpoints", "(1x1),...,(17x17)");
   refused("mm_use_im_start_end", true);
   json heads = published();
   heads["vision_config"] = {{"hidden_size", 30},      {"intermediate_size", 64},
