@@ -69,7 +69,19 @@ def footnote(figure, rows, more=""):
     undecided = sum((r.get("score") or {}).get("undecided", 0) for r in rows)
     if undecided:
         text += f" · {undecided} undecided answer{'s' * (undecided > 1)} drawn as wrong, in the interval's upper end as right"
+    text += "".join(f" · {note}" for note in notes_of_rules(rows))
     set_note(figure, f"{more}\n{text}" if more else text)
+
+
+def notes_of_rules(rows):
+    """Which rows have a rule in Python, whose calls are in their times, and the share of time of these calls."""
+    found = {}
+    for r in rows:
+        metrics = r["metrics"]
+        if (r.get("params") or {}).get("code") and metrics.get("wall_seconds"):
+            found.setdefault(r["label"], []).append(100 * metrics.get("rule_seconds", 0) / metrics["wall_seconds"])
+    return [f"{label}: a rule in Python, {min(shares):.0f}{f' to {max(shares):.0f}' if len(shares) > 1 else ''} % of its time"
+            for label, shares in found.items()]
 
 
 def drawn(draw, rows, options=None):

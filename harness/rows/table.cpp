@@ -129,7 +129,7 @@ run_key_names varying(const row_list& rows) {
   return keys;
 }
 
-std::string method_cell(const row_list& rows, const run_key_names& shown) {
+std::string name_of_line(const row_list& rows, const run_key_names& shown) {
   const result_row& row = *rows.front();
   const bool seeds = rows.size() > 1;
   std::string text = seeds ? name_of_row(row, {"seed"}) : name_of_row(row);
@@ -142,6 +142,52 @@ std::string method_cell(const row_list& rows, const run_key_names& shown) {
   }
   return seeds ? text + fmt::format(", {} seeds", rows.size()) : text;
 }
+
+// Names of a table's lines. Where two lines of one task would have one name, as a rule before and after an
+// edit, all lines of that name also have the parameters in which these differ.
+class line_names {
+ public:
+  explicit line_names(const std::vector<row_list>& lines) : shown_(varying(rows_of(lines))) {
+    std::map<std::string, const result_row*> first;
+    for (const row_list& line : lines) {
+      const result_row& row = *line.front();
+      const std::string name = key_of(line);
+      const auto [at, fresh] =
+          first.try_emplace(name + row.workload.family + "\n" + machine_class_of(row), &row);
+      if (fresh) continue;
+      for (const result_row* one : {at->second, &row}) {
+        for (const auto& [key, value] : one->params) {
+          const std::string other = "params." + key;
+          if (setting_of(row, other) != setting_of(*at->second, other)) apart_[name].insert(key);
+        }
+      }
+    }
+  }
+  std::string operator()(const row_list& line) const {
+    std::string text = name_of_line(line, shown_);
+    const auto apart = apart_.find(key_of(line));
+    if (apart == apart_.end()) return text;
+    for (const std::string& key : apart->second) {
+      std::string value = setting_of(*line.front(), "params." + key).value_or("absent");
+      if (key == "code") value.resize(std::min<std::size_t>(value.size(), 8));  // a SHA-256
+      text += " " + key + "=" + value;
+    }
+    return text;
+  }
+
+ private:
+  static row_list rows_of(const std::vector<row_list>& lines) {
+    row_list all;
+    for (const row_list& line : lines) all.insert(all.end(), line.begin(), line.end());
+    return all;
+  }
+  std::string key_of(const row_list& line) const {
+    return model_name(*line.front()) + "\n" + line.front()->method + "\n" +
+           name_of_line(line, shown_) + "\n";
+  }
+  run_key_names shown_;
+  std::map<std::string, std::set<std::string>> apart_;  // parameters, by model, method and name
+};
 
 // What each line's speed is compared with: the first method that ran on the same weights and prompts
 // in the same circumstances, on the same machine, seed by seed. Where that is of any seed it is the base of
@@ -273,21 +319,20 @@ constexpr const char* mean_note =
     "speeds are "
     "in no mean";
 
-void add_means(text_table& t, const std::vector<row_list>& lines, const run_key_names& shown) {
+void add_means(text_table& t, const std::vector<row_list>& lines, const line_names& name_of) {
   std::map<std::string, std::size_t> place;
   std::vector<std::vector<row_list>> groups;
   for (const row_list& rows : lines) {
     const result_row& row = *rows.front();
     if (!is_reportable(row) || !scored(row) || !has_right_answers(row)) continue;
-    const std::string key =
-        model_name(row) + "\n" + method_cell(rows, shown) + "\n" + machine_class_of(row);
+    const std::string key = model_name(row) + "\n" + name_of(rows) + "\n" + machine_class_of(row);
     const auto [at, fresh] = place.emplace(key, groups.size());
     if (fresh) groups.emplace_back();
     groups[at->second].push_back(rows);
   }
   const std::size_t before = t.rows.size();
   for (const auto& tasks : groups) {
-    if (tasks.size() > 1) t.add(mean_line(method_cell(tasks.front(), shown), tasks));
+    if (tasks.size() > 1) t.add(mean_line(name_of(tasks.front()), tasks));
   }
   if (t.rows.size() > before) t.notes.emplace_back(mean_note);
 }
@@ -340,7 +385,7 @@ void add_machines(text_table& t, const std::vector<row_list>& lines) {
 
 // What a reader of speeds wants to know first, in words: of each model and task the fastest line whose
 // score is no worse than the best one's interval says. Too many tasks are no answer.
-std::string note_of_fastest(const std::vector<row_list>& lines, const run_key_names& shown) {
+std::string note_of_fastest(const std::vector<row_list>& lines, const line_names& name_of) {
   constexpr std::size_t most = 6;
   std::map<std::string, std::size_t> place;
   std::vector<std::vector<const row_list*>> tasks;
@@ -367,7 +412,7 @@ std::string note_of_fastest(const std::vector<row_list>& lines, const run_key_na
     if (!fastest) continue;
     const result_row& row = *fastest->front();
     text += fmt::format("{}{}, {}: {} ({:.1f} tok/s, {:.1f} %)", text.empty() ? "" : "; ",
-                        model_name(row), row.workload.family, method_cell(*fastest, shown),
+                        model_name(row), row.workload.family, name_of(*fastest),
                         throughput(*fastest).value, score_cell(*fastest).value);
   }
   return text.empty() ? "" : "Fastest at a score within the best's interval: " + text;
@@ -389,14 +434,14 @@ text_table decode_table(const row_list& rows) {
   text_table t =
       table_with({"model | label | family | >items | >score | >tokens_per_second | >speedup | >tpf",
                   ">committed_per_step | >redundancy | >nfe | verdict"});
-  const run_key_names shown = varying(rows);
   speed_bases bases(rows);
   const std::vector<row_list> lines = over_seeds(rows);
+  const line_names name_of(lines);
   verdict_cells verdicts;
   for (const row_list& of_line : lines) {
     const result_row& row = *of_line.front();
-    std::vector<table_cell> line = {model_name(row), method_cell(of_line, shown),
-                                    row.workload.family, count_cell(row.workload.items)};
+    std::vector<table_cell> line = {model_name(row), name_of(of_line), row.workload.family,
+                                    count_cell(row.workload.items)};
     if (is_reportable(row)) {
       line.insert(line.end(),
                   {score_cell(of_line), throughput(of_line), bases.speedup(of_line),
@@ -410,7 +455,7 @@ text_table decode_table(const row_list& rows) {
     line.emplace_back(verdicts.cell(worst == of_line.end() ? row : **worst));
     t.add(std::move(line));
   }
-  add_means(t, lines, shown);
+  add_means(t, lines, name_of);
   add_machines(t, lines);
   verdicts.add_notes(t);
   bases.add_notes(t);
@@ -431,7 +476,7 @@ text_table decode_table(const row_list& rows) {
     t.notes.emplace_back(any_seed_note);
   }
   for (const std::string& note :
-       {note_of_same_answers(lines), note_of_undecided(rows), note_of_fastest(lines, shown)}) {
+       {note_of_same_answers(lines), note_of_undecided(rows), note_of_fastest(lines, name_of)}) {
     if (!note.empty()) t.notes.push_back(note);
   }
   return t;

@@ -142,6 +142,16 @@ class Figures(unittest.TestCase):
         common.footnote(drawing.figure, rows)
         self.assertIn("2 undecided answers drawn as wrong", drawing.figure.note_text)
 
+    def test_the_note_of_a_picture_names_rules_in_python(self):
+        (drawing,) = draw(pareto, "decode")
+        self.assertNotIn("Python", drawing.figure.note_text)
+        rows = json.loads(json.dumps(support.rows_of("decode")))[:3]
+        for row, seconds in zip(rows, (0.25, 0.5)):
+            row["label"], row["params"]["code"] = "rising", "ab" * 32
+            row["metrics"] |= {"wall_seconds": 2.0, "rule_seconds": seconds}
+        common.footnote(drawing.figure, rows)
+        self.assertIn("rising: a rule in Python, 12 to 25 % of its time", drawing.figure.note_text)
+
     def test_parallelism_draws_each_method_at_its_tokens_a_forward(self):
         (drawing,) = draw(parallelism, "decode")
         rows = [r for r in support.rows_of("decode") if r["score"]]

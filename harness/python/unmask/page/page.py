@@ -92,7 +92,8 @@ def _decode_table(rows):
         ">committed_per_step | >redundancy | >nfe | verdict"))
     varying, apart = seeds.varying(rows), []
     bases = seeds.Bases(filter(is_reportable, rows), models=True)
-    for line in seeds.over_seeds(rows):
+    lines = seeds.over_seeds(rows)
+    for line, name in zip(lines, seeds.line_names(lines, varying)):
         row, cells = line[0], ["–"] * 7
         if is_reportable(row):
             against = bases.pairs(line)
@@ -105,9 +106,9 @@ def _decode_table(rows):
                      _metric_cell(line, "tpf", 2), _metric_cell(line, "committed_per_step", 2),
                      _metric_cell(line, "redundancy", 2), _metric_cell(line, "nfe", 0)]
         worst = next((of_seed for of_seed in line if of_seed["verdict"] != "PASS"), row)
-        table.add(_model_name(row), *[machine_name(row)][:machines], seeds.line_name(line, varying),
+        table.add(_model_name(row), *[machine_name(row)][:machines], name,
                   row["workload"]["family"], count_cell(row["workload"]["items"]), *cells, _verdict_cell(worst))
-    table.notes += seeds.notes(seeds.over_seeds(rows))
+    table.notes += seeds.notes(lines)
     table.notes += notes_of(apart)
     table.notes += note_of_undecided(rows)
     _note_unscored(table, rows)

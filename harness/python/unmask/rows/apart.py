@@ -59,6 +59,8 @@ def told_apart(rows, name_of, place_of):
     values = {key: lambda r, key=key: dict(variation(r)).get(key) or setting(r, key) for key in keys}
     values |= {"items": lambda r: r["workload"]["items"], "format": lambda r: r["model"]["format"],
                "machine": machine_of, "program": program_of}
+    if "params.code" in values:  # of a rule in Python
+        values["params.code"] = lambda r: str(setting(r, "params.code") or "")[:HASH_SHOWN]
     for key, value in values.items():
         clashing = {names[id(group[0])] for group in together() if len(set(map(value, group))) > 1}
         for row in rows:

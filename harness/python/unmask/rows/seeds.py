@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 from unmask.rows import estimates, intervals
+from unmask.rows.apart import HASH_SHOWN
 from unmask.rows.intervals import Estimate
 from unmask.rows.machines import machine_class
 from unmask.rows.names import value_text
@@ -91,6 +92,25 @@ def line_name(line, shown):
         if f"{key}=" not in row["variation"] and not (seeds and key == "seed"):
             name += f" {key}={value_text(row[key])}"
     return f"{name}, {len(line)} seeds" if seeds else name
+
+
+def line_names(lines, shown):
+    """The names of a table's lines. Where two of one task would have one name, as a rule before and after an edit, all
+    of that name also have the parameters in which these differ (harness/rows/table.cpp, line_names)."""
+    def key(line):
+        return line[0]["model"]["name"], line[0]["method"], line_name(line, shown)
+    first, apart = {}, {}
+    for line in lines:
+        row = line[0]
+        other = first.setdefault((*key(line), row["workload"]["family"], machine_class(row)), row)["params"]
+        apart.setdefault(key(line), set()).update(
+            name for name in {**row["params"], **other} if row["params"].get(name) != other.get(name))
+
+    def told(line):
+        params = line[0]["params"]
+        values = {name: value_text(params[name]) if name in params else "absent" for name in sorted(apart[key(line)])}
+        return "".join(f" {name}={value[:HASH_SHOWN] if name == 'code' else value}" for name, value in values.items())
+    return [line_name(line, shown) + told(line) for line in lines]
 
 
 def over(found, logs=False):

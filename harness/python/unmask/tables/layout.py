@@ -502,8 +502,8 @@ def lay_out_columns(rows, names, title=""):
         heading = group[0]["workload"]["family"]
         heading = f"{group[0]['model']['name']}, {heading}" if models else heading
         heading += f", {machine_name(group[0])}" if machines else ""
-        for line in seeds.over_seeds(group):
-            name = seeds.line_name(line, varying)
+        lines = seeds.over_seeds(group)
+        for line, name in zip(lines, seeds.line_names(lines, varying)):
             free = {"seed"} if len(line) > 1 else ()
             cells = [_cell_of(line, c, bases) for c in layout.columns]
             table.rows.append(LaidRow(f"{heading} {name}", cells, [heading, name],

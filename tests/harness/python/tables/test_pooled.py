@@ -13,7 +13,7 @@ from made import copies, row_of
 from scipy import stats
 
 from unmask.page import page
-from unmask.rows import estimates, intervals, rows
+from unmask.rows import apart, estimates, intervals, rows
 from unmask.tables import ablation, compare, crossover, layout, parallelism
 
 
@@ -177,6 +177,37 @@ class Seeds(unittest.TestCase):
         self.assertEqual(len(table.rows), 3)
         doubled = self.rows[:3] + [of_seed("base", 0, 0.4, 1.0) | {"point_id": "z"}]
         self.assertEqual(len(layout.lay_out_columns(doubled, ["score"]).rows), 4)
+
+
+class Edited(unittest.TestCase):
+    """Two settings under one name, as a rule before and after an edit."""
+
+    def setUp(self):
+        codes = {"first": "a1" * 32, "second": "b2" * 32}
+        self.rows = [row_of("rising", [seconds], task=task, params={"code": codes[which], "rises": 2}, method="rising",
+                            point_id=f"{task}/{which}")
+                     for task in ("word_problem", "equation") for which, seconds in (("first", 1.0), ("second", 0.5))]
+
+    def test_both_tables_tell_them_apart_and_no_mean_takes_them_together(self):
+        names = ["rising code=a1a1a1a1", "rising code=b2b2b2b2"]
+        self.assertEqual([line[1] for line in lines_of(printed(self.rows))], names * 2 + names)  # tasks, then means
+        (ours,) = page.row_tables(self.rows)
+        self.assertEqual([line[1].text for line in ours.rows][:4], names * 2)
+        table = layout.lay_out_columns(self.rows, ["score"])
+        self.assertEqual([row.keys[1] for row in table.rows], names * 2)
+
+    def test_only_what_differs_is_named_and_one_setting_keeps_its_name(self):
+        one = self.rows[::2]
+        self.assertEqual([line[1] for line in lines_of(printed(one))], ["rising"] * 3)
+        other = [self.rows[0], {**self.rows[1], "params": {"code": "a1" * 32, "rises": 3}}]
+        self.assertEqual([line[1] for line in lines_of(printed(other))], ["rising rises=2", "rising rises=3"])
+        missing = [self.rows[0], {**self.rows[1], "params": {"code": "a1" * 32}}]
+        self.assertEqual([row.keys[1] for row in layout.lay_out_columns(missing, ["score"]).rows],
+                         ["rising rises=2", "rising rises=absent"])
+
+    def test_names_of_pictures_have_the_short_hash(self):
+        name = apart.told_apart(self.rows, lambda row: row["label"], lambda row: row["workload"]["family"])
+        self.assertEqual([name(row) for row in self.rows[:2]], ["rising code=a1a1a1a1", "rising code=b2b2b2b2"])
 
 
 class Machines(unittest.TestCase):
