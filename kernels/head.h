@@ -33,6 +33,8 @@ struct sample_params {
   float top_p = 1.0F;      // drop tokens whose cumulative probability before them exceeds this
   std::int32_t top_k = 0;  // 0: all
   noise_source noise;
+  bool original =
+      false;  // what is said of a token is of softmax(logits as given), not of the draw's
 };
 
 namespace op {
@@ -56,7 +58,8 @@ struct logits {
 };
 
 // Sample from logits [C, V] (overwritten), one row per candidate; probability is that of the
-// chosen token after temperature and filtering, negative_entropy of the same distribution.
+// chosen token after temperature and filtering, or before both if `original`; margin and
+// negative_entropy are of the same distribution.
 struct sample {
   candidate_set candidates;
   tensor_view logits;

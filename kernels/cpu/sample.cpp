@@ -90,6 +90,11 @@ void sample_row(const float* logit, std::int64_t n, const sample_params& params,
       if (cumulative > u) break;
     }
   }
+  if (params.original) {
+    for (std::int64_t v = 0; v < n; ++v) p[v] = std::exp(double{logit[v]} - raw.first);
+    total = sum();
+    for (std::int64_t v = 0; v < n; ++v) p[v] /= total;
+  }
   if (out.token != nullptr) out.token[c] = static_cast<std::int32_t>(token);
   if (out.probability != nullptr) out.probability[c] = static_cast<float>(p[token]);
   if (out.margin != nullptr) {

@@ -28,6 +28,7 @@ struct sample_kernel_params {
   double temperature;  // 0: arg-max
   double top_p;
   int top_k;
+  bool original;  // what is said is of softmax(logits as given)
   confidence_out out;
 };
 
@@ -91,6 +92,30 @@ UNMASK_KERNEL void UNMASK_THREADS(sample_threads) sample_kernel(sample_kernel_pa
     }
     other = block_best(other, best_scratch);
     if (t == 0) p.out.top2_logit_gap[c] = best.value - other.value;
+  }
+  // Of the logits as given, before any of them is dropped.
+  double given_total = 0, given_entropy = 0;
+  float given_second = -INFINITY;
+  if (p.original) {
+    const auto given = [&](int v) {
+      return exp(static_cast<double>(logit[v]) - static_cast<double>(best.value));
+    };
+    double sum = 0;
+    best_entry next{-INFINITY, 0x7FFFFFFF};
+    for (int v = t; v < p.vocabulary; v += sample_threads) {
+      sum += given(v);
+      if (v != best.token && logit[v] > next.value) next = {logit[v], v};
+    }
+    sync_block();
+    given_total = block_sum(sum, sum_scratch);
+    double entropy = 0;
+    for (int v = t; v < p.vocabulary; v += sample_threads) {
+      const double q = given(v) / given_total;
+      entropy += q * log(q + 1e-10);
+    }
+    sync_block();
+    given_entropy = block_sum(entropy, sum_scratch);
+    given_second = block_best(next, best_scratch).value;
   }
   const auto weight = [&](int v) {
     return exp((static_cast<double>(logit[v]) - static_cast<double>(best.value)) * inverse);
@@ -216,6 +241,7 @@ UNMASK_KERNEL void UNMASK_THREADS(sample_threads) sample_kernel(sample_kernel_pa
       if (end_entry.value > 0) token = -end_entry.token;
     }
   }
+  const float chosen = logit[token];  // kept, so as it was given
   // p = softmax over the kept ones, in place, and what was asked about it.
   double entropy = 0, others = 0;
   best_entry second{-INFINITY, 0x7FFFFFFF};
@@ -238,6 +264,16 @@ UNMASK_KERNEL void UNMASK_THREADS(sample_threads) sample_kernel(sample_kernel_pa
   if (t == 0) {
     const confidence_out& o = p.out;
     if (o.token != nullptr) o.token[c] = token;
+    if (p.original) {
+      const auto q = [&](float z) {
+        return exp(static_cast<double>(z) - static_cast<double>(best.value)) / given_total;
+      };
+      if (o.probability != nullptr) o.probability[c] = static_cast<float>(q(chosen));
+      if (o.residual != nullptr) o.residual[c] = static_cast<float>(1.0 - q(chosen));
+      if (o.margin != nullptr) o.margin[c] = static_cast<float>(q(best.value) - q(given_second));
+      if (o.negative_entropy != nullptr) o.negative_entropy[c] = static_cast<float>(given_entropy);
+      return;
+    }
     if (o.probability != nullptr) o.probability[c] = logit[token];
     if (o.residual != nullptr) o.residual[c] = static_cast<float>(others);
     if (o.margin != nullptr) {

@@ -127,7 +127,7 @@ void logits(const op::logits& args) {
 // descending order of l (lowest index first on ties) are kept while the probability before them
 // does not exceed top_p and while fewer than top_k are kept; p = softmax over the kept ones.
 // temperature 0: arg-max. Else the first v, in vocabulary order, whose cumulative p exceeds draw
-// 0 of the row's stream. top2_logit_gap is that of the logits as given.
+// 0 of the row's stream. top2_logit_gap is that of the logits as given; `original`: so is all else that is said.
 void sample(const op::sample& args) {
   const auto vocabulary = static_cast<std::size_t>(args.logits.columns());
   std::int32_t s = 0;  // sequence of candidate c
@@ -139,6 +139,7 @@ void sample(const op::sample& args) {
       const std::size_t best = arg_max(value);
       args.out.top2_logit_gap[c] = static_cast<float>(value[best] - largest_but(value, best));
     }
+    const std::vector<double> given = value;
     if (args.params.temperature > 0) {
       for (double& v : value) v /= double{args.params.temperature};
     }
@@ -176,7 +177,7 @@ void sample(const op::sample& args) {
       }
     }
     for (std::size_t v = 0; v < vocabulary; ++v) row[v] = static_cast<float>(p[v]);
-    describe(p, token, c, args.out);
+    describe(args.params.original ? softmax(given) : p, token, c, args.out);
   }
 }
 

@@ -111,6 +111,7 @@ std::vector<parameter_spec> canvas_parameters() {
                                   "every block is decoded",
                                   "MMaDA modeling_mmada.py (mmu_generate_fast)"))});
   append(all, sampling_parameters({"origin", "confidence_threshold", "autoregressive"}));
+  append(all, {original_confidence_parameter()});
   return all;
 }
 

@@ -95,6 +95,12 @@ std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& 
           integer_spec("top_k", 0, 0, 1e6, "Dream: sample among the k best; 0: all", dream_source)};
 }
 
+parameter_spec original_confidence_parameter() {
+  return later(flag_spec("original_confidence", false,
+                         "Dream, Dimple: rank by the logits before temperature, top_p and top_k",
+                         "Dimple generation_utils.py (use_original_confidence)"));
+}
+
 parameter_spec confidence_parameter() {
   return choice_spec(
       "confidence_dtype", {"float64", "float32"},
@@ -125,6 +131,8 @@ unmask_settings sampling_settings(bool dream, const parameters& p) {
     u.top_p = static_cast<float>(p.real("top_p"));
     u.top_k = static_cast<std::int32_t>(p.integer("top_k"));
     u.alg_temp = static_cast<float>(p.real("alg_temp"));
+    u.original_confidence =
+        p.values().contains("original_confidence") && p.flag("original_confidence");
   } else {
     u.gumbel_temperature = static_cast<float>(p.real("temperature"));
   }

@@ -38,6 +38,9 @@ void check_entropy_bound(const std::string& method, bool dream, const parameters
 // LLaDA (Gumbel).
 std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& more = {});
 
+// original_confidence: rank by the model's logits as they are, whatever the draw does to them.
+parameter_spec original_confidence_parameter();
+
 // confidence_dtype: the softmax type that ranks LLaDA's candidates, as far as it decides ties.
 parameter_spec confidence_parameter();
 // Applies it; it has no say in Dream's loops or where a threshold or factor decides.

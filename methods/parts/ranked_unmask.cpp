@@ -23,13 +23,15 @@ void ranked_unmask::judge(const batch& b, const step_choice&, const tensor_view&
     out.negative_entropy = c.negative_entropy.as<float>();
   if (settings_.rank_in_double) out.residual = c.score.as<float>();
   // Dream's loops leave out tokens before they rank, whether they draw or not.
-  if (settings_.temperature > 0 || settings_.top_p < 1 || settings_.top_k > 0) {
+  const bool leaves_out = settings_.top_p < 1 || settings_.top_k > 0;
+  if (settings_.temperature > 0 || (leaves_out && !settings_.original_confidence)) {
     grow(backend, c.count, b.model().vocabulary);
     const tensor_view rows = logits_.view().first(c.count);
     backend.run(op::logits{head_input, head, c.row.as<std::int32_t>(), rows});
     backend.run(op::sample{c.set(b.capacity()),
                            rows,
-                           {settings_.temperature, settings_.top_p, settings_.top_k, noise},
+                           {settings_.temperature, settings_.top_p, settings_.top_k, noise,
+                            settings_.original_confidence},
                            out});
   } else {
     confidence_params params;

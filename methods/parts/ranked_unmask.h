@@ -23,6 +23,7 @@ struct unmask_settings {
   float gumbel_temperature = 0;      // LLaDA sampling
   float temperature = 0, top_p = 1;  // Dream sampling
   std::int32_t top_k = 0;
+  bool original_confidence = false;  // rank by the logits before temperature, top_p and top_k
   float alg_temp = 0;
   float transfer_eps = 0;           // Dream "origin": eps of the time schedule
   std::int32_t transfer_steps = 0;  // and its steps; 0: gen_length

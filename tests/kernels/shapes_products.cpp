@@ -97,10 +97,13 @@ struct filter {
   std::int64_t vocabulary;
   float temperature, top_p;
   std::int32_t top_k;
+  bool original = false;
 };
-const std::vector<filter> filters{
-    {1, 0.8F, 1.0F, 0},   {2, 0.0F, 1.0F, 0},   {9, 0.6F, 1.0F, 7},       {70, 1.0F, 0.9F, 0},
-    {300, 1.3F, 0.5F, 3}, {300, 0.0F, 0.7F, 0}, {1500, 1.0F, 0.95F, 100}, {1500, 0.2F, 0.3F, 50}};
+const std::vector<filter> filters{{1, 0.8F, 1.0F, 0},         {2, 0.0F, 1.0F, 0},
+                                  {9, 0.6F, 1.0F, 7},         {70, 1.0F, 0.9F, 0},
+                                  {300, 1.3F, 0.5F, 3},       {300, 0.0F, 0.7F, 0},
+                                  {1500, 1.0F, 0.95F, 100},   {1500, 0.2F, 0.3F, 50},
+                                  {300, 0.5F, 0.9F, 0, true}, {1500, 1.4F, 1.0F, 40, true}};
 const auto samples = for_each_of(filters, [](const filter& f) {
   return declared(
       [=](operands& at, const batch& b) {
@@ -118,7 +121,7 @@ const auto samples = for_each_of(filters, [](const filter& f) {
         });
         return op::sample{candidates,
                           at.in(values, {f.vocabulary}, 2),
-                          {f.temperature, f.top_p, f.top_k, noise(at, b)},
+                          {f.temperature, f.top_p, f.top_k, noise(at, b), f.original},
                           told(at, n, f.vocabulary > 1)};
       },
       5e-6);

@@ -387,15 +387,16 @@ TEST(head, nan_never_wins_and_always_shows) {
 TEST(head, sample_by_hand) {
   // p = (0.1, 0.2, 0.3, 0.4) in the order 3, 2, 1, 0; cumulative before: 0, 0.4, 0.7, 0.9.
   for (const backend* backend : {&reference_backend(), &cpu_backend()}) {
-    const auto run = [&](float temperature, float top_p, std::int32_t top_k, told& t) {
+    const auto run = [&](float temperature, float top_p, std::int32_t top_k, told& t,
+                         bool original = false) {
       grid logits({1, 4});
       for (int v = 0; v < 4; ++v) logits.at(0, v) = std::log(static_cast<float>(v + 1));
       test::candidates_fixture c;
       c.add({4});
       const std::uint64_t seed = 1;
       const std::int32_t step = 0;
-      backend->run(
-          op::sample{c.set(), logits, {temperature, top_p, top_k, {&seed, &step}}, t.out()});
+      backend->run(op::sample{
+          c.set(), logits, {temperature, top_p, top_k, {&seed, &step}, original}, t.out()});
     };
     told t(1);
     run(0, 1, 0, t);
@@ -414,6 +415,14 @@ TEST(head, sample_by_hand) {
     run(0.5F, 1, 2, t);  // p ~ (9, 16)
     EXPECT_TRUE(t.token[0] == 2 || t.token[0] == 3);
     EXPECT_NEAR(t.probability[0], t.token[0] == 3 ? 16.0 / 25 : 9.0 / 25, 1e-6);
+    const std::int32_t drawn = t.token[0];
+    run(0.5F, 1, 2, t, true);  // the same draw, of which the logits as given are asked
+    EXPECT_EQ(t.token[0], drawn);
+    EXPECT_NEAR(t.probability[0], drawn == 3 ? 0.4 : 0.3, 1e-6);
+    EXPECT_NEAR(t.margin[0], 0.1, 1e-6);
+    double entropy = 0;
+    for (const double q : {0.1, 0.2, 0.3, 0.4}) entropy += q * std::log(q);
+    EXPECT_NEAR(t.negative_entropy[0], entropy, 1e-6);
   }
 }
 

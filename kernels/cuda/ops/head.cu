@@ -148,6 +148,7 @@ void sample(const device_backend& device, const op::sample& args) {
                                double{args.params.temperature},
                                double{args.params.top_p},
                                args.params.top_k,
+                               args.params.original,
                                results(device, args.out)};
   constexpr std::size_t shared = 8 * sizeof(best_entry) + 8 * sizeof(double) + 260 * 8;
   device.work().launch("sample", {blocks_for(args.candidates.count, 1), sample_threads, shared},

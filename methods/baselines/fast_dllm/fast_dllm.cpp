@@ -155,8 +155,12 @@ method_info fast_dllm_info() {
                              "LLaDA-V fast_dllm_hook.py"))});
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters({"autoregressive"}));
+  append(m.parameters, {original_confidence_parameter()});
   m.presets["official"] = {{"threshold", 0.9}};
-  m.presets["dimple"] = {{"cache", "prompt"}, {"alg", "maskgit_plus"}, {"threshold", 0.95}};
+  m.presets["dimple"] = {{"cache", "prompt"},
+                         {"alg", "maskgit_plus"},
+                         {"threshold", 0.95},
+                         {"original_confidence", true}};
   // examples/models/dimple.sh: top_p leaves one token, so that all confidences are 1 and the order is
   // that of the positions.
   m.presets["dimple-published"] = {

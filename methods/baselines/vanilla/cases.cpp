@@ -133,6 +133,11 @@ TEST(limits, dream_ranks_by_what_top_p_leaves_at_temperature_zero) {
   EXPECT_EQ(filtered.order.size(), 16U);
   EXPECT_TRUE(std::ranges::is_sorted(filtered.order));
   EXPECT_FALSE(std::ranges::is_sorted(whole.order));
+  // Dimple's use_original_confidence: the order is that of the logits as they are.
+  recorder original;
+  decode_closed(*model, "vanilla", with(ranking, {{"top_p", 1e-6}, {"original_confidence", true}}),
+                tiny_requests(1, 16), 1, "", &original);
+  EXPECT_EQ(original.order, whole.order);
 }
 
 TEST(limits, tokens_of_a_prior_stay_and_are_not_unmasked) {

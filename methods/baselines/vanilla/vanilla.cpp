@@ -31,7 +31,10 @@ method_info vanilla_info() {
                     ""),
           prior_parameter()});
   m.knobs = {{"threshold", "decided_early", "0"}};
-  m.presets["dimple"] = {{"schedule", "dimple"}, {"alg", "maskgit_plus"}, {"threshold", 0.95}};
+  m.presets["dimple"] = {{"schedule", "dimple"},
+                         {"alg", "maskgit_plus"},
+                         {"threshold", 0.95},
+                         {"original_confidence", true}};
   m.presets["llada-v"] = {{"stop_sequences", eot_of_llada}};
   m.presets["dream-instruct"] = {{"temperature", 0.2}, {"top_p", 0.95}, {"alg", "entropy"}};
   m.check = [](const model_config& model, const parameters& p) {
