@@ -51,6 +51,7 @@ void open(block& b, std::size_t id) {
 
 // What the warp did so far is known to who passes the barrier, what it does from here on is not.
 void bring(warp& w, std::size_t id) {
+  share_dependency(w);
   learn(w.in->barriers[id].brought, w.now);
   learn(w.in->barriers[id].others, w.others);
   ++w.now[static_cast<std::size_t>(w.index)];
@@ -163,13 +164,23 @@ void take_registers(warp& w, const instruction& i) {
   w.registers = static_cast<int>(i.extra);
 }
 
-std::string where_warps_wait(const block& b) {
+std::string where_warps_wait(const cluster& c) {
   std::string text = "warps wait for ever:";
-  for (const warp& w : b.warps) {
-    if (w.is == warp::state::done) continue;
-    const bool blocked = w.is == warp::state::blocked;
-    text += " " + std::to_string(w.index) + " at " +
-            (blocked ? w.blocked_by : "barrier " + std::to_string(w.barrier)) + ",";
+  for (const block* b : c.blocks) {
+    if (b->ended) continue;
+    if (c.blocks.size() > 1) text += " block " + std::to_string(b->rank) + ":";
+    for (const warp& w : b->warps) {
+      if (w.is == warp::state::done) continue;
+      const bool blocked = w.is == warp::state::blocked;
+      text += " " + std::to_string(w.index) + " at " +
+              (blocked ? w.blocked_by : "barrier " + std::to_string(w.barrier));
+      const auto found = b->mbarriers.find(w.blocked_place);
+      if (blocked && w.blocked_place != 0 && found != b->mbarriers.end()) {
+        text += " (" + std::to_string(found->second.pending) + " arrivals and " +
+                std::to_string(found->second.bytes) + " bytes to come)";
+      }
+      text += ",";
+    }
   }
   text.pop_back();
   return text;

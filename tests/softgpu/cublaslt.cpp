@@ -451,16 +451,22 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
                                reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0)) {
     complain("workspace");
   }
+  const std::vector<unmask::softgpu::library_access> touched = {
+      {A, span(p.a), false},
+      {B, span(p.b), false},
+      {C, span(p.c), false},
+      {D, span(p.out), true},
+      {workspace, workspace == nullptr ? 0 : workspace_bytes, true}};
   int status = 0;
   if (p.d.compute == CUBLAS_COMPUTE_32I) {
     const auto x = *static_cast<const std::int32_t*>(alpha),
                y = *static_cast<const std::int32_t*>(beta);
     enqueue_host(
-        stream, [=] { multiply_integers(p, all, x, y); }, &status);
+        stream, [=] { multiply_integers(p, all, x, y); }, touched, &status);
   } else {
     const auto x = *static_cast<const float*>(alpha), y = *static_cast<const float*>(beta);
     enqueue_host(
-        stream, [=] { multiply_floats(p, all, x, y); }, &status);
+        stream, [=] { multiply_floats(p, all, x, y); }, touched, &status);
   }
   return status == 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -15,6 +15,12 @@
 
 namespace unmask::softgpu {
 
+// The address that a lane has in a register of four or eight bytes.
+inline u64 address_of(const warp& w, const operand& o, int lane, s64 offset) {
+  const u64 base = o.bytes == 8 ? w.at<u64>(o)[lane] : w.at<u32>(o)[lane];
+  return base + static_cast<u64>(offset);
+}
+
 // What the statements of one kernel share: registers, constants and symbols get their places when
 // they are first named.
 class context {
@@ -144,6 +150,15 @@ class decoder {
   void move_registers();
   void memory_barrier();
   void copy_bulk();
+  void arrive_behind_copies();
+  void copy_tensor();
+  void store_async();
+  void cluster_barrier();
+  void map_address();
+  void find_rank();
+  void dependency();
+  void prefetch();
+  void prefetch_map();
   void branch();
   void leave();
   void trap();

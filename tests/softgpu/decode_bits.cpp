@@ -75,7 +75,10 @@ void decoder::convert_address() {
   } else if (s.is("local")) {
     i.run = s.is("to") ? one<u64, u64>([](u64 a) { return a - local_window; })
                        : one<u64, u64>([](u64 a) { return a + local_window; });
-  } else if (s.is("global") || s.is("const") || s.is("param")) {
+  } else if (s.is("param")) {
+    i.run = s.is("to") ? one<u64, u64>([](u64 a) { return a - parameter_window; })
+                       : one<u64, u64>([](u64 a) { return a + parameter_window; });
+  } else if (s.is("global") || s.is("const")) {
     i.run = one<u64, u64>([](u64 a) { return a; });
   } else {
     refuse();

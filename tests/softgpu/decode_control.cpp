@@ -119,10 +119,12 @@ void decoder::barrier() {
     i.what = instruction::sort::warp_barrier;
     i.run = [](warp& w, const instruction& x) {
       need(w, x, w.at<u32>(x.o[0])[std::countr_zero(w.active)]);
+      share_dependency(w);
       ++w.turn;
     };
     return;
   }
+  if (s.is("cluster")) return cluster_barrier();
   const bool arrives = s.is("arrive");
   if ((!s.is("sync") && !arrives) || P.empty() || (arrives && P.size() < 2)) refuse();
   take(0, 4);
@@ -206,7 +208,7 @@ void decoder::warpgroup_product() {
   if (c.k.arch < 90) refuse();
   i.aligned = true;
   i.register_use = false;
-  c.k.has_wgmma = true;
+  c.k.has_wgmma = c.k.proxy_reads = true;
   if (s.op[1] == "fence") {
     finish(0);
     i.run = [](warp& w, const instruction&) {

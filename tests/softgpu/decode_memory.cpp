@@ -19,12 +19,16 @@ struct access {
 access access_of(const instruction& i) {
   return {i.extra & 0xFF, i.extra2, (i.extra >> 8 & 1) != 0, static_cast<space>(i.extra >> 16)};
 }
-u64 address_of(const warp& w, const operand& o, int lane, s64 offset) {
-  const u64 base = o.bytes == 8 ? w.at<u64>(o)[lane] : w.at<u32>(o)[lane];
-  return base + static_cast<u64>(offset);
-}
 u64 masked_address(u64 a, space s) {
-  return s == space::shared ? a & 0xFFFFFFFFU : a;
+  return s == space::shared || s == space::cluster ? a & 0xFFFFFFFFU : a;
+}
+// The state space that an instruction names; generic: none.
+space space_of(const ptx_statement& s) {
+  if (s.is("shared") || s.is("shared::cta")) return space::shared;
+  if (s.is("shared::cluster")) return space::cluster;
+  if (s.is("global") || s.is("const")) return space::global;
+  if (s.is("local")) return space::local;
+  return s.is("param") ? space::parameter : space::generic;
 }
 
 template <class M, class R>  // memory's type, the register's
@@ -77,10 +81,11 @@ void places(warp& w, const instruction& i, const access& a, const operand& o, bo
     const u32* base = w.at<u32>(o);
     for (int l = 0; l < 32; ++l) at[l] = base[l] + static_cast<u64>(i.offset);
   }
-  if (a.where == space::shared) {
+  if (a.where == space::shared || a.where == space::cluster) {
     for (int l = 0; l < 32; ++l) at[l] &= 0xFFFFFFFFU;
   }
-  if (a.where == space::global && !options().global_races && w.last != nullptr) {
+  if (a.where == space::global && !options().global_races && w.last != nullptr &&
+      !w.in->grid->followed_accesses) {
     each_lane(w.active, [&](int l) {
       low = std::min(low, at[l]);
       high = std::max(high, at[l]);
@@ -244,14 +249,11 @@ void start_copy(warp& w, const instruction& i) {
 }  // namespace
 
 void decoder::load_or_store() {
+  if (s.is("async")) return store_async();
   if (s.is("acquire")) return load_acquired();
   if (s.is("volatile") || s.is("relaxed") || s.is("release")) refuse();
-  space where = space::generic;
-  if (s.is("global")) where = space::global;
-  if (s.is("const")) where = space::global;
-  if (s.is("shared")) where = space::shared;
-  if (s.is("local")) where = space::local;
-  if (s.is("param")) where = space::parameter;
+  const space where = space_of(s);
+  if (where == space::cluster && c.k.arch < 90) refuse();
   const bool is_load = op == "ld";
   const ptx_operand& values = P.at(is_load ? 0 : 1);
   const ptx_operand& at = P.at(is_load ? 1 : 0);
@@ -285,7 +287,9 @@ void decoder::load_acquired() {
 }
 
 void decoder::atomic_update() {
-  space where = s.is("global") ? space::global : s.is("shared") ? space::shared : space::generic;
+  if (s.is("async")) refuse();
+  const space where = space_of(s);
+  if (where == space::cluster && c.k.arch < 90) refuse();
   const bool returns = op == "atom";
   if (returns) take(0, t.bytes);
   const std::size_t first = returns ? 1 : 0;
@@ -328,7 +332,7 @@ void decoder::load_matrix() {
 }
 
 void decoder::copy_async() {
-  if (s.is("mbarrier")) refuse();
+  if (s.is("mbarrier")) return arrive_behind_copies();
   if (s.is("bulk")) return copy_bulk();
   if (s.is("commit_group")) {
     i.run = [](warp& w, const instruction&) { commit_copies(w, w.active); };

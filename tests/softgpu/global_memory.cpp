@@ -101,9 +101,8 @@ void look_for_races(warp& w, const instruction& i, int lane, allocation& a, std:
   }
 }
 
-std::uint8_t* reach_shared(warp& w, const instruction& i, int lane, std::uint64_t address,
+std::uint8_t* reach_shared(warp& w, const instruction& i, int lane, block& b, std::uint64_t address,
                            std::uint32_t bytes, bool write, bool atomic) {
-  block& b = *w.in;
   if (address < shared_base || address + bytes > b.shared_end) {
     fail(w, i, lane, illegal_address,
          "shared address " + std::to_string(static_cast<std::int64_t>(address) - shared_base) +
@@ -111,9 +110,9 @@ std::uint8_t* reach_shared(warp& w, const instruction& i, int lane, std::uint64_
              std::to_string(b.shared_end - shared_base));
   }
   const auto at = static_cast<std::uint32_t>(address);
-  if (!write) shared_read(w, i, lane, at, bytes);
+  if (!write) shared_read(w, i, lane, b, at, bytes);
   if (atomic && b.flags[at] == 0) note(w, i, lane, "uninitialised shared memory", "an atomic");
-  if (write) shared_written(w, i, lane, at, bytes, atomic);
+  if (write) shared_written(w, i, lane, b, at, bytes, atomic);
   return b.shared.data() + at;
 }
 
@@ -170,6 +169,7 @@ std::uint8_t* reach_host(const warp& w, const instruction& i, int lane, std::uin
 
 std::uint8_t* reach_global(warp& w, const instruction& i, int lane, std::uint64_t address,
                            std::uint32_t bytes, bool write, bool atomic) {
+  if (w.in->grid->followed_accesses) look_for_early_access(w, i, lane, address, bytes, write);
   allocation* a = w.last;
   if (a == nullptr || address < a->begin || address + bytes > a->end) {
     a = memory::all().find(address);
@@ -189,10 +189,12 @@ std::uint8_t* reach_global(warp& w, const instruction& i, int lane, std::uint64_
 std::uint8_t* reach(warp& w, const instruction& i, int lane, space s, std::uint64_t address,
                     std::uint32_t bytes, bool write, bool atomic) {
   if (s == space::generic) {
-    const bool shared = address >> 40 == shared_window >> 40;
-    const bool local = address >> 40 == local_window >> 40;
-    s = shared ? space::shared : local ? space::local : space::global;
-    address -= shared ? shared_window : local ? local_window : 0;
+    const std::uint64_t window = address >> 40 << 40;
+    s = window == shared_window      ? space::cluster
+        : window == local_window     ? space::local
+        : window == parameter_window ? space::parameter
+                                     : space::global;
+    address -= s == space::global ? 0 : window;
   }
   if (address % bytes != 0) {
     fail(w, i, lane, misaligned,
@@ -200,7 +202,11 @@ std::uint8_t* reach(warp& w, const instruction& i, int lane, space s, std::uint6
   }
   switch (s) {
     case space::shared:
-      return reach_shared(w, i, lane, address, bytes, write, atomic);
+      return reach_shared(w, i, lane, *w.in, address, bytes, write, atomic);
+    case space::cluster: {
+      block& b = block_at(w, i, lane, address);
+      return reach_shared(w, i, lane, b, address & shared_mask, bytes, write, atomic);
+    }
     case space::local:
       return reach_local(w, i, lane, address, bytes);
     case space::parameter:

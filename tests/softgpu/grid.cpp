@@ -24,7 +24,7 @@ void learn(block_clocks& mine, const block_clocks& others) {
 void fence_for_blocks(warp& w) {
   if (!options().global_races) return;
   w.released = w.others;
-  learn(w.released[w.in->number & block_mask], w.now);
+  learn(w.released[name_of(*w.in)], w.now);
   ++w.now[static_cast<std::size_t>(w.index)];
 }
 
@@ -37,6 +37,15 @@ void release_at(warp& w, std::uint64_t address) {
 bool knows_of(const warp& w, std::uint64_t block, int n, std::uint32_t clock) {
   const auto found = w.others.find(block);
   return found != w.others.end() && found->second[static_cast<std::size_t>(n)] >= clock;
+}
+
+std::uint64_t name_of(const block& b) {
+  return b.number & block_mask;
+}
+
+bool knows(const warp& w, const block& of, int n, std::uint32_t clock) {
+  if (&of != w.in) return knows_of(w, name_of(of), n, clock);
+  return w.now[static_cast<std::size_t>(n)] >= clock;
 }
 
 bool asks_again(const warp& w) {
@@ -63,16 +72,18 @@ void acquire_load(warp& w, const instruction& i) {
   });
 }
 
-bool wake(const std::vector<block*>& running) {
+bool wake(const std::vector<cluster*>& running) {
   bool some = false;
-  for (block* b : running) {
-    for (warp& w : b->warps) {
-      if (!asks_again(w)) continue;
-      w.asked.by = -1;
-      some = true;
+  for (const cluster* c : running) {
+    for (block* b : c->blocks) {
+      for (warp& w : b->warps) {
+        if (!asks_again(w)) continue;
+        w.asked.by = -1;
+        some = true;
+      }
     }
   }
-  return some && ++running.front()->grid->wakes <= 2;
+  return some && ++running.front()->blocks.front()->grid->wakes <= 2;
 }
 
 }  // namespace unmask::softgpu

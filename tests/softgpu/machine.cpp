@@ -11,7 +11,7 @@ namespace unmask::softgpu {
 namespace {
 
 constexpr int launch_timeout = 702;
-constexpr std::uint64_t most_together = 6;      // blocks, if they wait for each other
+constexpr std::uint64_t most_together = 6;      // clusters, if they wait for each other
 constexpr std::uint64_t most_turns = 50000000;  // of a block's warps: more than any kernel needs
 
 // ---- a warp ----
@@ -135,6 +135,23 @@ void run_warp(warp& w, kernel& k, int allowed, std::mt19937& random) {
   }
 }
 
+// By x, y or z: 0, 1, 2.
+std::uint32_t part_of(const dim3_t& d, int n) {
+  return n == 0 ? d.x : n == 1 ? d.y : d.z;
+}
+template <int n>
+std::uint32_t place_in_cluster(const block& b, std::uint32_t, int) {
+  return part_of(b.place, n) % part_of(b.shape.cluster, n);
+}
+template <int n>
+std::uint32_t cluster_place(const block& b, std::uint32_t, int) {
+  return part_of(b.place, n) / part_of(b.shape.cluster, n);
+}
+template <int n>
+std::uint32_t clusters_of_grid(const block& b, std::uint32_t, int) {
+  return part_of(b.shape.grid, n) / part_of(b.shape.cluster, n);
+}
+
 using special_value = std::uint32_t (*)(const block& b, std::uint32_t thread, int warp);
 const std::map<std::string, special_value>& special_registers() {
   static const std::map<std::string, special_value> all = {
@@ -152,6 +169,21 @@ const std::map<std::string, special_value>& special_registers() {
       {"%nctaid.x", [](const block& b, std::uint32_t, int) { return b.shape.grid.x; }},
       {"%nctaid.y", [](const block& b, std::uint32_t, int) { return b.shape.grid.y; }},
       {"%nctaid.z", [](const block& b, std::uint32_t, int) { return b.shape.grid.z; }},
+      {"%cluster_ctaid.x", place_in_cluster<0>},
+      {"%cluster_ctaid.y", place_in_cluster<1>},
+      {"%cluster_ctaid.z", place_in_cluster<2>},
+      {"%clusterid.x", cluster_place<0>},
+      {"%clusterid.y", cluster_place<1>},
+      {"%clusterid.z", cluster_place<2>},
+      {"%nclusterid.x", clusters_of_grid<0>},
+      {"%nclusterid.y", clusters_of_grid<1>},
+      {"%nclusterid.z", clusters_of_grid<2>},
+      {"%cluster_nctaid.x", [](const block& b, std::uint32_t, int) { return b.shape.cluster.x; }},
+      {"%cluster_nctaid.y", [](const block& b, std::uint32_t, int) { return b.shape.cluster.y; }},
+      {"%cluster_nctaid.z", [](const block& b, std::uint32_t, int) { return b.shape.cluster.z; }},
+      {"%cluster_ctarank", [](const block& b, std::uint32_t, int) { return b.rank; }},
+      {"%cluster_nctarank", [](const block& b, std::uint32_t,
+                               int) { return static_cast<std::uint32_t>(b.with->blocks.size()); }},
       {"%laneid", [](const block&, std::uint32_t t, int) { return t % 32; }},
       {"%warpid",
        [](const block&, std::uint32_t, int w) { return static_cast<std::uint32_t>(w); }}};
@@ -182,6 +214,9 @@ void reset(warp& w, const kernel& k) {
   w.fenced = false;
   w.registers = k.registers;
   w.waited_at = -1;
+  w.blocked_place = w.dependency_lanes = 0;
+  w.cluster_arrived = w.cluster_waits = 0;
+  w.cluster_phase = w.cluster_passed = 0;
   w.others.clear();
   w.released.clear();
   w.asked.by = -1;
@@ -192,6 +227,8 @@ void reset(warp& w, const kernel& k) {
   for (int l = 0; l < 32; ++l) {
     w.open[l].clear();
     w.groups[l].clear();
+    w.stores[l].clear();
+    w.store_groups[l].clear();
   }
   set_special_registers(w, k);
 }
@@ -204,12 +241,16 @@ void fill_with_nan(std::uint8_t* to, std::size_t bytes, std::uint32_t nan) {
 void reset(block& b, const kernel& k) {
   clocks last{};
   for (const warp& w : b.warps) learn(last, w.now);
+  last[launches_clock] = 0;
   for (warp& w : b.warps) {
     reset(w, k);
     w.now = last;
     ++w.now[static_cast<std::size_t>(w.index)];
   }
-  b.common_epoch = ++b.epoch;
+  b.common_epoch = b.first_epoch = ++b.epoch;
+  b.ended = b.triggered = b.waited = false;
+  b.peer_reads.clear();
+  b.touched.clear();
   b.barriers.fill({});
   b.mbarriers.clear();
   b.copies.clear();
@@ -217,7 +258,6 @@ void reset(block& b, const kernel& k) {
   for (auto& moves : b.register_moves) moves.clear();
   std::memset(b.flags.data(), 0, b.flags.size());
   fill_with_nan(b.shared.data(), b.shared.size(), 0xFFC0BAD0U);
-  if (!k.has_wgmma) return;
   std::fill(b.unfenced.begin(), b.unfenced.end(), 0);
   for (auto& list : b.writes) list.clear();
   for (auto& log : b.group_log) log.clear();
@@ -226,6 +266,11 @@ void reset(block& b, const kernel& k) {
 void look_for_work_in_flight(warp& w, const kernel& k) {
   if (!w.products.empty() || !w.product_groups.empty()) {
     note(w, k.code.back(), 0, "wgmma in flight at the end", "");
+  }
+  for (int l = 0; l < 32; ++l) {
+    if (w.stores[l].empty() && w.store_groups[l].empty()) continue;
+    note(w, k.code.back(), l, "bulk store in flight at the end", "of which nobody waited");
+    break;
   }
   for (int l = 0; l < 32; ++l) {
     bool pending = !w.open[l].empty();
@@ -266,6 +311,26 @@ bool step(block& b, kernel& k, std::mt19937& random) {
   return open_barrier(b) || land_some_copy(b);
 }
 
+// The same of a cluster, whose blocks are tried in another order every time.
+bool step(cluster& c, kernel& k, std::mt19937& random) {
+  bool some = false;
+  const std::size_t blocks = c.blocks.size(), first = blocks > 1 ? random() % blocks : 0;
+  for (std::size_t n = 0; n < blocks; ++n) {
+    block& b = *c.blocks[(first + n) % blocks];
+    if (b.ended) continue;
+    some = step(b, k, random) || some;
+    if (!all_done(b)) continue;
+    note_copies_in_flight(b.warps.front(), k.code.back());
+    end_of_block(b);
+    some = true;
+  }
+  return some;
+}
+
+bool ended(const cluster& c) {
+  return std::ranges::all_of(c.blocks, [](const block* b) { return b->ended; });
+}
+
 // ---- a launch ----
 
 void make_warps(block& b, kernel& k, std::uint32_t threads, std::size_t slot) {
@@ -304,7 +369,7 @@ void make_room(block& b, const kernel& k, std::uint32_t threads) {
     b.records.assign(room / 4 + 4, {});
     b.read_clocks.assign((room / 4 + 4) * (lanes / 32), 0);
   }
-  if (k.has_wgmma) {
+  if (k.proxy_reads) {
     b.unfenced.assign(room, 0);
     b.writes.resize(lanes);
   }
@@ -319,31 +384,42 @@ std::vector<std::uint64_t> order_of_blocks(std::uint64_t blocks, std::mt19937& r
   return order;
 }
 
-void begin(block& b, kernel& k, std::uint64_t number, std::mt19937& random) {
-  const dim3_t& grid = b.shape.grid;
-  b.number = number;
-  b.place = {static_cast<std::uint32_t>(number % grid.x),
-             static_cast<std::uint32_t>(number / grid.x % grid.y),
-             static_cast<std::uint32_t>(number / grid.x / grid.y)};
-  reset(b, k);
-  b.coin = static_cast<std::uint32_t>(random());
+// Cluster n of the grid: blocks that lie side by side in x, y and z.
+void begin(cluster& c, kernel& k, std::uint64_t n, std::mt19937& random) {
+  const launch_shape& shape = c.blocks.front()->shape;
+  const dim3_t &grid = shape.grid, &each = shape.cluster;
+  const std::uint64_t across = grid.x / each.x, down = grid.y / each.y;
+  const dim3_t first{static_cast<std::uint32_t>(n % across) * each.x,
+                     static_cast<std::uint32_t>(n / across % down) * each.y,
+                     static_cast<std::uint32_t>(n / across / down) * each.z};
+  c.phase = 0;
+  c.brought.clear();
+  c.passed.clear();
+  for (block* b : c.blocks) {
+    b->place = {first.x + b->rank % each.x, first.y + b->rank / each.x % each.y,
+                first.z + b->rank / each.x / each.y};
+    b->number =
+        b->place.x + std::uint64_t{grid.x} * (b->place.y + std::uint64_t{grid.y} * b->place.z);
+    reset(*b, k);
+    b->coin = static_cast<std::uint32_t>(random());
+  }
 }
 
-// Blocks that are there at the same time, one for each of `places`; when one ends, the next begins.
-void run_blocks(std::vector<block*> running, kernel& k, const std::vector<std::uint64_t>& order,
-                std::mt19937& random) {
+// Clusters that are there at the same time, one for each of `places`; when one ends, the next begins. Without
+// clusters each is one block.
+void run_clusters(std::vector<cluster*> running, kernel& k, const std::vector<std::uint64_t>& order,
+                  std::mt19937& random) {
   std::size_t next = 0;
-  for (block* b : running) begin(*b, k, order[next++], random);
+  for (cluster* c : running) begin(*c, k, order[next++], random);
   for (std::uint64_t turns = 0; turns < most_turns; ++turns) {
     bool some = false;
     if (running.size() > 1) std::ranges::shuffle(running, random);
     for (std::size_t n = 0; n < running.size();) {
       some = step(*running[n], k, random) || some;
-      if (!all_done(*running[n])) {
+      if (!ended(*running[n])) {
         ++n;
         continue;
       }
-      note_copies_in_flight(running[n]->warps.front(), k.code.back());
       turns = 0;
       if (next < order.size()) {
         begin(*running[n], k, order[next++], random);
@@ -363,31 +439,47 @@ bool is_special_register(const std::string& name) {
   return special_registers().contains(name);
 }
 
-void run_launch(kernel& k, const launch_shape& shape, std::vector<std::uint8_t> parameters) {
-  static std::uint64_t launch = 0;
+std::uint64_t next_launch() {
+  static std::uint64_t launches = 0;
+  return ++launches;
+}
+
+void run_launch(kernel& k, const launch_shape& shape, std::vector<std::uint8_t> parameters,
+                launches_before* before) {
   static std::mt19937 random(options().seed);
   ++k.launches;
-  ++launch;
+  const std::uint64_t launch = next_launch();
   grid_state state;
-  const dim3_t& grid = shape.grid;
-  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  begin_early(state, before->early);
+  const dim3_t &grid = shape.grid, &each = shape.cluster;
+  const std::uint32_t blocks_of_each = each.x * each.y * each.z;
+  const std::uint64_t clusters = std::uint64_t{grid.x} * grid.y * grid.z / blocks_of_each;
   // A GPU runs as many as it has room for: a kernel may count on none but the one at hand.
   const std::uint64_t together =
-      k.meets_blocks ? std::min(blocks, 1 + random() % most_together) : std::uint64_t{1};
+      k.meets_blocks ? std::min(clusters, 1 + random() % most_together) : std::uint64_t{1};
   const std::uint32_t threads = shape.threads.x * shape.threads.y * shape.threads.z;
-  std::deque<block> all(together);
-  std::vector<block*> running;
-  for (block& b : all) {
-    b.k = &k;
-    b.shape = shape;
-    b.launch = launch;
-    b.parameters = &parameters;
-    b.grid = &state;
-    make_room(b, k, threads);
-    make_warps(b, k, threads, running.size());
-    running.push_back(&b);
+  std::deque<block> all(together * blocks_of_each);
+  std::deque<cluster> places(together);
+  std::vector<cluster*> running;
+  std::size_t slot = 0;
+  for (cluster& c : places) {
+    for (std::uint32_t rank = 0; rank < blocks_of_each; ++rank) {
+      block& b = all[slot];
+      b.k = &k;
+      b.shape = shape;
+      b.launch = launch;
+      b.parameters = &parameters;
+      b.grid = &state;
+      b.with = &c;
+      b.rank = rank;
+      make_room(b, k, threads);
+      c.blocks.push_back(&b);
+      make_warps(b, k, threads, slot++);
+    }
+    running.push_back(&c);
   }
-  run_blocks(running, k, order_of_blocks(blocks, random), random);
+  run_clusters(running, k, order_of_blocks(clusters, random), random);
+  leave_to_next(state, launch, before);
 }
 
 }  // namespace unmask::softgpu

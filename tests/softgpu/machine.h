@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // A GPU in software: runs one launch of a kernel, block after block, its warps in turns; if blocks wait for
-// each other, several at a time. A warp's
+// each other, several at a time, and those of a cluster always. A warp's
 // lanes run in lock-step and part at branches; they meet again where their ways meet (the immediate
 // post-dominator). Every access is checked against the allocations. What is asynchronous on a GPU
 // (cp.async, wgmma) happens here as late as it may.
@@ -18,9 +18,11 @@
 #include <random>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tests/softgpu/ptx.h"
+#include "tests/softgpu/runtime.h"
 #include "tests/softgpu/settings.h"
 
 namespace unmask::softgpu {
@@ -105,6 +107,7 @@ struct kernel {
   };
   std::vector<special> specials;
   bool has_wgmma = false;
+  bool proxy_reads = false;             // the asynchronous proxy reads its shared memory
   bool meets_blocks = false;            // it waits for what other blocks do
   int registers = 0;                    // of a thread at its launch, as ptxas reported; 0: unknown
   std::vector<std::uint64_t> executed;  // warps that executed an instruction
@@ -113,6 +116,9 @@ struct kernel {
 constexpr std::uint32_t shared_base = 1024;  // the first KiB of a block's window is the system's
 constexpr std::uint64_t shared_window = std::uint64_t{0x4} << 40;
 constexpr std::uint64_t local_window = std::uint64_t{0x5} << 40;
+constexpr std::uint64_t parameter_window = std::uint64_t{0x6} << 40;
+// Shared memory of a cluster's block: its rank and one in these bits; 0: the block's own.
+constexpr std::uint32_t rank_shift = 24, shared_mask = (1U << rank_shift) - 1;
 std::unique_ptr<kernel> decode(const ptx_module& module, const std::string& entry, int arch,
                                const std::map<std::string, std::uint64_t>& variables);
 void find_meetings(kernel& k);
@@ -130,6 +136,10 @@ struct copy_request {
   std::uintptr_t from;  // host's
   std::uint8_t bytes, valid;
 };
+struct bulk_store {   // cp.async.bulk from shared to global memory
+  std::uintptr_t to;  // host's
+  std::uint32_t from, bytes;
+};
 struct wgmma_request {
   const instruction* i;
   std::uint64_t a = 0, b = 0;
@@ -140,26 +150,48 @@ struct shared_record {  // of four bytes, for races
   std::uint32_t write_clock = 0, fence_clock = 0;  // of the warp that wrote
   std::uint16_t writer = 0;                        // thread
   std::uint16_t read_warp = 0;                     // the last
+  std::uint8_t rank = 0;                           // the writer's block in the cluster
   std::uint32_t read_warps = 0, read_lanes = 0;
   bool atomic = false;  // the last write, and all reads of its epoch
 };
 
 // What a warp knows of others: everything that warp n did before its clock was now[n]. Barriers hand it on;
 // two accesses of which neither warp knows the other's race with each other (Lamport 1978, Mattern 1988).
-using clocks = std::array<std::uint32_t, 33>;  // of 32 warps, and of bulk copies
+// The last is 1 if the launches before have ended (griddepcontrol.wait).
+using clocks = std::array<std::uint32_t, 34>;  // of 32 warps, of bulk copies, and of launches
 constexpr std::uint16_t bulk_thread = 32 * 32;
+constexpr std::size_t launches_clock = 33;
 void learn(clocks& mine, const clocks& others);
 
 // What a warp knows of those of other blocks, by the number of the block (grid.cpp).
 using block_clocks = std::map<std::uint64_t, clocks>;
 void learn(block_clocks& mine, const block_clocks& others);
+
+// Launches of a stream, by number, from `first` to before `last`.
+struct launch_range {
+  std::uint64_t first = 0, last = 0;
+  bool empty() const { return first >= last; }
+  bool holds(std::uint64_t launch) const { return first <= launch && launch < last; }
+};
+// Launches that may still be at work before griddepcontrol.wait, and behind it (dependents.cpp).
+struct early_start {
+  launch_range before_wait, behind_wait;
+  bool followed = false;  // the next launch of the stream may start before this one has ended
+};
+
 // What blocks of one launch have told each other.
 struct grid_state {
   std::map<std::uint64_t, block_clocks> released;  // by atomics behind a fence, at this address
   int wakes = 0;                                   // since a warp last did more than to ask again
+  early_start early;
+  bool followed_accesses = false;  // global memory's are kept for griddepcontrol's rules
+  bool triggers = false;           // launch_dependents was executed
+  bool waited = false;             // griddepcontrol.wait was
+  bool triggered_late = false;     // a block let dependents start, or ended, when it had waited
 };
 
 struct block;
+struct cluster;
 struct frame {
   int pc, meet;
   std::uint32_t lanes;
@@ -175,7 +207,12 @@ struct warp {
   enum class state : std::uint8_t { ready, waiting, blocked, done } is = state::ready;
   int barrier = 0;
   const char* blocked_by = "";
-  int waited_at = -1;             // the mbarrier.try_wait that said no last
+  int waited_at = -1;                  // the mbarrier.try_wait that said no last
+  std::uint32_t blocked_place = 0;     // of its mbarrier
+  std::uint32_t dependency_lanes = 0;  // that executed griddepcontrol.wait
+  // Lanes that came to barrier.cluster in this phase, that have not waited for it; how many were passed.
+  std::uint32_t cluster_arrived = 0, cluster_waits = 0;
+  std::uint64_t cluster_phase = 0, cluster_passed = 0;
   int registers = 0;              // of a thread now; 0: unknown
   block_clocks others, released;  // released: as the last fence found it
   struct {
@@ -185,6 +222,8 @@ struct warp {
   std::vector<frame> ways;
   std::vector<copy_request> open[32];
   std::deque<std::vector<copy_request>> groups[32];
+  std::vector<bulk_store> stores[32];
+  std::deque<std::vector<bulk_store>> store_groups[32];
   std::vector<wgmma_request> products;
   std::deque<std::vector<wgmma_request>> product_groups;
   std::size_t product_count = 0;
@@ -209,6 +248,7 @@ struct warp {
 struct launch_shape {
   dim3_t grid, threads;
   std::uint32_t dynamic_shared = 0;
+  dim3_t cluster{};  // blocks
 };
 
 // A barrier that is named by number: bar.sync waits there, bar.arrive goes on.
@@ -226,22 +266,54 @@ struct mbarrier {
   std::uint64_t phase = 0;  // phases that are complete
   int maker = 0;            // thread that made it, at which clock of its warp
   std::uint32_t made = 0;
-  bool fenced = false;         // the bulk engine may know it
-  clocks brought{}, passed{};  // in this phase, by the one before
+  bool fenced = false;             // the bulk engine may know it
+  std::uint64_t fenced_phase = 0;  // of the cluster's barrier
+  // What a phase hands on: clocks of the block, what its warps know of other blocks, and what warps of
+  // other blocks release to the cluster.
+  struct knowledge {
+    clocks own{};
+    block_clocks others, peers;
+  };
+  knowledge brought, passed;  // in this phase, by the one before
 };
+// A copy by the bulk engine into the shared memory of one block.
 struct bulk_copy {
-  std::uint32_t to;
-  std::uintptr_t from;  // host's
-  std::uint32_t bytes, barrier;
+  struct piece {
+    std::uint32_t to, bytes;
+    std::uintptr_t from;  // host's; 0: it is filled
+  };
+  std::vector<piece> pieces;
+  std::uint32_t to = 0, bytes = 0, barrier = 0;  // the whole of it, and who is told
+  std::vector<std::uint8_t> fill;                // of an element
+  std::vector<std::uint8_t> data;                // st.async: what is written
+  int thread =
+      -1;  // of cp.async: it arrives at the mbarrier, and what its warp knew when it said so
+  clocks known{};
+};
+// What a warp of another block of the cluster did to shared memory of this one.
+struct peer_access {
+  std::uint32_t rank = 0, clock = 0;
+  int warp = 0, lane = 0;
+  const instruction* i = nullptr;
+};
+// Blocks that share their memory. They are there at the same time (clusters.cpp).
+struct cluster {
+  std::vector<block*> blocks;    // by rank
+  std::uint64_t phase = 0;       // phases of barrier.cluster that are complete
+  block_clocks brought, passed;  // in this phase, by the one before
 };
 
 struct block {
   static constexpr std::uint8_t written = 1, copy_on_its_way = 2;  // of a shared byte's flags
+  static constexpr std::uint8_t read_by_copy = 4;
   const kernel* k = nullptr;
   launch_shape shape;
   dim3_t place;
   std::uint64_t number = 0, launch = 0;
   grid_state* grid = nullptr;
+  cluster* with = nullptr;
+  std::uint32_t rank = 0;  // in the cluster
+  bool ended = false, triggered = false, waited = false;
   std::vector<std::uint8_t>* parameters = nullptr;
   std::uint32_t shared_end = 0;
   std::vector<std::uint8_t> shared, flags;
@@ -252,6 +324,9 @@ struct block {
   std::vector<std::uint32_t> read_clocks;  // [word, warp]: clock of the warp's last read
   std::uint32_t epoch = 1;
   std::uint32_t common_epoch = 1;  // of the last barrier of all warps
+  std::uint32_t first_epoch = 1;   // of this block in this place
+  std::unordered_map<std::uint32_t, std::vector<peer_access>> peer_reads;  // by word
+  std::vector<peer_access> touched;  // the last access of each warp of other blocks
   std::map<std::uint32_t, mbarrier> mbarriers;
   std::vector<bulk_copy> copies;  // that have not landed
   std::uint32_t copy_clock = 0;
@@ -263,8 +338,17 @@ struct block {
   std::vector<std::uint64_t> group_log[8];  // products of each warpgroup
 };
 
+// Launches are numbered from 1.
+std::uint64_t next_launch();
+// What a launch leaves to the next of its stream, and finds from the one before (dependents.cpp).
+struct launches_before {
+  early_start early;  // of the launch that is next to run
+  launch_range at_start,
+      at_end;  // that may be at work when the one behind starts, when this one ended
+};
 // Runs the launch. Throws fault.
-void run_launch(kernel& k, const launch_shape& shape, std::vector<std::uint8_t> parameters);
+void run_launch(kernel& k, const launch_shape& shape, std::vector<std::uint8_t> parameters,
+                launches_before* before);
 
 // ---- findings ----
 [[noreturn]] void fail(const warp& w, const instruction& i, int lane, int status,
@@ -278,14 +362,14 @@ std::string demangled(const std::string& name);
 void write_coverage(const std::vector<kernel*>& kernels, const std::vector<std::string>& others);
 
 // ---- memory access by lanes (memory.cpp) ----
-enum class space : std::uint8_t { generic, global, shared, local, parameter };
+enum class space : std::uint8_t { generic, global, shared, local, parameter, cluster };
 // The host's address of `bytes` bytes; checks bounds and alignment and notes the access.
 std::uint8_t* reach(warp& w, const instruction& i, int lane, space s, std::uint64_t address,
                     std::uint32_t bytes, bool write, bool atomic = false);
-void shared_written(warp& w, const instruction& i, int lane, std::uint32_t at, std::uint32_t bytes,
-                    bool atomic = false);
-void shared_read(warp& w, const instruction& i, int lane, std::uint32_t at, std::uint32_t bytes,
-                 bool async_proxy = false);
+void shared_written(warp& w, const instruction& i, int lane, block& b, std::uint32_t at,
+                    std::uint32_t bytes, bool atomic = false);
+void shared_read(warp& w, const instruction& i, int lane, block& b, std::uint32_t at,
+                 std::uint32_t bytes, bool async_proxy = false);
 void commit_copies(warp& w, std::uint32_t lanes);
 void wait_copies(warp& w, const instruction& i, std::uint32_t lanes, std::size_t left);
 void proxy_fence(warp& w, std::uint32_t lanes);
@@ -297,7 +381,28 @@ void acquire_load(warp& w, const instruction& i);
 bool knows_of(const warp& w, std::uint64_t block, int n, std::uint32_t clock);
 bool asks_again(const warp& w);
 // Lets those ask again who would find what they found before; false: that was tried, and none went on.
-bool wake(const std::vector<block*>& running);
+bool wake(const std::vector<cluster*>& running);
+// Whether it knows what warp n of this block did at this clock: its own block's, or another's.
+bool knows(const warp& w, const block& of, int n, std::uint32_t clock);
+// How other blocks' clocks name a block.
+std::uint64_t name_of(const block& b);
+// ---- clusters (clusters.cpp) ----
+// The block that a shared::cluster address is of; what is no place of a peer that is there is found.
+block& block_at(warp& w, const instruction& i, int lane, std::uint64_t address);
+block& peer_of(warp& w, const instruction& i, int lane, std::uint32_t rank);
+// The block's warps have all ended: its memory is gone.
+void end_of_block(block& b);
+// ---- launches that start before others have ended (dependents.cpp) ----
+void begin_early(grid_state& grid, const early_start& early);
+void leave_to_next(const grid_state& grid, std::uint64_t launch, launches_before* before);
+void leave_to_next(const std::vector<library_access>& accesses, launches_before* before);
+void look_for_early_access(warp& w, const instruction& i, int lane, std::uint64_t address,
+                           std::uint32_t bytes, bool write);
+void share_dependency(warp& w);  // at a barrier: all who pass it have waited
+struct early_counts {
+  std::uint64_t launches = 0, before_silent = 0, never_waited = 0;
+};
+const early_counts& counted_early();
 // ---- barriers by number, registers that move (barriers.cpp) ----
 void wait_at_barrier(warp& w, const instruction& i, std::uint32_t lanes);
 void arrive_at_barrier(warp& w, const instruction& i);
@@ -308,13 +413,18 @@ void take_registers(warp& w, const instruction& i);
 // ---- barriers in shared memory (mbarrier.cpp) ----
 // One of the copies that are under way lands; false: there is none.
 bool land_some_copy(block& b);
+// All cp.async of a thread that an mbarrier waits for.
+void land_copies_of(block& b, int thread);
 void fence_mbarriers(warp& w, std::uint32_t lanes);
 void note_copies_in_flight(const warp& w, const instruction& i);
 // A bulk copy is about to write what others may have written or may still read.
-void bulk_overwrites(warp& w, const instruction& i, int lane, std::uint32_t at,
+void bulk_overwrites(warp& w, const instruction& i, int lane, block& b, std::uint32_t at,
                      std::uint32_t bytes);
-// Where the warps of a block wait, if none of them can go on.
-std::string where_warps_wait(const block& b);
+// A copy writes these bytes: who may still use them?
+void look_for_users(const warp& w, const instruction& i, int lane, const block& b, std::uint32_t at,
+                    std::uint32_t bytes);
+// Where the warps of a cluster wait, if none of them can go on.
+std::string where_warps_wait(const cluster& c);
 
 void wgmma_wait(warp& w, std::size_t left);
 void wgmma_issue(warp& w, const instruction& i);

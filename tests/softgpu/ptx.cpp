@@ -123,6 +123,7 @@ class entry_parser {
       };
       if (directive == ".maxntid") three(e->max_threads);
       if (directive == ".reqntid") three(e->required_threads);
+      if (directive == ".reqnctapercluster") three(e->cluster);
       if (directive == ".minnctapersm" && !n.empty()) e->min_blocks = std::atoi(n[0].c_str());
     }
   }

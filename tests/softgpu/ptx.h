@@ -68,6 +68,7 @@ struct ptx_entry {
   int max_threads[3] = {0, 0, 0};
   int required_threads[3] = {0, 0, 0};
   int min_blocks = 0;
+  int cluster[3] = {0, 0, 0};            // blocks, .reqnctapercluster; 0: the launch says it
   std::map<std::string, int> registers;  // bytes each; 0: predicate
   std::vector<ptx_variable> shared, local;
   std::vector<ptx_statement> statements;

@@ -55,6 +55,12 @@ bool bits_of_float(const std::string& t, bool minus, ptx_operand* o) {
 ptx_operand address_of(const std::string& inside) {
   ptx_operand o;
   o.what = ptx_operand::form::address;
+  // [base, {coordinates}]: of a tensor.
+  if (const std::vector<std::string> parts = split_top(inside, ','); parts.size() > 1) {
+    o = address_of(parts[0]);
+    o.parts = operand_of(parts[1]).parts;
+    return o;
+  }
   const std::size_t plus = inside.find('+');
   if (plus != std::string::npos) {
     o.name = trimmed(inside.substr(0, plus));

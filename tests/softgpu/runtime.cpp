@@ -32,13 +32,23 @@ bool known(cudaStream_t s) {
          all().streams.contains(reinterpret_cast<stream*>(s));
 }
 
+// What the work may find unfinished: launches before it, if it is one that may start early.
+void prepare(stream& s, const work& next) {
+  all().running = &s;
+  launches_before& b = s.before;
+  if (next.what != work::sort::early_launch) b = {};
+  b.early = {b.at_start, b.at_end,
+             !s.queue.empty() && s.queue.front().what == work::sort::early_launch};
+}
+
 cudaError_t drain(stream& s) {
   cudaError_t status = cudaSuccess;
   while (!s.queue.empty()) {
     const work next = std::move(s.queue.front());
     s.queue.pop_front();
+    prepare(s, next);
     try {
-      next();
+      next.run();
     } catch (const fault& f) {
       status = static_cast<cudaError_t>(f.status);
       s.queue.clear();
@@ -49,6 +59,7 @@ cudaError_t drain(stream& s) {
       s.queue.clear();
     }
   }
+  s.before = {};  // who waited for the stream knows that all of it has ended
   return status;
 }
 cudaError_t drain_all() {
@@ -107,14 +118,18 @@ void write_statistics(const std::vector<kernel*>& kernels) {
     lanes += k->lane_instructions;
   }
   const auto number = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
-  std::fprintf(stderr,
-               "softgpu: sm_%d, %zu kernels, %llu launches, %.3g instructions of lanes, %llu "
-               "findings; %llu captures, %llu graph launches of %llu nodes in all, %llu copies "
-               "(%llu bytes to the device, %llu to the host), %llu waits for a stream\n",
-               options().arch, kernels.size(), number(launches), static_cast<double>(lanes),
-               number(findings()), number(all().captures), number(all().graph_launches),
-               number(all().graph_nodes), number(all().copies), number(all().to_device_bytes),
-               number(all().to_host_bytes), number(all().waits));
+  std::fprintf(
+      stderr,
+      "softgpu: sm_%d, %zu kernels, %llu launches, %.3g instructions of lanes, %llu "
+      "findings; %llu captures, %llu graph launches of %llu nodes in all, %llu copies "
+      "(%llu bytes to the device, %llu to the host), %llu waits for a stream; %llu launches "
+      "that may start early, %llu of them behind one without launch_dependents, %llu that never "
+      "wait\n",
+      options().arch, kernels.size(), number(launches), static_cast<double>(lanes),
+      number(findings()), number(all().captures), number(all().graph_launches),
+      number(all().graph_nodes), number(all().copies), number(all().to_device_bytes),
+      number(all().to_host_bytes), number(all().waits), number(counted_early().launches),
+      number(counted_early().before_silent), number(counted_early().never_waited));
 }
 
 [[gnu::destructor]] void write_at_end() {
@@ -133,8 +148,13 @@ void write_statistics(const std::vector<kernel*>& kernels) {
 
 }  // namespace
 
-void enqueue_host(void* in, std::function<void()> body, int* status) {
-  *status = enqueue(stream_of(static_cast<cudaStream_t>(in)), std::move(body));
+void enqueue_host(void* in, std::function<void()> body, std::vector<library_access> accesses,
+                  int* status) {
+  const auto run = [body, accesses] {
+    body();
+    leave_to_next(accesses, &all().running->before);
+  };
+  *status = enqueue(stream_of(static_cast<cudaStream_t>(in)), {run, work::sort::launch});
 }
 
 void* host_address(const void* device, std::size_t bytes) {

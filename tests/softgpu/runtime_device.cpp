@@ -2,7 +2,10 @@
 // Copyright The Unmask Authors
 //
 // The CUDA runtime's stand-in: the card, registration of kernels, and their attributes.
+#include <cuda.h>
+
 #include <cstdio>
+#include <cstring>
 
 #include "tests/softgpu/runtime_state.h"
 
@@ -153,6 +156,10 @@ cudaError_t cudaFuncSetAttribute(const void* host, cudaFuncAttribute which, int 
   function& f = *found->second;
   const cudaError_t e = ready(f);
   if (e != cudaSuccess) return result(e);
+  if (which == cudaFuncAttributeNonPortableClusterSizeAllowed) {
+    f.large_clusters = value != 0;
+    return cudaSuccess;
+  }
   if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return result(cudaErrorInvalidValue);
   const int optin = device().shared_of_block;
   if (value < 0 || value + static_cast<int>(f.code->static_shared) > optin) {
@@ -162,6 +169,18 @@ cudaError_t cudaFuncSetAttribute(const void* host, cudaFuncAttribute which, int 
   }
   f.shared_limit = value;
   return cudaSuccess;
+}
+
+// The driver's functions that the project asks for by name.
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* how) {
+  const bool is_known = std::strcmp(name, "cuTensorMapEncodeTiled") == 0;
+  *function = is_known ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled) : nullptr;
+  if (how != nullptr)
+    *how = is_known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  if (!is_known) note_host("unknown driver function", name);
+  return is_known ? cudaSuccess : result(cudaErrorSymbolNotFound);
 }
 
 }  // extern "C"

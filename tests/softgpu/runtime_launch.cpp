@@ -35,6 +35,8 @@ struct request {
   function& f;
   dim3 grid, threads;
   std::size_t shared;
+  dim3 cluster{0, 0, 0};  // blocks; 0: as the kernel says
+  bool early = false;     // it may start before the launch before it has ended
   const kernel& k() const { return *f.code; }
   std::uint64_t thread_count() const { return std::uint64_t{threads.x} * threads.y * threads.z; }
   std::uint64_t warps() const { return (thread_count() + 31) / 32; }
@@ -105,6 +107,32 @@ cudaError_t check_registers(const request& r) {
   return cudaSuccess;
 }
 
+// The launch's cluster, or the kernel's own.
+cudaError_t check_cluster(request& r) {
+  const int(&own)[3] = r.k().entry->cluster;
+  const dim3 named(static_cast<unsigned>(own[0]), static_cast<unsigned>(own[1]),
+                   static_cast<unsigned>(own[2]));
+  const auto same = [](const dim3& a, const dim3& b) {
+    return a.x == b.x && a.y == b.y && a.z == b.z;
+  };
+  if (r.cluster.x == 0) r.cluster = named.x == 0 ? dim3(1, 1, 1) : named;
+  const std::uint64_t blocks = std::uint64_t{r.cluster.x} * r.cluster.y * r.cluster.z;
+  if (named.x != 0 && !same(named, r.cluster)) {
+    return refuse(r, cudaErrorInvalidClusterSize,
+                  "a cluster that is not the one of __cluster_dims__");
+  }
+  if (blocks == 1) return cudaSuccess;
+  if (options().arch < 90) return refuse(r, cudaErrorNotSupported, "no clusters before sm_90");
+  if (blocks == 0 || blocks > (r.f.large_clusters ? 16 : 8)) {
+    return refuse(r, cudaErrorInvalidClusterSize,
+                  "a cluster of " + std::to_string(blocks) + " blocks");
+  }
+  if (r.grid.x % r.cluster.x != 0 || r.grid.y % r.cluster.y != 0 || r.grid.z % r.cluster.z != 0) {
+    return refuse(r, cudaErrorInvalidConfiguration, "a grid that is no multiple of its cluster");
+  }
+  return cudaSuccess;
+}
+
 // $UNMASK_SOFTGPU_GRID="kernel|n": at most n blocks (x), for kernels that run with any number.
 void shrink_grid(request& r) {
   static const char* fewer = std::getenv("UNMASK_SOFTGPU_GRID");
@@ -112,7 +140,8 @@ void shrink_grid(request& r) {
   const std::string text = fewer;
   const std::size_t bar = text.rfind('|');
   if (bar == std::string::npos || r.f.name.find(text.substr(0, bar)) == std::string::npos) return;
-  r.grid.x = std::min(r.grid.x, static_cast<unsigned>(std::atoi(text.c_str() + bar + 1)));
+  const auto most = static_cast<unsigned>(std::atoi(text.c_str() + bar + 1));
+  r.grid.x = std::min(r.grid.x, std::max(most / r.cluster.x, 1U) * r.cluster.x);
 }
 
 cudaError_t launch(request r, void** arguments, cudaStream_t in) {
@@ -120,6 +149,7 @@ cudaError_t launch(request r, void** arguments, cudaStream_t in) {
   for (const auto check : {check_shape, check_shared_memory, check_registers}) {
     if (const cudaError_t e = check(r); e != cudaSuccess) return e;
   }
+  if (const cudaError_t e = check_cluster(r); e != cudaSuccess) return e;
   if (!known(in)) return refuse(r, cudaErrorInvalidResourceHandle, "unknown stream");
   kernel& k = *r.f.code;
   k.registers = images::all().registers_of(r.f.name);
@@ -136,8 +166,12 @@ cudaError_t launch(request r, void** arguments, cudaStream_t in) {
   }
   const launch_shape shape{{r.grid.x, r.grid.y, r.grid.z},
                            {r.threads.x, r.threads.y, r.threads.z},
-                           static_cast<std::uint32_t>(r.shared)};
-  return enqueue(stream_of(in), [&k, shape, parameters] { run_launch(k, shape, parameters); });
+                           static_cast<std::uint32_t>(r.shared),
+                           {r.cluster.x, r.cluster.y, r.cluster.z}};
+  const auto run = [&k, shape, parameters] {
+    run_launch(k, shape, parameters, &all().running->before);
+  };
+  return enqueue(stream_of(in), {run, r.early ? work::sort::early_launch : work::sort::launch});
 }
 
 }  // namespace
@@ -170,6 +204,28 @@ cudaError_t __cudaGetKernel(cudaKernel_t* k, const void* host) {
 cudaError_t __cudaLaunchKernel(cudaKernel_t k, dim3 grid, dim3 threads, void** arguments,
                                std::size_t shared, cudaStream_t in) {
   return result(launch({*reinterpret_cast<function*>(k), grid, threads, shared}, arguments, in));
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* host, void** arguments) {
+  const auto found = all().functions.find(host);
+  if (found == all().functions.end()) return result(cudaErrorInvalidDeviceFunction);
+  request r{*found->second, how->gridDim, how->blockDim, how->dynamicSmemBytes};
+  for (unsigned n = 0; n < how->numAttrs; ++n) {
+    const cudaLaunchAttribute& a = how->attrs[n];
+    if (a.id == cudaLaunchAttributeClusterDimension) {
+      r.cluster = dim3(a.val.clusterDim.x, a.val.clusterDim.y, a.val.clusterDim.z);
+      if (r.cluster.x == 0) return result(cudaErrorInvalidClusterSize);
+    } else if (a.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+      r.early = a.val.programmaticStreamSerializationAllowed != 0;
+    } else {
+      note_host("unknown launch attribute", std::to_string(static_cast<int>(a.id)));
+      return result(cudaErrorInvalidValue);
+    }
+  }
+  if (r.early && options().arch < 90) {
+    note_host("launch refused", "no programmatic stream serialization before sm_90");
+    return result(cudaErrorNotSupported);
+  }
+  return result(launch(r, arguments, how->stream));
 }
 cudaError_t cudaLaunchKernel(const void* host, dim3 grid, dim3 threads, void** arguments,
                              std::size_t shared, cudaStream_t in) {

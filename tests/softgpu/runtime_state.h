@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <concepts>
 #include <functional>
 
 #include "tests/softgpu/images.h"
@@ -13,7 +14,14 @@
 
 namespace unmask::softgpu {
 
-using work = std::function<void()>;
+// Something that a stream does. What is no launch, the next one waits for.
+struct work {
+  enum class sort : std::uint8_t { other, launch, early_launch } what = sort::other;
+  std::function<void()> run;
+  template <class F>
+  requires std::invocable<F> work(F f, sort s = sort::other)
+      : what(s), run(std::move(f)) {}  // NOLINT: as a function is
+};
 
 struct graph {
   std::vector<work> nodes;
@@ -24,6 +32,7 @@ struct stream {
   graph* capture = nullptr;
   bool broken = false;  // the capture
   int capture_mode = 0;
+  launches_before before;  // the launch that is next to run
 };
 
 struct function {
@@ -31,6 +40,7 @@ struct function {
   std::unique_ptr<kernel> code;
   int shared_limit = 48 * 1024;  // of dynamic memory, as cudaFuncSetAttribute left it
   bool broken = false;
+  bool large_clusters = false;  // of more than 8 blocks
 };
 
 struct state {
@@ -43,6 +53,7 @@ struct state {
   std::vector<configuration> calls;
   stream standard;
   std::set<stream*> streams;
+  stream* running = nullptr;  // whose work this is
   cudaError_t last = cudaSuccess;
   int capturing = 0;
   std::uint64_t captures = 0, graph_launches = 0, graph_nodes = 0, copies = 0, waits = 0,

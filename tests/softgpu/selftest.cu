@@ -11,11 +11,8 @@
 #include <cstring>
 #include <vector>
 
-static int wrong = 0;
-static void expect(bool right, const char* what, long at = -1) {
-  if (right) return;
-  if (++wrong < 20) std::printf("WRONG %s at %ld\n", what, at);
-}
+#include "tests/softgpu/selftest.h"
+
 static float from_bf16(std::uint16_t h) {
   const std::uint32_t b = std::uint32_t{h} << 16;
   float f;
@@ -24,10 +21,6 @@ static float from_bf16(std::uint16_t h) {
 }
 static std::uint16_t small_bf16() {
   return static_cast<std::uint16_t>((std::rand() & 1) << 15 | (0x3F00 + (std::rand() & 0xFF)));
-}
-
-__device__ std::uint32_t address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }
 
 // c[16][8] = a[16][16] b[16][8]: a row-major, b row-major in shared memory ([k][n]), read transposed.
@@ -267,24 +260,71 @@ __global__ void bulk_kernel(const int* from, int rounds, int* sums) {
 #endif
 }
 
-template <class T>
-static T* device(const std::vector<T>& v) {
-  void* p = nullptr;
-  if (cudaMalloc(&p, v.size() * sizeof(T)) != cudaSuccess) std::exit(2);
-  cudaMemcpy(p, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice);
-  return static_cast<T*>(p);
-}
-template <class T>
-static std::vector<T> back(const T* p, std::size_t n) {
-  std::vector<T> v(n);
-  if (cudaDeviceSynchronize() != cudaSuccess ||
-      cudaMemcpy(v.data(), p, n * sizeof(T), cudaMemcpyDeviceToHost) != cudaSuccess) {
-    std::printf("WRONG: the device reports an error\n");
-    std::exit(1);
+enum class gather { right, counted, counted_too, early, not_empty };
+// cp.async that an mbarrier waits for: warp 0 gathers 32 numbers a round into two stages, warp 1 reads them.
+__global__ void gather_kernel(gather does, const int* from, int rounds, int* sums) {
+#ifdef ON_HOPPER
+  __shared__ __align__(16) int stage[2][32];
+  __shared__ std::uint64_t full[2], empty[2];
+  const unsigned lane = threadIdx.x % 32;
+  if (threadIdx.x == 0) {
+    for (int n = 0; n < 2; ++n) {
+      init(&full[n], 32);
+      init(&empty[n], 1);
+    }
   }
-  return v;
+  __syncthreads();
+  int sum = 0;
+  for (int n = 0; n < rounds; ++n) {
+    const int s = n % 2, parity = n / 2 % 2;
+    if (threadIdx.x < 32) {
+      if (does != gather::not_empty) wait(&empty[s], parity ^ 1);
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address(&stage[s][lane])),
+                   "l"(from + n * 32 + (lane * 5 + 3) % 32)
+                   : "memory");
+      if (does == gather::right || does == gather::not_empty) {
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address(&full[s]))
+                     : "memory");
+      } else if (does != gather::early) {
+        asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" ::"r"(address(&full[s]))
+                     : "memory");
+      }
+      if (does == gather::counted || does == gather::early) {
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(&full[s]))
+                     : "memory");
+      }
+    } else {
+      wait(&full[s], parity);
+      sum += stage[s][lane] * 3 + stage[s][31 - lane];
+      __syncwarp();
+      if (lane == 0)
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(&empty[s]))
+                     : "memory");
+    }
+  }
+  if (threadIdx.x >= 32) sums[lane] = sum;
+#endif
 }
 
+// 64 numbers by the bulk engine to global memory.
+enum class store { right, no_fence, no_wait, overwritten };
+__global__ void store_kernel(store does, int* to) {
+#ifdef ON_HOPPER
+  __shared__ __align__(16) int room[64];
+  room[threadIdx.x] = static_cast<int>(threadIdx.x) * 5;
+  if (does != store::no_fence) fence_proxy();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+                 "r"(address(room)), "r"(256)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    if (does == store::overwritten) room[0] = 1;
+    if (does != store::no_wait) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    room[1] = 2;
+  }
+#endif
+}
 static void check_mma() {
   std::vector<std::uint16_t> a(256), b(128);
   for (auto& h : a) h = small_bf16();
@@ -365,6 +405,31 @@ static void check_bulk() {
     for (int n = 0; n < rounds; ++n) sum += numbers[n * 32 + (t % 32 + 1 + t / 32) % 32];
     expect(got[t] == sum, "mbarrier, bulk copy", t);
   }
+}
+
+template <gather does>
+static void check_gather() {
+  constexpr int rounds = 7;
+  std::vector<int> numbers(rounds * 32);
+  for (int n = 0; n < rounds * 32; ++n) numbers[n] = n * n % 509;
+  int* sums = device(std::vector<int>(32, -1));
+  gather_kernel<<<1, 64>>>(does, device(numbers), rounds, sums);
+  const auto got = back(sums, 32);
+  for (int t = 0; t < 32; ++t) {
+    int sum = 0;
+    for (int n = 0; n < rounds; ++n) {
+      sum += numbers[n * 32 + (t * 5 + 3) % 32] * 3 + numbers[n * 32 + ((31 - t) * 5 + 3) % 32];
+    }
+    expect(got[t] == sum, "cp.async.mbarrier.arrive", t);
+  }
+}
+
+template <store does>
+static void check_store() {
+  int* to = device(std::vector<int>(64, -1));
+  store_kernel<<<1, 64>>>(does, to);
+  const auto got = back(to, 64);
+  for (int t = 0; t < 64; ++t) expect(got[t] == 5 * t, "bulk store", t);
 }
 
 static void check_bits(const single& s, std::uint32_t a, std::uint32_t b, std::uint32_t c, int l) {
@@ -457,11 +522,7 @@ static int read_behind_the_heap() {
   return cudaDeviceSynchronize() == cudaSuccess ? 0 : 1;
 }
 
-struct planted_case {
-  const char* name;
-  void (*run)();
-};
-static const planted_case planted_cases[] = {
+static const std::vector<planted_case> planted_cases = {
     {"no_arrival", check_hand_over<planted::no_arrival>},
     {"two_counts", check_hand_over<planted::two_counts>},
     {"early_read", check_hand_over<planted::early_read>},
@@ -472,14 +533,22 @@ static const planted_case planted_cases[] = {
     {"mbarrier_parity", check_bulk<bulk::parity>},
     {"mbarrier_not_empty", check_bulk<bulk::not_empty>},
     {"mbarrier_no_fence", check_bulk<bulk::no_fence>},
-    {"mbarrier_one_try", check_bulk<bulk::one_try>}};
+    {"mbarrier_one_try", check_bulk<bulk::one_try>},
+    {"gather_count", check_gather<gather::counted_too>},
+    {"gather_early", check_gather<gather::early>},
+    {"gather_not_empty", check_gather<gather::not_empty>},
+    {"store_no_fence", check_store<store::no_fence>},
+    {"store_no_wait", check_store<store::no_wait>},
+    {"store_overwritten", check_store<store::overwritten>}};
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "read_behind_the_heap") == 0) return read_behind_the_heap();
-  for (const planted_case& one : planted_cases) {
-    if (argc < 2 || std::strcmp(argv[1], one.name) != 0) continue;
-    one.run();
-    return wrong != 0;
+  for (const auto* cases : {&planted_cases, &cluster_cases}) {
+    for (const planted_case& one : *cases) {
+      if (argc < 2 || std::strcmp(argv[1], one.name) != 0) continue;
+      one.run();
+      return wrong != 0;
+    }
   }
   check_mma();
   check_mma_int8();
@@ -489,6 +558,10 @@ int main(int argc, char** argv) {
     check_wgmma<false>();
     check_wgmma<true>();
     check_bulk<bulk::right>();
+    check_gather<gather::right>();
+    check_gather<gather::counted>();
+    check_store<store::right>();
+    check_clusters();
   }
   check_single_instructions();
   check_hand_over<planted::nothing>();

@@ -21,56 +21,90 @@ void note_race(const warp& w, const instruction& i, int lane, bool between_warps
        what + " with no barrier between");
 }
 
-// The last write to a word against this access of it.
-void compare_with_writer(const warp& w, const instruction& i, int lane, std::uint32_t word,
-                         const shared_record& r, const char* does) {
-  if (r.write_epoch < w.in->common_epoch) return;
+std::string who(const warp& w, const block& of, int n) {
+  const std::string name = "warp " + std::to_string(n);
+  return &of == w.in ? name : name + " of the cluster's block " + std::to_string(of.rank);
+}
+
+// The last write to a word of b against this access of it. What all warps of the block met behind is known
+// to them, and not to other blocks.
+void compare_with_writer(const warp& w, const instruction& i, int lane, const block& b,
+                         std::uint32_t word, const shared_record& r, const char* does) {
+  if (r.write_epoch < b.first_epoch) return;
+  const block& by = *b.with->blocks[r.rank];
+  const bool ours = &b == w.in && &by == w.in;
+  if (ours && r.write_epoch < b.common_epoch) return;
   const int other = r.writer / 32;
-  if (other != w.index && r.write_clock <= w.now[static_cast<std::size_t>(other)]) return;
+  const bool same_warp = &by == w.in && other == w.index;
+  if (!same_warp && knows(w, by, other, r.write_clock)) return;
   const std::string what = std::string(does) + " " + byte_name(word * 4) + " that ";
-  if (other != w.index) {
+  if (!same_warp) {
     const bool bulk = r.writer == bulk_thread;
-    note_race(w, i, lane, true,
-              what + (bulk ? "a bulk copy wrote" : "warp " + std::to_string(other) + " wrote"));
+    note_race(w, i, lane, true, what + (bulk ? "a bulk copy" : who(w, by, other)) + " wrote");
   } else if (r.writer % 32 != lane && r.write_turn == w.turn) {
     note_race(w, i, lane, false,
               what + "lane " + std::to_string(r.writer % 32) + " of the same warp wrote");
   }
 }
 
-// The reads of a word since the last barrier of all against a write of it.
-void compare_with_readers(const warp& w, const instruction& i, int lane, std::uint32_t word,
-                          const shared_record& r) {
-  const block& b = *w.in;
-  const std::string what = "writes " + byte_name(word * 4) + " that ";
-  const std::uint32_t* read = b.read_clocks.data() + word * b.warps.size();
-  for (std::uint32_t others = r.read_warps & ~(1U << w.index); others != 0; others &= others - 1) {
-    const auto other = static_cast<std::size_t>(std::countr_zero(others));
-    if (read[other] <= w.now[other]) continue;
-    note_race(w, i, lane, true, what + "warp " + std::to_string(other) + " read");
-    return;
+// The reads of a word of b since the last barrier of all against a write of it.
+void compare_with_readers(const warp& w, const instruction& i, int lane, const block& b,
+                          std::uint32_t word, const shared_record& r) {
+  const bool own = &b == w.in;
+  const auto found = [&](bool between_warps, const std::string& other) {
+    note_race(w, i, lane, between_warps,
+              "writes " + byte_name(word * 4) + " that " + other + " read");
+  };
+  if (r.read_epoch >= (own ? b.common_epoch : b.first_epoch)) {
+    const std::uint32_t* read = b.read_clocks.data() + word * b.warps.size();
+    std::uint32_t others = r.read_warps & (own ? ~(1U << w.index) : ~0U);
+    for (; others != 0; others &= others - 1) {
+      const int other = std::countr_zero(others);
+      if (knows(w, b, other, read[other])) continue;
+      return found(true, who(w, b, other));
+    }
+    if (own && r.read_warp == w.index && r.read_turn == w.turn &&
+        (r.read_lanes & ~(1U << lane)) != 0) {
+      found(false, "other lanes of the same warp");
+    }
   }
-  if (r.read_warp == w.index && r.read_turn == w.turn && (r.read_lanes & ~(1U << lane)) != 0) {
-    note_race(w, i, lane, false, what + "other lanes of the same warp read");
+  const auto peers = b.peer_reads.find(word);
+  if (peers == b.peer_reads.end()) return;
+  for (const peer_access& a : peers->second) {
+    const block& by = *b.with->blocks[a.rank];
+    if ((&by == w.in && a.warp == w.index) || knows(w, by, a.warp, a.clock)) continue;
+    return found(true, who(w, by, a.warp));
   }
 }
 
-void record_write(warp& w, const instruction& i, int lane, std::uint32_t word, bool atomic) {
-  block& b = *w.in;
+void record_write(warp& w, const instruction& i, int lane, block& b, std::uint32_t word,
+                  bool atomic) {
   shared_record& r = b.records[word];
-  if (!(atomic && r.atomic)) compare_with_writer(w, i, lane, word, r, "writes");
-  if (r.read_epoch >= b.common_epoch) compare_with_readers(w, i, lane, word, r);
+  if (!(atomic && r.atomic)) compare_with_writer(w, i, lane, b, word, r, "writes");
+  compare_with_readers(w, i, lane, b, word, r);
   r.atomic = atomic;
+  r.rank = static_cast<std::uint8_t>(w.in->rank);
   r.write_epoch = b.epoch;
   r.write_clock = w.now[static_cast<std::size_t>(w.index)];
   r.write_turn = w.turn;
   r.writer = static_cast<std::uint16_t>(w.thread(lane));
 }
 
-void record_read(warp& w, const instruction& i, int lane, std::uint32_t word) {
-  const block& b = *w.in;
-  shared_record& r = w.in->records[word];
-  compare_with_writer(w, i, lane, word, r, "reads");
+void record_peer_read(const warp& w, block& b, std::uint32_t word) {
+  const std::uint32_t clock = w.now[static_cast<std::size_t>(w.index)];
+  std::vector<peer_access>& all = b.peer_reads[word];
+  for (peer_access& a : all) {
+    if (a.rank != w.in->rank || a.warp != w.index) continue;
+    a.clock = clock;
+    return;
+  }
+  all.push_back({w.in->rank, clock, w.index, 0, nullptr});
+}
+
+void record_read(warp& w, const instruction& i, int lane, block& b, std::uint32_t word) {
+  shared_record& r = b.records[word];
+  compare_with_writer(w, i, lane, b, word, r, "reads");
+  if (&b != w.in) return record_peer_read(w, b, word);
   if (r.read_epoch < b.common_epoch) {
     r.read_warps = 0;
     r.read_lanes = 0;
@@ -80,7 +114,7 @@ void record_read(warp& w, const instruction& i, int lane, std::uint32_t word) {
   r.read_warp = static_cast<std::uint16_t>(w.index);
   r.read_turn = w.turn;
   r.read_warps |= 1U << w.index;
-  w.in->read_clocks[word * b.warps.size() + static_cast<std::size_t>(w.index)] =
+  b.read_clocks[word * b.warps.size() + static_cast<std::size_t>(w.index)] =
       w.now[static_cast<std::size_t>(w.index)];
   r.read_lanes |= 1U << lane;
 }
@@ -94,14 +128,14 @@ bool plainly_written(const block& b, std::uint32_t at, std::uint32_t bytes) {
   return flags[0] == written && flags[1] == written;
 }
 
-void look_for_unwritten(const warp& w, const instruction& i, int lane, std::uint32_t at,
-                        std::uint32_t bytes) {
+void look_for_unwritten(const warp& w, const instruction& i, int lane, const block& b,
+                        std::uint32_t at, std::uint32_t bytes) {
   for (std::uint32_t n = at; n < at + bytes; ++n) {
-    const std::uint8_t flag = w.in->flags[n];
+    const auto flag = static_cast<std::uint8_t>(b.flags[n] & ~block::read_by_copy);
     if (flag == block::written) continue;
     if ((flag & block::copy_on_its_way) != 0) {
       note(w, i, lane, "read before a copy arrived",
-           byte_name(n) + " is the target of a cp.async that nobody waited for");
+           byte_name(n) + " is the target of a copy that nobody waited for");
     } else {
       note(w, i, lane, "uninitialised shared memory", byte_name(n) + " was never written");
     }
@@ -109,20 +143,22 @@ void look_for_unwritten(const warp& w, const instruction& i, int lane, std::uint
   }
 }
 
-void look_for_missing_fence(const warp& w, const instruction& i, int lane, std::uint32_t at,
-                            std::uint32_t bytes) {
+void look_for_missing_fence(const warp& w, const instruction& i, int lane, const block& b,
+                            std::uint32_t at, std::uint32_t bytes) {
   for (std::uint32_t n = at; n < at + bytes; ++n) {
-    if (w.in->unfenced[n] == 0) continue;
+    if (b.unfenced[n] == 0) continue;
     note(w, i, lane, "no proxy fence",
-         byte_name(n) + " was written by thread " + std::to_string(w.in->unfenced[n] - 1) +
+         byte_name(n) + " was written by thread " + std::to_string(b.unfenced[n] - 1) +
              ", which executed no fence.proxy.async since");
     return;
   }
   if (!options().races || bytes < 4) return;
   for (std::uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word) {
-    const shared_record& r = w.in->records[word];
+    const shared_record& r = b.records[word];
     const auto other = static_cast<std::size_t>(r.writer / 32);
-    if (r.write_epoch < w.in->common_epoch || r.fence_clock <= w.now[other]) continue;
+    if (r.rank != b.rank || r.write_epoch < b.common_epoch || r.fence_clock <= w.now[other]) {
+      continue;
+    }
     note(w, i, lane, "no proxy fence",
          byte_name(word * 4) + " was fenced by thread " + std::to_string(r.writer) +
              " behind the barrier that both passed");
@@ -132,54 +168,61 @@ void look_for_missing_fence(const warp& w, const instruction& i, int lane, std::
 
 }  // namespace
 
-void shared_written(warp& w, const instruction& i, int lane, std::uint32_t at, std::uint32_t bytes,
-                    bool atomic) {
-  block& b = *w.in;
+void shared_written(warp& w, const instruction& i, int lane, block& b, std::uint32_t at,
+                    std::uint32_t bytes, bool atomic) {
+  constexpr std::uint8_t copied = block::copy_on_its_way | block::read_by_copy;
   const auto* flags = b.flags.data() + at;
-  const auto* under_copy = std::find_if(
-      flags, flags + bytes, [](std::uint8_t f) { return (f & block::copy_on_its_way) != 0; });
+  const auto* under_copy =
+      std::find_if(flags, flags + bytes, [](std::uint8_t f) { return (f & copied) != 0; });
   if (under_copy != flags + bytes) {
     note(w, i, lane, "write under a copy",
-         byte_name(at + static_cast<std::uint32_t>(under_copy - flags)) +
-             " is the target of a cp.async that nobody waited for");
+         byte_name(at + static_cast<std::uint32_t>(under_copy - flags)) + " is the " +
+             ((*under_copy & block::read_by_copy) != 0 ? "source" : "target") +
+             " of a copy that nobody waited for");
   }
   std::memset(b.flags.data() + at, block::written, bytes);
-  if (w.k->has_wgmma) {
+  if (w.k->proxy_reads && &b == w.in) {
     const int thread = w.thread(lane);
     std::fill_n(b.unfenced.begin() + at, bytes, static_cast<std::uint16_t>(thread + 1));
     b.writes[static_cast<std::size_t>(thread)].emplace_back(at, bytes);
   }
   if (!options().races || bytes < 4) return;  // records are of four bytes
   for (std::uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word) {
-    record_write(w, i, lane, word, atomic);
+    record_write(w, i, lane, b, word, atomic);
   }
 }
 
-void shared_read(warp& w, const instruction& i, int lane, std::uint32_t at, std::uint32_t bytes,
-                 bool async_proxy) {
-  if (!plainly_written(*w.in, at, bytes)) look_for_unwritten(w, i, lane, at, bytes);
-  if (async_proxy) look_for_missing_fence(w, i, lane, at, bytes);
+void shared_read(warp& w, const instruction& i, int lane, block& b, std::uint32_t at,
+                 std::uint32_t bytes, bool async_proxy) {
+  if (!plainly_written(b, at, bytes)) look_for_unwritten(w, i, lane, b, at, bytes);
+  if (async_proxy) look_for_missing_fence(w, i, lane, b, at, bytes);
   if (!options().races || bytes < 4) return;
   for (std::uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word) {
-    record_read(w, i, lane, word);
+    record_read(w, i, lane, b, word);
   }
 }
 
-void bulk_overwrites(warp& w, const instruction& i, int lane, std::uint32_t at,
+void bulk_overwrites(warp& w, const instruction& i, int lane, block& b, std::uint32_t at,
                      std::uint32_t bytes) {
-  block& b = *w.in;
+  constexpr std::uint8_t copied = block::copy_on_its_way | block::read_by_copy;
   for (std::uint32_t n = at; n < at + bytes; ++n) {
-    if ((b.flags[n] & block::copy_on_its_way) != 0) {
-      note(w, i, lane, "write under a copy", byte_name(n) + " is the target of another copy");
-      break;
-    }
+    if ((b.flags[n] & copied) == 0) continue;
+    const bool target = (b.flags[n] & block::copy_on_its_way) != 0;
+    note(w, i, lane, "write under a copy",
+         byte_name(n) + " is the " + (target ? "target" : "source") + " of another copy");
+    break;
   }
   for (std::uint32_t n = at; n < at + bytes; ++n) b.flags[n] |= block::copy_on_its_way;
+  look_for_users(w, i, lane, b, at, bytes);
+}
+
+void look_for_users(const warp& w, const instruction& i, int lane, const block& b, std::uint32_t at,
+                    std::uint32_t bytes) {
   if (!options().races) return;
   for (std::uint32_t word = at / 4; word < (at + bytes) / 4; ++word) {
     const shared_record& r = b.records[word];
-    compare_with_writer(w, i, lane, word, r, "copies over");
-    if (r.read_epoch >= b.common_epoch) compare_with_readers(w, i, lane, word, r);
+    compare_with_writer(w, i, lane, b, word, r, "copies over");
+    compare_with_readers(w, i, lane, b, word, r);
   }
 }
 
@@ -193,7 +236,7 @@ void arrive(warp& w, const instruction& i, int lane, const copy_request& c) {
   std::memset(b.shared.data() + c.to, 0, c.bytes);
   if (c.valid > 0)
     std::memcpy(b.shared.data() + c.to, reinterpret_cast<const void*>(c.from), c.valid);
-  shared_written(w, i, lane, c.to, c.bytes);
+  shared_written(w, i, lane, b, c.to, c.bytes);
 }
 }  // namespace
 
@@ -208,6 +251,7 @@ void commit_copies(warp& w, std::uint32_t lanes) {
 void wait_copies(warp& w, const instruction& i, std::uint32_t lanes, std::size_t left) {
   for (int l = 0; l < 32; ++l) {
     if ((lanes >> l & 1) == 0) continue;
+    land_copies_of(*w.in, w.thread(l));
     while (w.groups[l].size() > left) {
       for (const copy_request& c : w.groups[l].front()) arrive(w, i, l, c);
       w.groups[l].pop_front();
@@ -216,7 +260,7 @@ void wait_copies(warp& w, const instruction& i, std::uint32_t lanes, std::size_t
 }
 
 void proxy_fence(warp& w, std::uint32_t lanes) {
-  if (!w.k->has_wgmma) return;
+  if (!w.k->proxy_reads) return;
   block& b = *w.in;
   for (int l = 0; l < 32; ++l) {
     if ((lanes >> l & 1) == 0) continue;

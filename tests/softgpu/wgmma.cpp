@@ -114,7 +114,7 @@ const u16* chunk(warp& w, const instruction& i, u32 at) {
              std::to_string(static_cast<std::int64_t>(place) - shared_base) + " of a block with " +
              std::to_string(b.shared_end - shared_base));
   }
-  shared_read(w, i, 0, place, 16, true);
+  shared_read(w, i, 0, *w.in, place, 16, true);
   return reinterpret_cast<const u16*>(b.shared.data() + place);
 }
 
