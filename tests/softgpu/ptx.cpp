@@ -94,6 +94,8 @@ class entry_parser {
       if (c == '\0') throw ptx_error("entry " + e->name + " does not end");
       if (c == '{') {
         scopes.emplace_back();
+        scope_begins.resize(scopes.size());
+        scope_begins.back() = e->statements.size();
         ++scope;
       }
       if (c == '}') scopes.pop_back();
@@ -205,6 +207,18 @@ class entry_parser {
     return name;
   }
 
+  // A label of an inner scope is of that scope alone, also for the branches before it.
+  std::string own_label(const std::string& name) {
+    if (scopes.size() == 1) return name;
+    const std::string own = name + "@" + std::to_string(scope);
+    scopes.back()[name] = own;
+    for (std::size_t n = scope_begins[scopes.size() - 1]; n < e->statements.size(); ++n) {
+      ptx_statement& s = e->statements[n];
+      if (s.op[0] == "bra" && s.operands.at(0).name == name) s.operands[0].name = own;
+    }
+    return own;
+  }
+
   void rename(ptx_operand& o) const {
     o.name = resolve(o.name);
     o.second = resolve(o.second);
@@ -218,7 +232,7 @@ class entry_parser {
     std::string text = in.word();
     if (!text.empty() && in.raw() == ':' && in.raw(1) != ':') {
       in.take();
-      e->labels[text] = static_cast<int>(e->statements.size());
+      e->labels[own_label(text)] = static_cast<int>(e->statements.size());
       return;
     }
     text += in.until(';');
@@ -264,6 +278,7 @@ class entry_parser {
   int place = -1, scope = 0;
   std::map<std::string, int> place_index;
   std::vector<std::map<std::string, std::string>> scopes;
+  std::vector<std::size_t> scope_begins;  // their first statements
 };
 
 }  // namespace

@@ -36,16 +36,16 @@ __device__ inline void expect_bytes(std::uint64_t* bar, int bytes) {
                "r"(bytes)
                : "memory");
 }
+// Two ways out, by labels that every use of it has anew.
 __device__ inline void wait(std::uint64_t* bar, int parity) {
-  int done = 0;
-  while (done == 0) {
-    asm volatile(
-        "{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; "
-        "selp.s32 %0, 1, 0, p;}"
-        : "=r"(done)
-        : "r"(address(bar)), "r"(parity)
-        : "memory");
-  }
+  asm volatile(
+      "{.reg .pred p;\n"
+      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
+      "@p bra done;\n"
+      "bra again;\n"
+      "done:}" ::"r"(address(bar)),
+      "r"(parity)
+      : "memory");
 }
 __device__ inline void fence_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
