@@ -110,5 +110,16 @@ struct silu_mul {
   tensor_view out;
 };
 
+// out = silu(x Wg^T) * (x Wu^T): a linear layer to the pair, then silu_mul; x [R, K], weight [2F, K]
+// of the gate and then of up, out [R, F]. pair [R, 2F] is room for what comes between: afterwards it
+// holds the pair, or what it held, where a kernel of a backend's own needs none. The reference runs
+// both on the backend it is given.
+struct gated_linear {
+  tensor_view x;
+  const packed_matrix& weight;
+  tensor_view pair;
+  tensor_view out;
+};
+
 }  // namespace op
 }  // namespace unmask

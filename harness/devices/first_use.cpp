@@ -57,7 +57,7 @@ tally run_once(const backend& device, const device_check& check) {
 // The first way of these operations that may be left out; none: they take CUDA cores.
 bool may_take(const cuda::choices& chosen, multiplied what, multiplier how, bool wgmma) {
   const bool by_wgmma =
-      how == multiplier::wgmma || (how == multiplier::newer && what == multiplied::attention);
+      how == multiplier::wgmma || (how == multiplier::newer && what != multiplied::head);
   return (wgmma || !by_wgmma) && chosen.may_multiply(what, how);
 }
 std::optional<multiplier> first_way(const cuda::choices& chosen, multiplied what, bool wgmma) {
@@ -79,9 +79,9 @@ std::optional<std::pair<multiplied, multiplier>> first_suspect(const cuda::choic
 }
 
 const auto& every_multiplied() {
-  static const std::vector<multiplied> all = {multiplied::products, multiplied::int8_products,
+  static const std::vector<multiplied> all = {multiplied::products,  multiplied::int8_products,
                                               multiplied::attention, multiplied::experts,
-                                              multiplied::head};
+                                              multiplied::head,      multiplied::gated};
   return all;
 }
 const auto& every_multiplier() {

@@ -415,8 +415,7 @@ void transformer::impl::multiply_dense(const dense_ffn& f, const tensor_view& in
                                        const tensor_view& out, bool accumulate) const {
   const std::int64_t n = input.rows();
   const tensor_view pair = scratch(gate_up, n, 2 * f.hidden), product = scratch(gated, n, f.hidden);
-  backend.run(op::linear{input, *f.gate_up, {}, pair, false});
-  backend.run(op::silu_mul{pair, product});
+  backend.run(op::gated_linear{input, *f.gate_up, pair, product});
   backend.run(op::linear{product, *f.down, {}, out, accumulate});
 }
 

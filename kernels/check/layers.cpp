@@ -3,8 +3,11 @@
 //
 // The device check's cases of a transformer's layer and of its head.
 #include <numeric>
+#include <span>
 
 #include "kernels/check/checker.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/few_rows_tiles.h"
 #include "kernels/float16.h"
 #include "kernels/head.h"
 #include "kernels/model_core.h"
@@ -138,6 +141,78 @@ void silu(checker& c) {
   c.both([&](const side& s) { s.with().run(op::silu_mul{s(pair), s(y)}); });
   c.compare("silu_mul", c.text({rows, width}), y, 1e-5, 1e-6);
 }
+
+// Columns of gate and up with which every multiprocessor has a tile, the last of them not a full one; of an
+// emulated GPU, four.
+std::int64_t filling_columns(const backend& device) {
+  return std::int64_t{cuda::few_columns} *
+             cuda::multiprocessors_of(device.where() == target::cuda) -
+         8;
+}
+
+// x and the result as models have them, of activation_type.
+void gated_linear_of(checker& c, std::int64_t rows, std::int64_t width) {
+  const backend &device = c.device(), &reference = c.reference();
+  const std::int64_t hidden = filling_columns(device);
+  const dtype type = device.activation_type(weight_format::bf16);
+  const mirrored x = c.reals({rows, width});
+  const packed_pair w = pack(c, c.reals({2 * hidden, width}, 0.1F), weight_format::bf16);
+  const tensor pair = device.allocate(type, {rows, 2 * hidden}),
+               gated = device.allocate(type, {rows, hidden}),
+               wide_pair = reference.allocate(dtype::f32, {rows, 2 * hidden}),
+               want = reference.allocate(dtype::f32, {rows, hidden});
+  std::vector<std::uint16_t> poison(gated.bytes() / sizeof(std::uint16_t), 0xFFFF);
+  device.write(gated.view().data, poison.data(), gated.bytes());
+  device.run(op::gated_linear{x.there, *w.there, pair, gated});
+  device.synchronize();
+  reference.run(op::gated_linear{x.here, *w.here, wide_pair, want});
+  std::vector<float> got(static_cast<std::size_t>(rows * hidden));
+  if (type == dtype::f32) {
+    device.read(got.data(), gated.view().data, gated.bytes());
+  } else {
+    device.read(poison.data(), gated.view().data, gated.bytes());
+    std::ranges::transform(poison, got.begin(), [](std::uint16_t h) { return from_bf16(h); });
+  }
+  double squares = 0, worst = 0;
+  for (const float v : std::span(want.as<float>(), got.size())) squares += double{v} * v;
+  const double typical = std::sqrt(squares / static_cast<double>(got.size()));
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    // Rows, gate, up and the result are rounded to bfloat16.
+    const double v = want.as<float>()[i],
+                 error = std::fabs(got[i] - v) / (8e-2 * typical + 2e-2 * std::fabs(v));
+    worst = error == error ? std::max(worst, error) : std::numeric_limits<double>::infinity();
+  }
+  c.report("gated_linear", "bf16 " + c.text({rows, hidden, width}), worst);
+}
+
+// Few rows in one launch where a newer kernel may be taken: tiles of 64 and 192 rows, not all of them there,
+// and a k that ends within a step.
+void gated_linear(checker& c) {
+  gated_linear_of(c, c.size(9, 32), c.size(72, 1096));
+  gated_linear_of(c, c.size(130, 192), c.size(24, 4096));
+}
+
+// Gate and up of the 8B checkpoints, 192 rows.
+std::function<void()> gates_few_rows(const backend& device) {
+  constexpr std::int64_t rows = 192, hidden = 12288, width = 4096;
+  std::vector<std::uint16_t> numbers(static_cast<std::size_t>(2 * hidden * width));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = to_bf16(static_cast<float>(i * 2654435761U % 1024) / 512.0F - 1.0F);
+  }
+  struct operands {
+    packed_handle weight;
+    tensor x, pair, out;
+  };
+  const auto all = std::make_shared<operands>(
+      device.pack(make_view(numbers.data(), dtype::bf16, {2 * hidden, width}), weight_format::bf16),
+      device.allocate(dtype::bf16, {rows, width}), device.allocate(dtype::bf16, {rows, 2 * hidden}),
+      device.allocate(dtype::bf16, {rows, hidden}));
+  device.write(all->x.view().data, numbers.data(), all->x.bytes());
+  return [&device, all] {
+    device.run(op::gated_linear{all->x.view(), *all->weight, all->pair.view(), all->out.view()});
+  };
+}
+const register_device_race raced_gates("gate and up", cuda::multiplied::gated, gates_few_rows);
 
 void embed(checker& c) {
   const std::int64_t tokens = c.size(61, 5000), width = c.size(40, 4096), rows = c.size(17, 400);
@@ -288,6 +363,9 @@ const bool formats_registered = [] {
   }
   return true;
 }();
+const register_device_check of_gates("bf16 gated_linear", gated_linear,
+                                     cuda::products_of(weight_format::bf16),
+                                     cuda::multiplied::gated);
 const register_device_check of_norm("rms_norm", rms_norm), of_rope("head_norm_rope", rope),
     of_silu("silu_mul", silu), of_embed("embed", embed), of_gather("gather_rows", gather);
 

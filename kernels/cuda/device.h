@@ -43,6 +43,12 @@ struct report {
 // Never throws: "no driver", "driver too old" and "no device" are all a report without devices.
 report query();
 
+// Multiprocessors of the first GPU if `card`, else those of the emulator, which has four.
+inline int multiprocessors_of(bool card) {
+  const report machine = card ? query() : report{};
+  return machine.devices.empty() ? 4 : machine.devices.front().multiprocessors;
+}
+
 // cuda_backend() where the GPU can read memory that the backend did not allocate (HMM or ATS), else
 // null. For tests whose operands are ordinary vectors; resident memory is managed from then on, so
 // that they can read results in place.

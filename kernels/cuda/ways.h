@@ -15,12 +15,13 @@ namespace unmask::cuda {
 // products: of bfloat16 weights, by the library or on CUDA cores; int8_products the same (dp4a);
 // attention (bfloat16 K/V) and experts (bfloat16 weights): by wgmma, mma.sync or on CUDA cores. newer: by
 // a kernel that no card has measured yet beside the one before it: of attention those of many rows, of the
-// head the fold of a chunk of logits.
-enum class multiplied : std::uint8_t { products, int8_products, attention, experts, head };
+// head the fold of a chunk of logits, of gate and up (bfloat16 weights) the product that gates few rows.
+enum class multiplied : std::uint8_t { products, int8_products, attention, experts, head, gated };
 enum class multiplier : std::uint8_t { newer, library, wgmma, mma_sync, cuda_cores };
 
 inline const char* name_of(multiplied what) {
-  constexpr const char* names[] = {"products", "int8 products", "attention", "experts", "head"};
+  constexpr const char* names[] = {"products", "int8 products", "attention",
+                                   "experts",  "head",          "gate and up"};
   return names[static_cast<std::size_t>(what)];
 }
 inline const char* name_of(multiplier how) {

@@ -190,10 +190,15 @@ void rotate_and_store(const backend& backend, const op::rotate_and_store& args) 
   backend.run(op::kv_write{args.rows, args.k, args.v, args.cache});
 }
 
+void gated_linear(const backend& backend, const op::gated_linear& args) {
+  backend.run(op::linear{args.x, args.weight, {}, args.pair, false});
+  backend.run(op::silu_mul{args.pair, args.out});
+}
+
 }  // namespace
 
 const register_operations<embed, rms_norm, linear, head_norm_rope, kv_write, silu_mul,
-                          rotate_and_store>
+                          rotate_and_store, gated_linear>
     registered(target::reference);
 
 }  // namespace reference

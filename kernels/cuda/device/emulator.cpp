@@ -511,7 +511,7 @@ float held_at(const group_product& p, int r, int k) {
 void multiply(const group_product& p, unsigned warp) {
   constexpr int rows = 16, depth = 16;
   if (counting()) note_product(2.0 * rows * p.columns * depth);
-  static thread_local float a[rows][depth], b[144][depth];
+  static thread_local float a[rows][depth], b[192][depth];
   for (int k = 0; k < depth; ++k) {
     for (int r = 0; r < rows; ++r) {
       a[r][k] = p.a == nullptr ? held_at(p, r, k)
@@ -633,11 +633,11 @@ void wgmma_64x128x16(float (&d)[16][4], const std::uint32_t (&a)[4], const void*
   emu::check_operand(static_cast<const unsigned char*>(b) + apart, 16, 64);
   emu::rendezvous(7, &mine, emu::issue_product, place);
 }
-void wgmma_64x128x16_of(float* d, bool adds, const wgmma_place& a, const wgmma_place& b,
-                        const emu::where& place) {
-  emu::operands mine{d, 128, a.tile, b.tile, nullptr, 0, adds};
+void wgmma_tile_of(float* d, int columns, bool adds, const wgmma_place& a, const wgmma_place& b,
+                   const emu::where& place) {
+  emu::operands mine{d, columns, a.tile, b.tile, nullptr, 0, adds};
   emu::check_operand(a.tile, 64, 16);
-  emu::check_operand(b.tile, 128, 16);
+  emu::check_operand(b.tile, static_cast<std::size_t>(columns), 16);
   emu::rendezvous(7, &mine, emu::issue_product, place);
 }
 void wgmma_values_of(float* d, int columns, const std::uint32_t* a, const wgmma_place& b,

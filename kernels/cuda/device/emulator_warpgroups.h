@@ -40,14 +40,20 @@ inline wgmma_place same_in_warp(const wgmma_place& p) {
   return p;
 }
 
-void wgmma_64x128x16_of(float* d, bool adds, const wgmma_place& a, const wgmma_place& b,
-                        const emu::where& place);
+void wgmma_tile_of(float* d, int columns, bool adds, const wgmma_place& a, const wgmma_place& b,
+                   const emu::where& place);
 void wgmma_values_of(float* d, int columns, const std::uint32_t* a, const wgmma_place& b,
                      const emu::where& place);
 template <bool adds>
 void wgmma_64x128x16(float (&d)[16][4], const wgmma_place& a, const wgmma_place& b,
                      const emu::where& place = emu::where::current()) {
-  wgmma_64x128x16_of(&d[0][0], adds, a, b, place);
+  wgmma_tile_of(&d[0][0], 128, adds, a, b, place);
+}
+template <bool adds, int tiles>
+void wgmma_tile(float (&d)[tiles][4], const wgmma_place& a, const wgmma_place& b,
+                const emu::where& place = emu::where::current()) {
+  static_assert(tiles == 8 || tiles == 24);
+  wgmma_tile_of(&d[0][0], tiles * 8, adds, a, b, place);
 }
 template <int tiles>
 void wgmma_values(float (&d)[tiles][4], const std::uint32_t (&a)[4], const wgmma_place& b,

@@ -111,6 +111,48 @@ UNMASK_INLINE void wgmma_values(float (&d)[8][4], const std::uint32_t (&a)[4], w
   __trap();
 #endif
 }
+// a [64, 16] by b [n, 16], transposed, as wgmma_64x128x16<adds>; n is 64 or 192.
+#define UNMASK_NAMES_0                                                     \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define UNMASK_NAMES_32                                                              \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define UNMASK_NAMES_64                                                              \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define UNMASK_SUMS_32(n)                                                             \
+  UNMASK_SUMS_4(n), UNMASK_SUMS_4(n + 1), UNMASK_SUMS_4(n + 2), UNMASK_SUMS_4(n + 3), \
+      UNMASK_SUMS_4(n + 4), UNMASK_SUMS_4(n + 5), UNMASK_SUMS_4(n + 6), UNMASK_SUMS_4(n + 7)
+#define UNMASK_TILE(n, names, first, second, third, ...)                                     \
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " third                                 \
+               ", 0;\n"                                                                      \
+               "wgmma.mma_async.sync.aligned.m64n" n "k16.f32.bf16.bf16 {" names "}, " first \
+               ", " second ", add, 1, 1, 0, 0;\n}\n"                                         \
+               : __VA_ARGS__                                                                 \
+               : "l"(a.descriptor()), "l"(b.descriptor()), "n"(adds ? 1 : 0))
+template <bool adds>
+UNMASK_INLINE void wgmma_tile(float (&d)[8][4], wgmma_place a, wgmma_place b) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  UNMASK_TILE("64", UNMASK_NAMES_0, "%32", "%33", "%34", UNMASK_SUMS_32(0));
+#else
+  __trap();
+#endif
+}
+template <bool adds>
+UNMASK_INLINE void wgmma_tile(float (&d)[24][4], wgmma_place a, wgmma_place b) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  UNMASK_TILE("192", UNMASK_NAMES_0 ", " UNMASK_NAMES_32 ", " UNMASK_NAMES_64, "%96", "%97", "%98",
+              UNMASK_SUMS_32(0), UNMASK_SUMS_32(8), UNMASK_SUMS_32(16));
+#else
+  __trap();
+#endif
+}
+#undef UNMASK_TILE
+#undef UNMASK_SUMS_32
+#undef UNMASK_NAMES_0
+#undef UNMASK_NAMES_32
+#undef UNMASK_NAMES_64
 #undef UNMASK_SUMS_4
 #undef UNMASK_INLINE
 

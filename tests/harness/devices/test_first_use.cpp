@@ -150,8 +150,9 @@ TEST_F(first_use, the_faster_of_two_kernels_is_told_by_turns) {
   EXPECT_TRUE(run_device_races(device, {}, {race(multiplied::head, 1, 2)}, true, clock).empty());
   const cuda::choices wrong{.newer = true, .left_out = {{multiplied::head, multiplier::newer}}};
   EXPECT_TRUE(run_device_races(device, wrong, {race(multiplied::head, 1, 2)}, true, clock).empty());
-  EXPECT_TRUE(
-      run_device_races(device, may, {race(multiplied::attention, 1, 2)}, false, clock).empty());
+  for (const multiplied by_wgmma : {multiplied::attention, multiplied::gated}) {
+    EXPECT_TRUE(run_device_races(device, may, {race(by_wgmma, 1, 2)}, false, clock).empty());
+  }
   device_check_outcome outcome{95, 3.5, {}, {{multiplied::head, 1.5, 2.5}}};
   EXPECT_EQ(outcome.text(), "95 cases right; head by newer kernels 1.5 ms, before 2.5 ms");
   EXPECT_EQ(outcome_of(json_of(outcome)).text(), outcome.text());
@@ -179,6 +180,8 @@ TEST_F(first_use, a_newer_kernel_is_left_out_only_if_that_helps) {
             "attention by wgmma;attention by newer kernels;");
   device_check fold = check("c", multiplied::head, {multiplier::newer});
   EXPECT_EQ(left_out(fold), "head by newer kernels;");
+  device_check gates = check("d", multiplied::gated, {multiplier::newer});
+  EXPECT_EQ(left_out(gates), "gate and up by newer kernels;");
 }
 
 TEST_F(first_use, only_a_gpu_is_checked_and_off_says_so) {
@@ -210,6 +213,12 @@ TEST_F(first_use, a_run_takes_what_its_keys_ask_for) {
   EXPECT_TRUE(checked_choices(run).may_multiply(multiplied::attention, multiplier::mma_sync));
   run.gemm = "library";
   EXPECT_TRUE(checked_choices(run).may_multiply(multiplied::products, multiplier::library));
+  EXPECT_FALSE(checked_choices(run).may_multiply(multiplied::gated, multiplier::newer));
+  run.kernels = "new";
+  EXPECT_TRUE(checked_choices(run).may_multiply(multiplied::gated, multiplier::newer));
+  run.gemm = "own";
+  EXPECT_FALSE(checked_choices(run).may_multiply(multiplied::gated, multiplier::newer))
+      << "activations are float32";
 }
 
 TEST_F(first_use, checks_of_every_kind_of_product_are_registered) {
