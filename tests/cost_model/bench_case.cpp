@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "kernels/cuda/few_rows_tiles.h"
 #include "tests/cost_model/cost_kernels.h"
 
 namespace unmask::cost {
@@ -60,10 +61,19 @@ std::vector<launch> expert_launches(const bench_case& c, const device_ceilings& 
   return all;
 }
 
+// bfloat16 rows, and where one kernel computes all, no pair.
+std::vector<launch> gated_launches(const bench_case& c, const device_ceilings& d, bool newer) {
+  const double rows = c("rows"), width = c("in"), hidden = c("hidden");
+  if (newer && rows <= cuda::few_most_rows) return {few_rows_product(rows, hidden, width, d)};
+  return {library_product(rows, 2 * hidden, width, 2, false, d),
+          streaming(6 * rows * hidden, 0, d)};
+}
+
 // The launches of a call; empty: the model knows no such kernel.
 std::vector<launch> launches_of(const bench_case& c, const device_ceilings& d, bool newer) {
   if (c.operation == "attention") return attention_launches(c, d, newer && c("dim") == 128);
   if (c.operation == "experts") return expert_launches(c, d);
+  if (c.operation == "gated_linear") return gated_launches(c, d, newer);
   if (c.operation == "linear") {
     const bool adds = c("out") <= c("in");  // to the residual stream, in float32
     return {library_product(c("rows"), c("out"), c("in"), adds ? 4 : 2, adds, d)};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention_tiles.h"
+#include "kernels/cuda/few_rows_tiles.h"
 #include "kernels/cuda/moe_tiles.h"
 
 namespace unmask::cost {
@@ -145,6 +146,35 @@ launch library_product(double rows, double columns, double depth, double out_byt
       l.held_by = memory > products ? "memory" : "products";
     }
   }
+  return l;
+}
+
+// What a block of the library's product takes beside its loads and multiplications is taken for a block of
+// this one too: its start, the first stages on their way, and its results.
+launch few_rows_product(double rows, double columns, double depth, const device_ceilings& d) {
+  constexpr double all_weights = 2 * cuda::few_columns, k = cuda::few_depth;
+  const double tile = cuda::few_tile_rows(std::lround(std::ceil(rows)));
+  const double blocks = std::ceil(columns / cuda::few_columns), steps = std::ceil(depth / k);
+  launch l;
+  l.operations = 2 * rows * 2 * columns * depth;
+  const double weights = 2 * columns * depth * bf16, x = rows * depth * bf16,
+               y = rows * columns * bf16;
+  l.bytes = weights + x + y;
+  l.limit = std::max(l.operations / d.products, weights / d.read);
+  const double memory = (weights + x) / d.read + y / d.copy;
+  const double l2 = blocks * steps * (all_weights + rows) * k * bf16 / l2_rate(d);
+  // Clocks of a step: three warpgroups read their 64 rows of W and all of the tile of x, the copies write both.
+  const double reads = 3 * (64 + tile), writes = all_weights + tile;
+  const double shared = (reads + writes) * k * bf16 / 128;
+  const double multiply = 2 * all_weights * tile * k * d.multiprocessors * d.clock / d.products;
+  const double waves = wave_count(blocks, d.multiprocessors);
+  const double work = waves * steps * std::max(shared, multiply) / d.clock;
+  const double longest = std::max({memory, l2, work});
+  l.busy = longest + 2 * d.latency + library_start;
+  l.held_by = longest == memory   ? "memory"
+              : longest == l2     ? "L2"
+              : shared > multiply ? "shared memory"
+                                  : "products";
   return l;
 }
 

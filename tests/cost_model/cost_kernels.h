@@ -19,6 +19,9 @@ struct launch {
 // y [rows, columns] (+)= x [rows, depth] W^T by cuBLASLt, bfloat16; out_bytes of an element of y.
 launch library_product(double rows, double columns, double depth, double out_bytes, bool accumulate,
                        const device_ceilings& d);
+// y [rows, columns] = silu(x Wg^T) (x Wu^T) by few_rows_kernels.h, two matrices [columns, depth];
+// rows at most cuda::few_most_rows.
+launch few_rows_product(double rows, double columns, double depth, const device_ceilings& d);
 // A kernel that streams: `bytes` of memory and `instructions` of warps.
 launch streaming(double bytes, double instructions, const device_ceilings& d);
 // joined: blocks draw tickets and merge the parts themselves (attention_joined_kernels.h).

@@ -228,6 +228,25 @@ TEST(cost_model, parts_are_merged_in_the_same_launch) {
   EXPECT_LT(seconds(32768, true), seconds(32768, false));
 }
 
+// 192 rows took 86.4 us on an H100 by the library and a kernel that gates. In one launch, by hand: 201.3 MB
+// of W and 1.6 MB of x at 3.018 TB/s are 67.2 us, 4.7 MB of y at 2.821 are 1.7; L2 gives 128 blocks 64 steps
+// of 384 rows, 402.7 MB, in 67.0; four of a start and two trips to memory, one of a gap.
+TEST(cost_model, few_rows_are_gated_in_one_launch) {
+  const device_ceilings card = measured_ceilings(ceilings_of("h100"), 770e12, 2.821e12, 3.018e12);
+  const auto expected = [&](int rows, bool newer) {
+    return *cost::expected_of_case(
+        "cuda_gated_linear/rows:" + std::to_string(rows) + "/in:4096/hidden:12288", card, newer);
+  };
+  EXPECT_NEAR(expected(192, false).seconds, 86.4e-6, 5e-6);
+  EXPECT_NEAR(expected(192, true).seconds, 73.9e-6, 0.2e-6);
+  EXPECT_EQ(expected(192, true).held_by, "memory");
+  for (const int rows : {32, 64, 128}) {
+    EXPECT_LT(expected(rows, true).seconds, expected(rows, false).seconds) << rows;
+  }
+  EXPECT_EQ(expected(193, true).seconds, expected(193, false).seconds)
+      << "more rows are the library's";
+}
+
 // A step of few rows reads the weights and little else: cards stand in the order of their memory.
 TEST(cost_model, cards_stand_in_the_order_of_their_memory) {
   cost_step step;
