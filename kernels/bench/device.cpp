@@ -251,6 +251,24 @@ void silu_mul(benchmark::State& state, const target& on) {
   });
 }
 
+// Arguments: rows, input features, hidden features. Gate, up and what becomes of them, bfloat16.
+void gated_linear(benchmark::State& state, const target& on) {
+  const std::int64_t m = state.range(0), k = state.range(1), n = state.range(2);
+  const std::int64_t copies =
+      on.small ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / (4 * n * k));
+  const std::vector<packed_handle>& packed =
+      packed_weights(on, 2 * n, k, weight_format::bf16, copies);
+  const dtype type = on.backend.activation_type(weight_format::bf16);
+  const tensor x = random_tensor(on.backend, {m, k}, 1, type);
+  const tensor pair = on.backend.allocate(type, {m, 2 * n}), y = on.backend.allocate(type, {m, n});
+  const auto size = static_cast<std::int64_t>(size_of(type));
+  measure(state, on, 4.0 * static_cast<double>(m * k * n),
+          static_cast<double>(4 * n * k + size * m * (k + n)), [&](int i) {
+            const auto at = static_cast<std::size_t>(i) % static_cast<std::size_t>(copies);
+            on.backend.run(op::gated_linear{x, *packed[at], pair, y});
+          });
+}
+
 // Arguments: rows, width, experts, experts of a row, bits of a row's value. Grouped as LLaDA2.0
 // groups them. Rows of 16 bits, those of models in bfloat16, go through the product library.
 void route(benchmark::State& state, const target& on) {
@@ -489,6 +507,8 @@ void register_device_cases() {
   }
   add(on, "linear", linear, {"rows", "in", "out", "bits"}, products,
       {{9, 64, 40, 16}, {9, 64, 40, 8}});
+  add(on, "gated_linear", gated_linear, {"rows", "in", "hidden"},
+      {{192, 4096, 12288}, {32, 4096, 12288}}, {{9, 64, 40}});
 }
 
 }  // namespace unmask::bench

@@ -12,6 +12,8 @@
 
 #include "harness/base/error.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/few_rows_tiles.h"
 #include "kernels/float16.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
@@ -152,6 +154,38 @@ prepared product(const sizes& s, const backend& on, bool small) {
   return p;
 }
 
+// y [rows, hidden] = silu(x Wg^T) (x Wu^T). Types as above.
+prepared gate_and_up(const sizes& s, const backend& on, bool small) {
+  prepared p;
+  const std::int64_t m = s("rows"), k = s("in"), n = s("hidden");
+  std::vector<packed_handle> packed;
+  const tensor w = filled(reference_backend(), {2 * n, k}, 0.05F, dtype::f32);
+  for (std::int64_t i = 0; i < copies_of(4 * n * k, small); ++i) {
+    packed.push_back(on.pack(w, weight_format::bf16));
+  }
+  const auto& weights = keep(p, std::move(packed));
+  struct activations {
+    tensor_view x, pair, y;
+  };
+  const std::vector<float> numbers = read(on, filled(on, {m, k}, 1, dtype::bf16));
+  const auto make = [&](dtype type) {
+    const tensor_view x = keep(p, stored(on, {m, k}, numbers, type));
+    const tensor_view pair = keep(p, on.allocate(type, {m, 2 * n}));
+    return activations{x, pair, keep(p, on.allocate(type, {m, n}))};
+  };
+  const activations half = make(dtype::bf16), full = make(dtype::f32);
+  const auto of = [half, full](const backend& b) {
+    return b.activation_type(weight_format::bf16) == dtype::bf16 ? half : full;
+  };
+  p.result = [of](const backend& b) { return of(b).y; };
+  p.call = [&weights, of](const backend& b, int i) {
+    const activations a = of(b);
+    b.run(
+        op::gated_linear{a.x, *weights[static_cast<std::size_t>(i) % weights.size()], a.pair, a.y});
+  };
+  return p;
+}
+
 // Rows at the end of sequences of as many keys, in pages; every key is seen.
 prepared attention(const sizes& s, const backend& on, bool small) {
   prepared p;
@@ -240,6 +274,7 @@ prepared experts(const sizes& s, const backend& on, bool) {
 
 prepared prepare(const sizes& s, const backend& on, bool small) {
   if (s.what == multiplied::products) return product(s, on, small);
+  if (s.what == multiplied::gated) return gate_and_up(s, on, small);
   return s.what == multiplied::attention ? attention(s, on, small) : experts(s, on, small);
 }
 
@@ -259,6 +294,10 @@ std::vector<sizes> every_case(bool small) {
   const auto multiplies = [&](std::int64_t rows, std::int64_t in, std::int64_t out) {
     all.push_back({"linear", multiplied::products, {{"rows", rows}, {"in", in}, {"out", out}}});
   };
+  const auto gates = [&](std::int64_t rows, std::int64_t in, std::int64_t hidden) {
+    all.push_back(
+        {"gated_linear", multiplied::gated, {{"rows", rows}, {"in", in}, {"hidden", hidden}}});
+  };
   const auto routes = [&](std::int64_t rows, std::int64_t width, std::int64_t hidden,
                           std::int64_t count, std::int64_t per_row) {
     all.push_back({"experts",
@@ -272,6 +311,7 @@ std::vector<sizes> every_case(bool small) {
   if (small) {
     attends(2, 3, 4, 2, 64, 70);
     multiplies(9, 64, 40);
+    gates(9, 64, 376);
     routes(7, 64, 40, 4, 2);
     return all;
   }
@@ -282,6 +322,7 @@ std::vector<sizes> every_case(bool small) {
     multiplies(rows, 4096, 24576);  // SDAR-8B: gate, up
     multiplies(rows, 12288, 4096);  // down
   }
+  for (const std::int64_t rows : {32, 192}) gates(rows, 4096, 12288);
   routes(8192, 2048, 512, 256, 8);
   routes(32, 2048, 512, 256, 8);
   return all;
@@ -292,6 +333,38 @@ struct candidate {
   kernel_way way;
   std::optional<cuda::choices> choices;
 };
+
+// Gate and up in one kernel, and by the library's product with a kernel that gates.
+std::vector<candidate> gated_ways(const turn_settings& s, const sizes& size) {
+  candidate own{{name_of(multiplier::newer), true, "", {}}, s.asked},
+      library{{name_of(multiplier::library), false, "", {}}, s.asked};
+  const bool wrong = s.asked.left_out.contains({multiplied::products, multiplier::library});
+  if (!s.wgmma) {
+    own.way.why = "this card or this program has no wgmma";
+  } else if (wrong || s.asked.left_out.contains({multiplied::gated, multiplier::newer})) {
+    own.way.why = "wrong or slower at first use";
+  } else if (size("rows") > cuda::few_most_rows) {
+    own.way.why = "it takes up to 192 rows";
+  } else if (const bool card = s.device(s.asked).where() == target::cuda;
+             !cuda::few_rows_fill(size("hidden"), cuda::multiprocessors_of(card))) {
+    own.way.why = "its tiles do not fill this card";
+  }
+  if (!s.library) {
+    library.way.why = s.no_library;
+  } else if (wrong) {
+    library.way.why = "wrong at first use";
+  }
+  for (candidate* c : {&own, &library}) {
+    c->choices->own_products = false;
+    c->choices->wgmma = true;
+    c->choices->newer = c == &own;
+    if (!c->way.why.empty()) c->choices.reset();
+  }
+  std::vector<candidate> all;
+  if (s.own) all.push_back(std::move(own));
+  if (s.libraries) all.push_back(std::move(library));
+  return all;
+}
 
 candidate own_way(const turn_settings& s, multiplied what, multiplier how) {
   candidate c{{name_of(how), true, "", {}}, s.asked};
@@ -309,7 +382,9 @@ candidate own_way(const turn_settings& s, multiplied what, multiplier how) {
   return c;
 }
 
-std::vector<candidate> candidates_of(const turn_settings& s, multiplied what) {
+std::vector<candidate> candidates_of(const turn_settings& s, const sizes& size) {
+  const multiplied what = size.what;
+  if (what == multiplied::gated) return gated_ways(s, size);
   std::vector<candidate> all;
   const auto absent = [&](const char* name, const std::string& why) {
     if (s.libraries) all.push_back({{name, false, why, {}}, std::nullopt});
@@ -341,7 +416,7 @@ std::vector<candidate> candidates_of(const turn_settings& s, multiplied what) {
 // What the CUDA cores make of the case: without tensor cores and libraries.
 std::vector<float> expected(const turn_settings& s, multiplied what, const prepared& p) {
   cuda::choices plain = s.asked;
-  plain.own_products = what == multiplied::products;
+  plain.own_products = what == multiplied::products || what == multiplied::gated;
   plain.wgmma = false;
   for (const multiplier how : {multiplier::wgmma, multiplier::mma_sync})
     plain.left_out.insert({what, how});
@@ -413,7 +488,7 @@ void time_in_turn(const turn_settings& s, const std::function<void(const kernel_
   for (const sizes& size : every_case(s.small)) {
     if (!std::regex_search(size.name(), chosen)) continue;
     any = true;
-    std::vector<candidate> all = candidates_of(s, size.what);
+    std::vector<candidate> all = candidates_of(s, size);
     const prepared p = prepare(size, s.device(s.asked), s.small);
     leave_out_the_wrong(s, p, expected(s, size.what, p), all);
     std::vector<candidate*> timed;

@@ -106,6 +106,30 @@ TEST(kernel_turns, a_way_that_cannot_compute_says_so_and_is_not_timed) {
   EXPECT_THROW(time_in_turn(s, [](const kernel_case&) {}), error);
 }
 
+// Gate and up in one kernel; four multiprocessors of the emulator have a tile each, and it is right there.
+TEST(kernel_turns, gate_and_up_has_a_newer_kernel_and_the_library) {
+  bench::turn_settings s;
+  s.device = [](const cuda::choices& c) -> const backend& { return cuda_emulated_backend(c); };
+  s.wgmma = true;
+  s.small = true;
+  s.turns = 1;
+  s.cases = "gated_linear";
+  const auto timed = [&] {
+    std::string all;
+    time_in_turn(s, [&](const kernel_case& c) {
+      for (const kernel_way& w : c.ways) {
+        all += w.name + (w.seconds.empty() ? ": " + w.why : w.own ? ": own" : "") + ";";
+      }
+    });
+    return all;
+  };
+  EXPECT_EQ(timed(), "newer kernels: own;cuBLASLt;");
+  s.asked.left_out = {{cuda::multiplied::gated, cuda::multiplier::newer}};
+  EXPECT_EQ(timed(), "newer kernels: wrong or slower at first use;cuBLASLt;");
+  s.asked.left_out = {{cuda::multiplied::products, cuda::multiplier::library}};
+  EXPECT_EQ(timed(), "newer kernels: wrong or slower at first use;cuBLASLt: wrong at first use;");
+}
+
 TEST(kernel_turns, the_program_times_kernels_on_the_emulator) {
   const scratch_folder scratch;
   const std::string file = (scratch.path() / "turns.jsonl").string();
@@ -125,9 +149,10 @@ TEST(kernel_turns, the_program_times_kernels_on_the_emulator) {
       EXPECT_EQ(row["seconds"].size(), 2U) << line;
     }
   }
-  // mma.sync of attention and experts, CUDA cores of products; wgmma twice, and three libraries.
+  // mma.sync of attention and experts, CUDA cores of products; wgmma twice, the newer kernel of gate and up,
+  // and four libraries.
   EXPECT_EQ(timed, 3);
-  EXPECT_EQ(absent, 5);
+  EXPECT_EQ(absent, 7);
   EXPECT_EQ(run("--kernels theirs").code, 2);
   EXPECT_EQ(run("--kernels own --device cpu").code, 2);
   EXPECT_EQ(run("MODEL --kernels own --device cuda-emulated").code, 2);
