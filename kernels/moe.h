@@ -45,6 +45,14 @@ struct moe_route {
   tensor_view weight;
 };
 
+// The choices of rows for the experts [first, last) that somebody has: to[r, i] = expert[r, i] - first,
+// -1 where expert[r, i] is none of them. expert, to: [R, k] int32.
+struct moe_held {
+  tensor_view expert;
+  std::int32_t first = 0, last = 0;
+  tensor_view to;
+};
+
 // y[r] += sum_i weight[r, i] * down_e(silu(gate_e x) * up_e x), e = expert[r, i]; e < 0 adds
 // nothing.
 struct moe_feed_forward {

@@ -22,12 +22,19 @@ namespace op {
 // the parts of rank 0 come first. A rank adds its own to one before it sends that one: with as many
 // parts on each rank, a power of two, the bits depend on the number of all parts alone. `group` null:
 // one rank. The reference leaves `parts` as they were; other bodies may overwrite them.
+// `travels` bf16: every part is rounded to bfloat16 before it is added, so that it may be sent in half the
+// bytes; a rank of several then has one part. What is added is float32 all the same.
 struct sum_ranks {
   rank_group* group = nullptr;
   tensor_view parts;
   tensor_view y;
   bool accumulate = false;
+  dtype travels = dtype::f32;
 };
 
 }  // namespace op
+
+// std::logic_error for parts that cannot travel so: what every body asks first.
+void check_travels(const op::sum_ranks& args);
+
 }  // namespace unmask

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/float16.h"
 #include "kernels/ranks.h"
 
 namespace unmask::cpu {
@@ -40,15 +41,39 @@ void add_in_pairs(float* parts, std::int64_t count, std::int64_t n) {
   }
 }
 
+// As bfloat16, in place.
+void round_parts(float* x, std::int64_t n) {
+#pragma omp parallel for schedule(static) if (n > parallel_elements)
+  for (std::int64_t i = 0; i < n; ++i) x[i] = from_bf16(to_bf16(x[i]));
+}
+
+// The one part of every rank, [ranks, n]: rounded values, which come in half the bytes.
+void gather_halves(rank_group& group, const float* own, std::int64_t n, float* all) {
+  static thread_local scratch mine_memory, all_memory;
+  auto* mine = mine_memory.get<std::uint16_t>(n);
+  auto* halves = all_memory.get<std::uint16_t>(group.size() * n);
+  for (std::int64_t i = 0; i < n; ++i) mine[i] = to_bf16(own[i]);
+  group.gather(mine, static_cast<std::size_t>(n) * sizeof(std::uint16_t), halves);
+#pragma omp parallel for schedule(static) if (group.size() * n > parallel_elements)
+  for (std::int64_t i = 0; i < group.size() * n; ++i) all[i] = from_bf16(halves[i]);
+}
+
 void sum_ranks(const op::sum_ranks& args) {
+  check_travels(args);
   const std::int64_t rows = args.y.rows(), width = args.y.columns(), n = rows * width;
   if (n == 0) return;
   auto* sum = args.parts.as<float>();
+  const bool halves = args.travels == dtype::bf16;
+  if (halves) round_parts(sum, args.parts.rows() * n);
   add_in_pairs(sum, args.parts.rows(), n);
   if (args.group != nullptr) {
     static thread_local scratch memory;
     auto* all = memory.get<float>(args.group->size() * n);
-    args.group->gather(sum, static_cast<std::size_t>(n) * sizeof(float), all);
+    if (halves) {
+      gather_halves(*args.group, sum, n, all);
+    } else {
+      args.group->gather(sum, static_cast<std::size_t>(n) * sizeof(float), all);
+    }
     add_in_pairs(all, args.group->size(), n);
     sum = all;
   }

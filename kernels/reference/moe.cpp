@@ -83,6 +83,15 @@ void moe_route(const op::moe_route& args) {
   }
 }
 
+void moe_held(const op::moe_held& args) {
+  for (std::int64_t r = 0; r < args.expert.rows(); ++r) {
+    for (std::int64_t i = 0; i < args.expert.columns(); ++i) {
+      const std::int32_t e = args.expert.row<std::int32_t>(r)[i];
+      args.to.row<std::int32_t>(r)[i] = e >= args.first && e < args.last ? e - args.first : -1;
+    }
+  }
+}
+
 // y[r] += sum_i weight[r, i] * down_e(silu(gate_e x) * up_e x).
 void moe_feed_forward(const op::moe_feed_forward& args) {
   const std::int64_t width = args.x.columns(), hidden = args.experts.hidden;
@@ -108,6 +117,6 @@ void moe_feed_forward(const op::moe_feed_forward& args) {
 
 }  // namespace
 
-const register_operations<moe_route, moe_feed_forward> registered(target::reference);
+const register_operations<moe_route, moe_held, moe_feed_forward> registered(target::reference);
 
 }  // namespace unmask::reference

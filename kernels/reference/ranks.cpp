@@ -5,7 +5,10 @@
 #include "kernels/ranks.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <vector>
+
+#include "kernels/float16.h"
 
 namespace unmask {
 
@@ -18,6 +21,12 @@ void sum_over_ranks(double* x, std::size_t count) {
     x[i] = all[i];
     for (int r = 1; r < group->size(); ++r) x[i] += all[static_cast<std::size_t>(r) * count + i];
   }
+}
+
+void check_travels(const op::sum_ranks& args) {
+  const bool several = args.group != nullptr && args.parts.rows() > 1;
+  if (args.travels == dtype::f32 || (args.travels == dtype::bf16 && !several)) return;
+  throw std::logic_error("sum_ranks: parts travel as f32, or one of a rank as bf16");
 }
 
 bool detail::has_ranks() {
@@ -65,24 +74,48 @@ part add_in_pairs(std::vector<part> parts) {
   return parts.front();
 }
 
+part rounded(part of) {
+  for (float& x : of) x = from_bf16(to_bf16(x));
+  return of;
+}
+
+// The parts of all ranks, of which each has `own`.
+std::vector<part> parts_of_ranks(rank_group& group, const part& own, dtype travels) {
+  const std::size_t n = own.size();
+  const auto ranks = static_cast<std::size_t>(group.size());
+  std::vector<part> of_ranks;
+  if (travels == dtype::f32) {
+    part all(ranks * n);
+    group.gather(own.data(), n * sizeof(float), all.data());
+    for (std::size_t r = 0; r < ranks; ++r) {
+      of_ranks.emplace_back(all.data() + r * n, all.data() + (r + 1) * n);
+    }
+    return of_ranks;
+  }
+  std::vector<std::uint16_t> halves, all(ranks * n);
+  for (const float x : own) halves.push_back(to_bf16(x));
+  group.gather(halves.data(), n * sizeof(std::uint16_t), all.data());
+  for (std::size_t r = 0; r < ranks; ++r) {
+    part one;
+    for (std::size_t i = 0; i < n; ++i) one.push_back(from_bf16(all[r * n + i]));
+    of_ranks.push_back(std::move(one));
+  }
+  return of_ranks;
+}
+
 void sum_ranks(const op::sum_ranks& args) {
+  check_travels(args);
   const std::int64_t width = args.y.columns();
   const auto n = static_cast<std::size_t>(args.y.elements());
   if (n == 0) return;
   std::vector<part> own;
   for (std::int64_t p = 0; p < args.parts.rows(); ++p) {
-    own.emplace_back(args.parts.row<float>(p), args.parts.row<float>(p) + n);
+    part one(args.parts.row<float>(p), args.parts.row<float>(p) + n);
+    own.push_back(args.travels == dtype::bf16 ? rounded(std::move(one)) : std::move(one));
   }
   part sum = add_in_pairs(std::move(own));
   if (args.group != nullptr) {
-    const auto ranks = static_cast<std::size_t>(args.group->size());
-    part all(ranks * n);
-    args.group->gather(sum.data(), n * sizeof(float), all.data());
-    std::vector<part> of_ranks;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      of_ranks.emplace_back(all.data() + r * n, all.data() + (r + 1) * n);
-    }
-    sum = add_in_pairs(std::move(of_ranks));
+    sum = add_in_pairs(parts_of_ranks(*args.group, sum, args.travels));
   }
   for (std::int64_t r = 0; r < args.y.rows(); ++r) {
     float* y = args.y.row<float>(r);

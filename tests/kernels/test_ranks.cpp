@@ -4,7 +4,10 @@
 // Sums over ranks, with threads for ranks.
 #include "kernels/ranks.h"
 
+#include <bit>
+
 #include "kernels/attention.h"
+#include "kernels/moe.h"
 #include "kernels/selection.h"
 #include "tests/kernels/support.h"
 #include "tests/rank_threads.h"
@@ -37,6 +40,20 @@ std::vector<std::vector<float>> parts_of(std::size_t count, std::size_t n) {
   return all;
 }
 
+// To bfloat16: the upper 16 bits, up where the lower are more than half of the last, or half and it is
+// odd.
+std::vector<std::vector<float>> rounded(std::vector<std::vector<float>> parts) {
+  for (std::vector<float>& part : parts) {
+    for (float& x : part) {
+      const auto bits = std::bit_cast<std::uint32_t>(x);
+      const std::uint32_t upper = bits >> 16, lower = bits & 0xFFFFU;
+      const bool up = lower > 0x8000U || (lower == 0x8000U && upper % 2 == 1);
+      x = std::bit_cast<float>((upper + (up ? 1 : 0)) << 16);
+    }
+  }
+  return parts;
+}
+
 struct sum_shape {
   int ranks, pieces_of_one;
   std::int64_t rows, width;
@@ -61,10 +78,15 @@ TEST_P(sums, are_those_of_the_definition_on_every_rank) {
   const auto n = static_cast<std::size_t>(s.rows * s.width);
   const auto each = static_cast<std::size_t>(s.pieces_of_one);
   const auto parts = parts_of(each * static_cast<std::size_t>(s.ranks), n);
-  std::vector<float> want(n);
-  for (std::size_t i = 0; i < n; ++i) want[i] = sum_of(parts, i, 0, parts.size());
-  const auto check = [&](const backend& with, bool accumulate) {
-    SCOPED_TRACE(with.name());
+  const auto in_halves = rounded(parts);
+  std::vector<float> floats(n), halves(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    floats[i] = sum_of(parts, i, 0, parts.size());
+    halves[i] = sum_of(in_halves, i, 0, parts.size());
+  }
+  const auto check = [&](const backend& with, bool accumulate, dtype travels) {
+    SCOPED_TRACE(with.name() + " " + name_of(travels));
+    const std::vector<float>& want = travels == dtype::f32 ? floats : halves;
     std::vector<int> wrong(static_cast<std::size_t>(s.ranks));
     const auto threw = on_ranks(s.ranks, [&](rank_group& group) {
       const auto rank = static_cast<std::size_t>(group.rank());
@@ -78,7 +100,7 @@ TEST_P(sums, are_those_of_the_definition_on_every_rank) {
       to.row_stride = s.width + gap;
       with.run(op::sum_ranks{s.ranks > 1 ? &group : nullptr,
                              make_view(own.data(), dtype::f32, {s.pieces_of_one, s.rows * s.width}),
-                             to, accumulate});
+                             to, accumulate, travels});
       for (std::int64_t r = 0; r < s.rows; ++r) {
         for (std::int64_t d = 0; d < s.width; ++d) {
           const float sum = want[static_cast<std::size_t>(r * s.width + d)];
@@ -86,15 +108,42 @@ TEST_P(sums, are_those_of_the_definition_on_every_rank) {
         }
         wrong[rank] += to.row<float>(r)[s.width] == 0.75F ? 0 : 1;  // the gap stays
       }
-      EXPECT_EQ(group.moves(), s.ranks > 1 && n > 0 ? (n * 4 + (1U << 20) - 1) >> 20 : 0U);
+      const std::size_t bytes =
+          s.ranks > 1 ? n * size_of(travels == dtype::f32 ? dtype::f32 : dtype::bf16) : 0;
+      EXPECT_EQ(group.moves(), (bytes + (1U << 20) - 1) >> 20);
+      EXPECT_EQ(group.received(), bytes * static_cast<std::size_t>(s.ranks - 1));
     });
     EXPECT_EQ(threw, std::vector<std::string>(static_cast<std::size_t>(s.ranks)));
     EXPECT_EQ(wrong, std::vector<int>(static_cast<std::size_t>(s.ranks)));
   };
   for (const bool accumulate : {false, true}) {
-    check(reference_backend(), accumulate);
-    test::for_each_isa([&](const backend& cpu) { check(cpu, accumulate); });
+    for (const dtype travels : {dtype::f32, dtype::bf16}) {
+      // Several parts of one rank are added before they travel, and no halves any more.
+      if (travels == dtype::bf16 && s.ranks > 1 && s.pieces_of_one > 1) continue;
+      check(reference_backend(), accumulate, travels);
+      test::for_each_isa([&](const backend& cpu) { check(cpu, accumulate, travels); });
+    }
   }
+}
+
+TEST(ranks, send_no_sums_of_parts_as_halves) {
+  for (const backend* with : {&reference_backend(), &cpu_backend()}) {
+    const auto threw = on_ranks(2, [&](rank_group& group) {
+      std::vector<float> own(4), to(2);
+      with->run(op::sum_ranks{&group, make_view(own.data(), dtype::f32, {2, 2}),
+                              make_view(to.data(), dtype::f32, {1, 2}), false, dtype::bf16});
+    });
+    const std::string words = "sum_ranks: parts travel as f32, or one of a rank as bf16";
+    EXPECT_EQ(threw, std::vector<std::string>(2, words)) << with->name();
+  }
+}
+
+// Of eight experts somebody has 3, 4 and 5.
+TEST(moe, choices_are_those_of_the_experts_that_are_held) {
+  std::vector<std::int32_t> chosen = {0, 3, 5, 7, -1, 4, 6, 2}, kept(8, 9);
+  cpu_backend().run(op::moe_held{make_view(chosen.data(), dtype::i32, {4, 2}), 3, 6,
+                                 make_view(kept.data(), dtype::i32, {4, 2})});
+  EXPECT_EQ(kept, (std::vector<std::int32_t>{-1, 0, 2, -1, -1, 1, -1, -1}));
 }
 
 // Ranks times parts is all that the bits depend on, if each has a power of two.
