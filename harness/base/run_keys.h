@@ -56,7 +56,13 @@ namespace unmask {
     "width of the feed-forward; device cpu")                                                    \
   X(std::int64_t, pieces, "", 0, 0, 64, "", false,                                              \
     "parts in which sums over heads and over the width are added, `ranks` times 1, 2, 4, ...; " \
-    "runs with as many have the same bits on any number of ranks; 0: as many as ranks")
+    "runs with as many have the same bits on any number of ranks; 0: as many as ranks")         \
+  X(std::string, experts, "", "hidden", 0, 0, "hidden experts@cpu", false,                      \
+    "what ranks share of routed experts: hidden: each a part of every expert's width; "         \
+    "experts: each some whole experts (expert parallel)")                                       \
+  X(std::string, sums, "", "f32", 0, 0, "f32 bf16@cpu", false,                                  \
+    "number format in which parts of sums travel between ranks; bf16: rounded once, half "      \
+    "the bytes, other tokens now and then")
 
 struct run_keys {
 #define UNMASK_FIELD(type, key, unit, value, low, high, words, used, meaning) type key = value;

@@ -92,7 +92,7 @@ model_share share_of_run(const run_keys& run) {
   if (run.ranks > 1 && (ranks == nullptr || ranks->size() != run.ranks)) {
     throw std::logic_error("a model of several ranks outside their group");
   }
-  return share_of(run.ranks > 1 ? ranks->rank() : 0, run.ranks, run.pieces);
+  return share_of(run.ranks > 1 ? ranks->rank() : 0, run);
 }
 
 void loaded_model::make_room(std::int32_t rows) {
@@ -112,7 +112,8 @@ std::string model_key(const model_entry& entry, const run_settings& run) {
          entry.pictures + " " + entry.unread + "\n" + run.device + "\n" + keys_as_used(run).format +
          "\n" + name_of(kv_type_of(run)) + "\n" + run.isa + "\n" + run.gemm + "\n" + run.graphs +
          "\n" + run.kernels + "\n" + run.device_check + "\n" + std::to_string(run.ranks) + " " +
-         std::to_string(run.pieces) + (runs_dry(run) ? "\ndry" : "");
+         std::to_string(run.pieces) + " " + run.experts + " " + run.sums +
+         (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {

@@ -30,15 +30,11 @@ model_config config_of(const experiment_point& point) {
   return config;
 }
 
-std::int32_t ranks_of(const experiment_point& point) {
-  return static_cast<std::int32_t>(point.run.ranks);
-}
-
 // Null where the clock names no GPU.
 std::shared_ptr<const cost_model> cost_of_card(const experiment_point& point) {
   const std::string cost = parameters(point.run.serve).text("cost");
   if (!names_card(cost)) return nullptr;
-  return unmask::cost_of_card(config_of(point), ranks_of(point), ceilings_of(cost));
+  return unmask::cost_of_card(config_of(point), point.run, ceilings_of(cost));
 }
 
 serving_objective objective_of(const parameters& serve) {
@@ -309,7 +305,7 @@ void check_card(const experiment_point& point, const loaded_workload& workload) 
   run_settings run = point.run;
   run.device = "cuda";
   run.format = "bf16";
-  check_share(config, share_of(0, run.ranks, run.pieces), weight_format_of(run));
+  check_share(config, share_of(0, run), weight_format_of(run));
   std::vector<sequence_request> widest = workload.requests;
   std::ranges::stable_sort(widest, std::ranges::greater{}, [](const sequence_request& r) {
     return r.prompt.size() + static_cast<std::size_t>(r.gen_length);

@@ -3,9 +3,12 @@
 #include "harness/model/share.h"
 
 #include <bit>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "harness/base/error.h"
+#include "harness/base/run_keys.h"
 
 namespace unmask {
 namespace {
@@ -36,6 +39,18 @@ cut_range within(const cut_range& of, const cut_range& part) {
   return {of.first - part.first, of.last - part.first};
 }
 
+// Nothing of an expert: the same tensors without rows.
+feed_forward_weights none_of(const feed_forward_weights& f) {
+  return {rows(f.gate, {}), rows(f.up, {}), rows(f.down, {})};
+}
+
+// The number behind "experts."; nothing of other parts of a layer.
+std::optional<std::int64_t> expert_in(const std::string& part) {
+  constexpr std::string_view head = "experts.";
+  if (!part.starts_with(head)) return std::nullopt;
+  return std::stoll(part.substr(head.size()));
+}
+
 feed_forward_weights cut(const feed_forward_weights& f, std::int64_t width,
                          const model_share& share, const model_share& held) {
   if (f.gate.data == nullptr) return f;
@@ -61,6 +76,13 @@ void check_width(const model_config& whole, const model_share& share, std::int64
                     " cannot be dealt to " + std::to_string(share.pieces) + " pieces");
 }
 
+void check_experts(const model_config& whole, const model_share& share) {
+  if (whole.moe.experts == 0 || whole.moe.experts >= share.pieces) return;
+  throw usage_error(whole.name + ": " + std::to_string(whole.moe.experts) +
+                    " experts cannot be dealt to " + std::to_string(share.pieces) +
+                    " pieces; experts = \"hidden\" shares the width of each");
+}
+
 }  // namespace
 
 model_share share_of(std::int64_t rank, std::int64_t ranks, std::int64_t pieces) {
@@ -73,6 +95,19 @@ model_share share_of(std::int64_t rank, std::int64_t ranks, std::int64_t pieces)
   }
   return {static_cast<std::int32_t>(rank), static_cast<std::int32_t>(ranks),
           static_cast<std::int32_t>(all)};
+}
+
+model_share share_of(std::int64_t rank, const run_keys& run) {
+  model_share share = share_of(rank, run.ranks, run.pieces);
+  share.whole_experts = run.experts == "experts";
+  if (run.sums != "bf16") return share;
+  share.sums = dtype::bf16;
+  if (share.ranks > 1 && share.pieces > share.ranks) {
+    throw usage_error("`sums` bf16 needs pieces = 0 or as many as ranks, " +
+                      std::to_string(share.ranks) + ", not " + std::to_string(share.pieces) +
+                      ": what a rank adds of its own pieces is float32");
+  }
+  return share;
 }
 
 cut_range kv_heads_of(const model_config& whole, const model_share& s) {
@@ -96,6 +131,12 @@ cut_range width_of(std::int64_t width, const model_share& s) {
   return {unit * (units * s.first() / s.pieces), unit * (units * s.last() / s.pieces)};
 }
 
+cut_range experts_of(const model_config& whole, const model_share& s) {
+  const std::int64_t experts = whole.moe.experts;
+  if (!s.whole_experts) return {0, experts};
+  return {experts * s.first() / s.pieces, experts * s.last() / s.pieces};
+}
+
 bool counts_values(const model_config& whole, const model_share& s) {
   return s.first() % holders(whole, s.pieces) == 0;
 }
@@ -112,7 +153,12 @@ void check_share(const model_config& whole, const model_share& share, weight_for
   refuse_int8(format);
   check_heads(whole, share);
   check_width(whole, share, whole.feed_forward);
-  check_width(whole, share, whole.moe.hidden);
+  if (share.whole_experts) {
+    check_experts(whole, share);
+    check_width(whole, share, std::int64_t{whole.moe.hidden} * whole.moe.shared_experts);
+  } else {
+    check_width(whole, share, whole.moe.hidden);
+  }
 }
 
 model_config local_config(const model_config& whole, const model_share& s) {
@@ -129,7 +175,11 @@ tensor_cut cut_of(const weight_name& name, std::span<const std::int64_t> shape,
   tensor_cut all{{0, shape[0]}, {0, columns}};
   if (!s.is_cut()) return all;
   const std::string& what = name.what;
-  if (what == "q" || what == "q_bias") {
+  const std::optional<std::int64_t> expert = expert_in(name.part);
+  if (expert && s.whole_experts) {
+    const cut_range held = experts_of(c, s);
+    if (*expert < held.first || *expert >= held.last) all.rows = {};
+  } else if (what == "q" || what == "q_bias") {
     all.rows = times(heads_of(c, s), c.head_dim);
   } else if (what == "k" || what == "v" || what == "k_bias" || what == "v_bias") {
     all.rows = times(kv_heads_of(c, s), c.head_dim);
@@ -158,13 +208,24 @@ layer_weights cut(const layer_weights& l, const model_config& c, const model_sha
   out.attn_out = columns(l.attn_out, q);
   out.dense = cut(l.dense, c.feed_forward, s, held);
   out.shared = cut(l.shared, std::int64_t{c.moe.hidden} * c.moe.shared_experts, s, held);
-  for (feed_forward_weights& e : out.experts) e = cut(e, c.moe.hidden, s, held);
+  const cut_range whole_ones = experts_of(c, s);
+  for (std::size_t e = 0; e < out.experts.size(); ++e) {
+    feed_forward_weights& one = out.experts[e];
+    const auto number = static_cast<std::int64_t>(e);
+    if (!s.whole_experts) {
+      one = cut(one, c.moe.hidden, s, held);
+    } else if (number < whole_ones.first || number >= whole_ones.last) {
+      one = none_of(one);
+    }
+  }
   return out;
 }
 
 std::vector<model_share> pieces_of(const model_share& s) {
   std::vector<model_share> all;
-  for (std::int32_t p = s.first(); p < s.last(); ++p) all.push_back({p, s.pieces, s.pieces});
+  for (std::int32_t p = s.first(); p < s.last(); ++p) {
+    all.push_back({p, s.pieces, s.pieces, s.whole_experts, s.sums});
+  }
   return all;
 }
 

@@ -10,7 +10,8 @@
 //
 // Edges are rounded down, so that shares may be uneven; u is the largest of 8, 4, 2 and 1 that divides
 // F and leaves no piece empty. Query heads go with their KV head. Rows of q, k, v, gate and up and
-// columns of attn_out and down are cut; everything else is whole on every rank.
+// columns of attn_out and down are cut; everything else is whole on every rank. Of E routed experts a
+// share with whole_experts has [E p / P, E (p + 1) / P) instead, and nothing of the others.
 #pragma once
 
 #include <span>
@@ -20,10 +21,15 @@
 
 namespace unmask {
 
+struct run_keys;
+
 // That of a rank if a run asks for so many pieces; 0: as many as ranks. Usage error unless the pieces of
 // several ranks are ranks times a power of two: those of one must be a whole branch of the tree by which
 // all are added.
 model_share share_of(std::int64_t rank, std::int64_t ranks, std::int64_t pieces);
+// With the keys `ranks`, `pieces`, `experts` and `sums` of a run. Usage error as above, and for sums in
+// bf16 of several ranks with more pieces than ranks: their own sums are no halves any more.
+model_share share_of(std::int64_t rank, const run_keys& run);
 
 // Half open.
 struct cut_range {
@@ -33,6 +39,7 @@ struct cut_range {
 cut_range kv_heads_of(const model_config& whole, const model_share& share);
 cut_range heads_of(const model_config& whole, const model_share& share);
 cut_range width_of(std::int64_t width, const model_share& share);
+cut_range experts_of(const model_config& whole, const model_share& share);
 
 // Whether this rank is the first of those that hold its KV heads: of values that several ranks hold,
 // one counts.
@@ -40,7 +47,7 @@ bool counts_values(const model_config& whole, const model_share& share);
 
 // Usage error for a format of which a row of weights has one scale: that of a piece would be another.
 void refuse_int8(weight_format format);
-// The same, and for heads or a feed-forward that cannot be dealt to so many pieces.
+// The same, and for heads, a feed-forward or experts that cannot be dealt to so many pieces.
 void check_share(const model_config& whole, const model_share& share, weight_format format);
 
 // The config with the heads of a share; all other sizes are the whole model's.

@@ -24,6 +24,7 @@ struct transformer::impl {
     packed_handle out;  // [D, its heads * dim]
     dense_ffn dense;
     moe_experts experts;
+    cut_range held;  // of the layer's experts: those of `experts`
   };
 
   struct layer {
@@ -55,6 +56,7 @@ struct transformer::impl {
 
   // Scratch [max_rows, ...] that no caller sees.
   tensor normed, gate_up, gated, expert, expert_weight;
+  tensor held_expert;    // the choices of one piece, of a share with whole experts
   tensor addends;        // [pieces of this rank, max_rows * D] float32; none of a whole model
   std::once_flag split;  // guards query_key and value of every layer
 
@@ -79,7 +81,8 @@ struct transformer::impl {
   void add_parts(const layer& l, const tensor_view& to, bool accumulate) const {
     const auto count = static_cast<std::int64_t>(l.pieces.size());
     backend.run(op::sum_ranks{share.ranks > 1 ? current_ranks() : nullptr,
-                              scratch(addends, count, to.rows() * config.hidden), to, accumulate});
+                              scratch(addends, count, to.rows() * config.hidden), to, accumulate,
+                              share.sums});
   }
 
   packed_handle pack(const std::vector<tensor_view>& parts) {
@@ -88,7 +91,7 @@ struct transformer::impl {
   }
   tensor vector_f32(const tensor_view& v) { return to_f32(v, backend); }
   dense_ffn pack_dense(const feed_forward_weights& f);
-  moe_experts pack_experts(const layer_weights& w);
+  moe_experts pack_experts(const layer_weights& w, const cut_range& some);
   void pack_router(layer& l, const layer_weights& w);
   layer pack_layer(const layer_weights& w);
   layer pack_pieces(layer l, const layer_weights& w);
@@ -105,9 +108,10 @@ transformer::impl::dense_ffn transformer::impl::pack_dense(const feed_forward_we
   return d;
 }
 
-moe_experts transformer::impl::pack_experts(const layer_weights& w) {
+moe_experts transformer::impl::pack_experts(const layer_weights& w, const cut_range& some) {
   moe_experts all;
-  for (const feed_forward_weights& e : w.experts) {
+  for (std::int64_t i = some.first; i < some.last; ++i) {
+    const feed_forward_weights& e = w.experts[static_cast<std::size_t>(i)];
     all.hidden = static_cast<std::int32_t>(e.gate.rows());
     all.gate_up.push_back(pack({e.gate, e.up}));
     all.down.push_back(pack({e.down}));
@@ -136,8 +140,9 @@ void transformer::impl::pack_router(layer& l, const layer_weights& w) {
 transformer::impl::layer transformer::impl::pack_pieces(layer l, const layer_weights& w) {
   for (const model_share& one : pieces_of(share)) {
     const layer_weights of = cut(w, config, one, held);
+    const cut_range experts = l.routed ? experts_of(config, one) : cut_range{};
     l.pieces.push_back({pack({of.attn_out}), pack_dense(l.routed ? of.shared : of.dense),
-                        l.routed ? pack_experts(of) : moe_experts{}});
+                        pack_experts(of, experts), experts});
   }
   return l;
 }
@@ -168,7 +173,7 @@ transformer::impl::layer transformer::impl::pack_layer(const layer_weights& whol
   l.out = pack({w.attn_out});
   l.dense = pack_dense(l.routed ? w.shared : w.dense);
   if (!l.routed) return l;
-  l.experts = pack_experts(w);
+  l.experts = pack_experts(w, {0, config.moe.experts});
   // Where experts are one product for tensor cores, one more of their size costs less than the
   // three operations of its own: a step of few rows mostly waits for operations to start.
   l.shared_is_routed = input_type == dtype::bf16 && l.dense.hidden == config.moe.hidden;
@@ -221,6 +226,9 @@ transformer::transformer(model_config config, const model_weights& weights,
   if (c.moe.experts > 0) {
     m.expert = m.backend.allocate(dtype::i32, {max_rows, c.moe.experts_per_token + 1});
     m.expert_weight = m.backend.allocate(dtype::f32, {max_rows, c.moe.experts_per_token + 1});
+    if (share.whole_experts && share.is_cut()) {
+      m.held_expert = m.backend.allocate(dtype::i32, {max_rows, c.moe.experts_per_token});
+    }
   }
 }
 
@@ -423,13 +431,14 @@ void transformer::impl::feed_forward_in_pieces(const layer& l, const tensor_view
                                                const std::int32_t* sequence, const tensor_view& out,
                                                bool accumulate) const {
   const std::int64_t n = input.rows();
-  tensor_view chosen, weight;
+  tensor_view chosen, weight, of_piece;
   if (l.routed) {
     moe_router router = l.router;
     router.sequence = sequence;
     chosen = scratch(expert, n, router.experts_per_token);
     weight = scratch(expert_weight, n, router.experts_per_token);
     backend.run(op::moe_route{input, router, chosen, weight});
+    of_piece = share.whole_experts ? scratch(held_expert, n, router.experts_per_token) : chosen;
   }
   for (std::size_t p = 0; p < l.pieces.size(); ++p) {
     const piece& one = l.pieces[p];
@@ -439,7 +448,12 @@ void transformer::impl::feed_forward_in_pieces(const layer& l, const tensor_view
     } else {
       backend.clear(to.data, static_cast<std::size_t>(to.elements()) * sizeof(float));
     }
-    if (l.routed) backend.run(op::moe_feed_forward{input, chosen, weight, one.experts, to});
+    if (!l.routed) continue;
+    if (share.whole_experts) {
+      backend.run(op::moe_held{chosen, static_cast<std::int32_t>(one.held.first),
+                               static_cast<std::int32_t>(one.held.last), of_piece});
+    }
+    backend.run(op::moe_feed_forward{input, of_piece, weight, one.experts, to});
   }
   add_parts(l, out, accumulate);
 }
@@ -519,9 +533,10 @@ layer_traffic transformer::traffic(std::int32_t index) const {
   if (l.routed) t.feed_forward = static_cast<double>(l.router_weight.bytes());
   const auto add = [&](const impl::dense_ffn& dense, const moe_experts& experts) {
     t.feed_forward += bytes(dense.gate_up) + bytes(dense.down);
-    if (!experts.down.empty()) {
-      t.expert += bytes(experts.gate_up.front()) + bytes(experts.down.front());
-    }
+    if (experts.down.empty()) return;
+    const double one = bytes(experts.gate_up.front()) + bytes(experts.down.front());
+    // Of whole experts each is in one piece; else in every piece there is a part of it.
+    t.expert = m.share.whole_experts ? one : t.expert + one;
   };
   add(l.dense, l.experts);
   for (const auto& p : l.pieces) {

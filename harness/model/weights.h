@@ -41,6 +41,8 @@ struct layer_weights {
 // Pieces [first, last) of `pieces` belong to rank `rank` of `ranks` (share.h).
 struct model_share {
   std::int32_t rank = 0, ranks = 1, pieces = 1;
+  bool whole_experts = false;  // a piece has some routed experts; else a part of the width of each
+  dtype sums = dtype::f32;     // in which parts of sums travel: f32 or bf16
   std::int32_t first() const { return rank * pieces / ranks; }
   std::int32_t last() const { return (rank + 1) * pieces / ranks; }
   bool is_cut() const { return pieces > 1; }

@@ -24,11 +24,16 @@ struct forward {
   std::int32_t narrows_at = 0;
 };
 
+struct rank_links {
+  std::int32_t ranks = 1;
+  double element = f32;  // bytes of one that travels
+};
+
 // Adds up the kernels of one forward.
 class forward_time {
  public:
   // `c`: the sizes of one rank.
-  forward_time(const model_config& c, std::int32_t ranks, const device_ceilings& d)
+  forward_time(const model_config& c, const rank_links& ranks, const device_ceilings& d)
       : c_(c), ranks_(ranks), d_(d) {}
 
   // rows x columns outputs of `depth` products each; weights are read once, or for every expert. Those
@@ -81,9 +86,9 @@ class forward_time {
  private:
   // The parts of all ranks come and are added to the residual stream.
   void sum_over_ranks(double rows) {
-    if (ranks_ < 2) return;
-    seconds += seconds_across(d_, ranks_, rows * c_.hidden * f32);
-    stream(rows * c_.hidden, (ranks_ + 2) * f32);
+    if (ranks_.ranks < 2) return;
+    seconds += seconds_across(d_, ranks_.ranks, rows * c_.hidden * ranks_.element);
+    stream(rows * c_.hidden, ranks_.ranks * ranks_.element + 2 * f32);
   }
   // silu(x W_g) * (x W_u), then W_d.
   void gated(double rows, double width, double experts) {
@@ -98,12 +103,12 @@ class forward_time {
   double own_products() const { return d_.wgmma ? d_.products : d_.products * d_.mma_share; }
 
   const model_config& c_;
-  std::int32_t ranks_;
+  rank_links ranks_;
   const device_ceilings& d_;
 };
 
 // `c`: the sizes of one rank.
-double seconds_of(const model_config& c, std::int32_t ranks, const forward& f,
+double seconds_of(const model_config& c, const rank_links& ranks, const forward& f,
                   const device_ceilings& d) {
   forward_time t(c, ranks, d);
   const double rows = f.sequences * f.rows;
@@ -123,8 +128,8 @@ double seconds_of(const model_config& c, std::int32_t ranks, const forward& f,
 
 class card_cost final : public cost_model {
  public:
-  card_cost(const model_config& model, std::int32_t ranks, const device_ceilings& device)
-      : share_(largest_share(model, ranks)), ranks_(ranks), device_(device) {}
+  card_cost(const model_config& model, const rank_links& ranks, const device_ceilings& device)
+      : share_(largest_share(model, ranks.ranks)), ranks_(ranks), device_(device) {}
 
   double seconds(const forward_shape& f) const override {
     const double requests = std::max<std::int32_t>(f.requests, 1);
@@ -136,7 +141,7 @@ class card_cost final : public cost_model {
 
  private:
   model_config share_;
-  std::int32_t ranks_;
+  rank_links ranks_;
   device_ceilings device_;
 };
 
@@ -210,24 +215,30 @@ model_config largest_share(const model_config& model, std::int32_t ranks) {
 
 double expected_seconds(const model_config& whole, const run_work& run, const device_ceilings& d) {
   const model_config c = largest_share(whole, run.ranks);
+  const rank_links ranks{run.ranks, run.sum_element};
   const double batch = std::clamp(run.batch, 1.0, std::max(1.0, run.answers));
   const double length = run.prompt + run.generated;
   const double keys = run.prompt + run.generated / (run.prefills ? 2 : 1);
   const double candidates = run.candidates > 0 ? run.candidates : run.rows / 2;
   double answer =
       (run.forwards - run.full_forwards) *
-          seconds_of(c, run.ranks,
-                     {batch, run.rows, keys, candidates, run.late_rows, run.narrows_at}, d) +
-      run.full_forwards * seconds_of(c, run.ranks, {batch, length, length, candidates}, d);
+          seconds_of(c, ranks, {batch, run.rows, keys, candidates, run.late_rows, run.narrows_at},
+                     d) +
+      run.full_forwards * seconds_of(c, ranks, {batch, length, length, candidates}, d);
   if (run.prefills && run.prompt > 0) {
-    answer += seconds_of(c, run.ranks, {batch, run.prompt, run.prompt, 0}, d);
+    answer += seconds_of(c, ranks, {batch, run.prompt, run.prompt, 0}, d);
   }
   return std::ceil(run.answers / batch) * answer;
 }
 
-std::shared_ptr<const cost_model> cost_of_card(const model_config& model, std::int32_t ranks,
+double sum_element_of(const run_keys& run) {
+  return run.sums == "bf16" ? bf16 : f32;
+}
+
+std::shared_ptr<const cost_model> cost_of_card(const model_config& model, const run_keys& run,
                                                const device_ceilings& device) {
-  return std::make_shared<card_cost>(model, ranks, device);
+  return std::make_shared<card_cost>(
+      model, rank_links{static_cast<std::int32_t>(run.ranks), sum_element_of(run)}, device);
 }
 
 }  // namespace unmask

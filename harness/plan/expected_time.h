@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 
+#include "harness/base/run_keys.h"
 #include "harness/decode/registry.h"
 #include "harness/devices/ceilings.h"
 #include "harness/engine/clock.h"
@@ -39,7 +40,11 @@ struct run_work {
   double full_forwards = 0;  // of the forwards, those of the whole prompt and canvas
   bool prefills = true;      // the prompt is computed once, before
   std::int32_t ranks = 1;
+  double sum_element = 4;  // bytes of an element that goes from rank to rank
 };
+
+// Bytes of an element that the sums of a run send (`sums`).
+double sum_element_of(const run_keys& run);
 
 // Fills in the rows that the method declares (method_info::shape) and those that its recipe drops inside
 // a forward (`rows`); answers, batch, prompt, generated and forwards are given. `given`: resolved
@@ -48,17 +53,19 @@ run_work work_of(const model_config& model, const method_info& method, const par
                  run_work run, const row_traits& rows = {});
 
 // Sizes of the largest share that one of `ranks` holds: heads, KV heads, and widths of feed-forwards and
-// experts (model/share.h). One of several ranks has the head and the embedding whole.
+// experts (model/share.h). One of several ranks has the head and the embedding whole. Whole experts in place
+// of parts of all come to the same sizes where ranks have as many, and rows choose evenly.
 model_config largest_share(const model_config& model, std::int32_t ranks);
 
 // Seconds of one GPU for `run`, or of the rank with the largest share. Each kernel of a forward takes max(FLOP / products, bytes / copy,
 // shortest) + gap, and each forward 12 more small kernels and two waits of the host.
-// Of several ranks each layer adds two sums of float32 rows, by the links of the device.
+// Of several ranks each layer adds two sums of its rows, by the links of the device.
 double expected_seconds(const model_config& model, const run_work& run,
                         const device_ceilings& device);
 
 // The cost of a forward by the same roofline, for a virtual clock: half of the rows are candidates.
-std::shared_ptr<const cost_model> cost_of_card(const model_config& model, std::int32_t ranks,
+// Ranks and sums are those of the run.
+std::shared_ptr<const cost_model> cost_of_card(const model_config& model, const run_keys& run,
                                                const device_ceilings& device);
 
 }  // namespace unmask

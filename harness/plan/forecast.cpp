@@ -409,6 +409,7 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
     run = work_of(*config, method, parameters(p.params), run,
                   made ? made->rows->traits() : row_traits());
     run.ranks = static_cast<std::int32_t>(p.run.ranks);
+    run.sum_element = sum_element_of(p.run);
     seconds = expected_seconds(*config, run, device);
   }
   expect_hours(p, w, seconds, config.has_value(), f);

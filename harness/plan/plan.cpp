@@ -87,7 +87,7 @@ bool runs_on(const method_entry& method, const model_entry& model, const workloa
 
 // Whatever the model: check_share() is asked when it is known.
 void check_ranks(const run_settings& run) {
-  const model_share share = share_of(0, run.ranks, run.pieces);
+  const model_share share = share_of(0, run);
   if (share.is_cut()) refuse_int8(weight_format_of(run));
 }
 

@@ -122,6 +122,12 @@ struct sample_record {
   bool median = false;
 };
 
+// How the ranks of a run are connected.
+struct topology_record {
+  std::int64_t hosts = 0;  // 0: one process, or nothing was computed
+  std::string transport;   // by which their bytes go
+};
+
 // The experiment that a row is of.
 struct experiment_record {
   std::string file;  // relative to where the program was started, or its bare name; empty:
@@ -156,6 +162,7 @@ struct result_row {
   parameter_map params;
   run_settings run;
   std::optional<device_facts> device;  // nothing: the row is older than this was recorded
+  topology_record topology;            // of several ranks
   row_verdict verdict = row_verdict::failed;
   std::string reason;
   std::map<std::string, metric> metrics;  // absent: not earned or not defined

@@ -59,6 +59,9 @@ inline bool is_there(const benchmark_record& b) {
 inline bool is_there(const item_records& items) {
   return !items.empty();
 }
+inline bool is_there(const topology_record& t) {
+  return t.hosts > 0;
+}
 template <class T>
 bool is_there(const std::optional<T>& value) {
   return value.has_value();
@@ -115,6 +118,12 @@ void each_field(device_facts& d, Visit& visit) {
   visit(needed("is_card", "a GPU, which a driver knows"), d.is_card);
   visit(needed("times_mean_something", "false: emulated kernels, whose times say nothing"),
         d.times_mean_something);
+}
+
+template <class Visit>
+void each_field(topology_record& t, Visit& visit) {
+  visit(needed("hosts", "machines that the ranks are on"), t.hosts);
+  visit(needed("transport", "by which bytes go from rank to rank"), t.transport);
 }
 
 template <class Visit>
@@ -198,6 +207,7 @@ void each_field(result_row& r, Visit& visit) {
                     "what the device that was used says of itself; rows before this was recorded "
                     "lack it"),
                r.device);
+  visit.object(some("topology", "how the ranks were connected; absent of one rank"), r.topology);
   visit.word(needed("verdict"), r.verdict, row_verdict_names);
   visit(needed("reason"), r.reason);
   visit.metrics(r.metrics);

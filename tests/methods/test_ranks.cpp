@@ -4,78 +4,16 @@
 // Several ranks decode what one process does: every method, with threads for ranks.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <map>
 
 #include "harness/base/ranks/group.h"
-#include "harness/model/share.h"
 #include "harness/profile/phase_clock.h"
-#include "methods/settings.h"
-#include "tests/methods/tiny_models.h"
-#include "tests/rank_threads.h"
-#include "tests/registered.h"
+#include "tests/methods/ranked_decoding.h"
 
 namespace unmask {
 namespace {
 
 using namespace testing;
-
-// Six heads, which two ranks share evenly and four do not.
-model_config six_heads(model_family family) {
-  model_config c = tiny_config(family);
-  c.heads = 6;
-  c.kv_heads = family == model_family::llada ? 6 : 3;
-  c.hidden = 36;
-  c.head_dim = 6;
-  c.rope.rotary_dim = 6;
-  return c;
-}
-
-// All bits of the residual stream that the head reads, over all steps.
-class digest_of_steps final : public step_observer {
- public:
-  void on_step(const step_view& step) override {
-    for (std::int32_t r = 0; r < step.left.rows; ++r) {
-      const float* row = step.head_input.row<float>(r);
-      for (std::int64_t d = 0; d < step.head_input.columns(); ++d) {
-        std::uint32_t bits = 0;
-        std::memcpy(&bits, row + d, sizeof bits);
-        value_ = (value_ ^ bits) * 0x100000001B3U;
-      }
-    }
-  }
-  std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 0xCBF29CE484222325U;
-};
-
-struct decoded {
-  std::vector<std::vector<std::int32_t>> tokens;
-  std::vector<sequence_counters> counts;
-  std::uint64_t bits = 0;
-};
-
-// The weights are the same for all shares: they are drawn by the names of the tensors.
-decoded decode(const setting& p, const model_share& share) {
-  const auto model =
-      tiny_model(six_heads(p.family), cpu_backend(), 512, 7, dtype::f32, weight_format::f32, share);
-  digest_of_steps watch;
-  const closed_loop_result result =
-      decode_closed(*model, p.method, p.given, tiny_requests(2, 24), 2, p.preset, &watch);
-  decoded all{outputs(result), {}, watch.value()};
-  for (const decoded_answer& a : result.answers) all.counts.push_back(a.counters);
-  return all;
-}
-
-std::vector<decoded> decode_on(int ranks, std::int32_t pieces, const setting& p) {
-  std::vector<decoded> all(static_cast<std::size_t>(ranks));
-  const auto threw = test::on_ranks(ranks, [&](rank_group& group) {
-    all[static_cast<std::size_t>(group.rank())] = decode(p, share_of(group.rank(), ranks, pieces));
-  });
-  EXPECT_EQ(threw, std::vector<std::string>(static_cast<std::size_t>(ranks))) << p.label;
-  return all;
-}
 
 void expect_same_counts(const decoded& got, const decoded& want) {
   ASSERT_EQ(got.counts.size(), want.counts.size());
@@ -128,6 +66,65 @@ TEST(ranks, four_have_the_bits_of_four_pieces_however_these_are_dealt) {
   EXPECT_EQ(whole.tokens, want.tokens);
   EXPECT_NE(whole.bits, want.bits) << "sums in pieces are other roundings";
   expect_same_counts(want, whole);
+}
+
+// Two groups of heads on four pieces: each KV head is on two of them.
+TEST(ranks, four_pieces_repeat_the_heads_of_two_groups) {
+  for (const char* label :
+       {"block_dynamic", "focus", "optimus_moe", "sparse_dream", "dllm_cache_dream"}) {
+    const setting p = named_setting(label);
+    model_config c = tiny_config(p.family);
+    c.kv_heads = 2;
+    SCOPED_TRACE(label);
+    const decoded want = decode(c, p, share_of(0, 1, 4));
+    for (const int ranks : {2, 4}) {
+      for (const decoded& one : decode_on(ranks, 4, c, p)) {
+        EXPECT_EQ(one.tokens, want.tokens);
+        EXPECT_EQ(one.bits, want.bits) << ranks << " ranks";
+        expect_same_counts(one, want);
+      }
+    }
+  }
+}
+
+model_share experts_by_whole() {
+  model_share like;
+  like.whole_experts = true;
+  return like;
+}
+
+// Whole experts on each rank in place of a part of every one: the same products, added in another order.
+TEST(ranks, whole_experts_find_what_parts_of_all_find) {
+  for (const char* label : {"optimus_moe", "llada2_blocks"}) {
+    const setting p = named_setting(label);
+    const model_config c = six_heads(p.family);
+    SCOPED_TRACE(label);
+    const decoded parts = decode(c, p, share_of(0, 1, 3));
+    for (const auto& [ranks, pieces] : std::vector<std::pair<int, int>>{{2, 2}, {3, 3}, {3, 6}}) {
+      const model_share like = experts_by_whole();
+      const decoded want = decode(c, p, share_like(like, 0, 1, pieces));
+      EXPECT_EQ(want.tokens, parts.tokens);
+      EXPECT_NE(want.bits, parts.bits);
+      for (const decoded& one : decode_on(ranks, pieces, c, p, like)) {
+        EXPECT_EQ(one.tokens, want.tokens);
+        EXPECT_EQ(one.bits, want.bits) << ranks << " ranks";
+        expect_same_counts(one, parts);
+      }
+    }
+  }
+}
+
+// Parts that travel as bfloat16 are rounded in one process, too.
+TEST(ranks, halves_have_the_bits_of_as_many_rounded_pieces) {
+  const setting p = vanilla();
+  const model_config c = six_heads(p.family);
+  model_share like;
+  like.sums = dtype::bf16;
+  for (const int ranks : {2, 3, 4}) {
+    const decoded want = decode(c, p, share_like(like, 0, 1, ranks));
+    EXPECT_NE(want.bits, decode(c, p, share_of(0, 1, ranks)).bits);
+    for (const decoded& one : decode_on(ranks, 0, c, p, like)) EXPECT_EQ(one.bits, want.bits);
+  }
 }
 
 // One move for each of two sums a layer, and one for what the ranks compare; 4 bytes for each element.

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "harness/base/run_keys.h"
 #include "kernels/float16.h"
 #include "tests/support.h"
 
@@ -128,6 +129,46 @@ TEST(shares, refuse_what_cannot_be_dealt_in_a_sentence) {
   EXPECT_EQ(share_of(0, 1, 3).pieces, 3) << "one process adds what three ranks would";
 }
 
+TEST(shares, of_a_run_have_its_keys) {
+  run_keys run;
+  run.ranks = 2;
+  run.experts = "experts";
+  EXPECT_TRUE(share_of(1, run).whole_experts);
+  EXPECT_EQ(share_of(1, run).sums, dtype::f32);
+  run.sums = "bf16";
+  EXPECT_EQ(share_of(1, run).sums, dtype::bf16);
+  run.pieces = 4;
+  EXPECT_EQ(
+      message_of([&] { share_of(1, run); }),
+      "`sums` bf16 needs pieces = 0 or as many as ranks, 2, not 4: what a rank adds of its own "
+      "pieces is float32");
+  run.ranks = 1;
+  EXPECT_EQ(share_of(0, run).pieces, 4) << "one process rounds what four ranks would send";
+}
+
+// 7 experts to 3 pieces are 2, 2 and 3; a piece needs one.
+TEST(shares, deal_whole_experts) {
+  model_config c = of_heads(8, 8);
+  c.moe = {7, 2, 1, 1, 24, 1, 1, 2.5F, true, true, true};
+  model_share share;
+  share.whole_experts = true;
+  std::vector<range> held;
+  for (std::int32_t p = 0; p < 3; ++p) {
+    share.rank = p;
+    share.ranks = share.pieces = 3;
+    held.emplace_back(experts_of(c, share).first, experts_of(c, share).last);
+  }
+  EXPECT_EQ(held, (std::vector<range>{{0, 2}, {2, 4}, {4, 7}}));
+  share.rank = 0;
+  share.ranks = share.pieces = 8;
+  EXPECT_EQ(message_of([&] { check_share(c, share, weight_format::f32); }),
+            "tiny: 7 experts cannot be dealt to 8 pieces; experts = \"hidden\" shares the width of "
+            "each");
+  share.whole_experts = false;
+  EXPECT_EQ(message_of([&] { check_share(c, share, weight_format::f32); }), "");
+  EXPECT_EQ(experts_of(c, share).size(), 7);
+}
+
 // All tensors of a layer.
 std::vector<tensor_view> tensors_of(const layer_weights& l) {
   std::vector<tensor_view> all = {l.attn_norm,   l.q,          l.k,          l.v,
@@ -167,13 +208,15 @@ TEST(shares, random_weights_are_those_of_the_whole) {
   c.layers = 2;
   c.vocabulary = 11;
   c.qkv_bias = true;
-  for (const bool routed : {false, true}) {
-    if (routed) c.moe = {4, 2, 1, 1, 24, 1, 1, 2.5F, true, true, true};
+  for (const bool routed : {false, true, true}) {
+    const bool whole_experts = c.moe.experts > 0;
+    if (routed) c.moe = {8, 2, 1, 1, 24, 1, 1, 2.5F, true, true, true};
     const model_weights whole = random_weights(c, 5, dtype::bf16);
     for (const std::int32_t ranks : {1, 2, 3, 4, 8}) {
       for (std::int32_t rank = 0; rank < ranks; ++rank) {
         SCOPED_TRACE(std::to_string(rank) + " of " + std::to_string(ranks));
-        const model_share share = share_of(rank, ranks, 0);
+        model_share share = share_of(rank, ranks, 0);
+        share.whole_experts = whole_experts;
         const model_weights part = random_weights(c, 5, dtype::bf16, share);
         std::size_t bytes = 2 * static_cast<std::size_t>(2 * c.vocabulary * c.hidden + c.hidden);
         for (std::size_t l = 0; l < whole.layers.size(); ++l) {
@@ -201,6 +244,84 @@ TEST(shares, a_checkpoint_is_read_where_it_is_held) {
       const model_weights part = load_weights(c, models + name, true, {}, share);
       for (std::size_t l = 0; l < whole.layers.size(); ++l) {
         expect_same(part.layers[l], cut(whole.layers[l], c, share));
+      }
+    }
+  }
+}
+
+// Row or column by row or column: how often those of a tensor are held by the pieces.
+std::vector<int> held_by_pieces(const weight_name& name, const std::vector<std::int64_t>& shape,
+                                const model_config& c, const std::vector<model_share>& pieces) {
+  bool columns = false;
+  std::vector<tensor_cut> cuts;
+  for (const model_share& one : pieces) {
+    cuts.push_back(cut_of(name, shape, c, one));
+    columns |= cuts.back().columns.size() < (shape.size() > 1 ? shape[1] : 1);
+  }
+  std::vector<int> held(static_cast<std::size_t>(columns ? shape[1] : shape[0]));
+  for (const tensor_cut& cut : cuts) {
+    const cut_range of = columns ? cut.columns : cut.rows;
+    for (std::int64_t i = of.first; i < of.last; ++i) ++held[static_cast<std::size_t>(i)];
+    const cut_range other = columns ? cut.rows : cut.columns;
+    EXPECT_EQ(other.size(), columns ? shape[0] : shape.size() > 1 ? shape[1] : 1) << name.what;
+  }
+  return held;
+}
+
+// Of every family that is published or embedded, to as many pieces as it can be dealt to.
+TEST(shares, of_every_family_cover_its_tensors) {
+  for (const auto& [heads, kv_heads] : std::vector<std::pair<int, int>>{{6, 3},
+                                                                        {6, 6},
+                                                                        {4, 4},
+                                                                        {14, 2},
+                                                                        {4, 2},
+                                                                        {32, 32},
+                                                                        {28, 4},
+                                                                        {16, 8},
+                                                                        {32, 8},
+                                                                        {32, 4},
+                                                                        {16, 4},
+                                                                        {64, 8}}) {
+    model_config c = of_heads(heads, kv_heads, 100);
+    c.moe = {16, 2, 1, 1, 40, 1, 1, 2.5F, true, true, true};
+    const std::int64_t d = c.hidden, q = heads * c.head_dim, kv = kv_heads * c.head_dim;
+    for (std::int32_t pieces = 1; pieces <= 8; ++pieces) {
+      const model_share all{0, 1, pieces};
+      if (!message_of([&] { check_share(c, all, weight_format::f32); }).empty()) continue;
+      SCOPED_TRACE(std::to_string(heads) + "/" + std::to_string(kv_heads) + " to " +
+                   std::to_string(pieces));
+      const std::vector<model_share> each = pieces_of(all);
+      const auto expect = [&](const weight_name& name, const std::vector<std::int64_t>& shape,
+                              int times) {
+        for (const int often : held_by_pieces(name, shape, c, each)) {
+          ASSERT_EQ(often, times) << name.part << name.what;
+        }
+      };
+      for (const char* what : {"q", "q_bias"}) expect({0, "", what}, {q, d}, 1);
+      for (const char* what : {"k", "v", "k_bias", "v_bias"}) {
+        expect({0, "", what}, {kv, d}, std::max(1, pieces / kv_heads));
+      }
+      expect({0, "", "attn_out"}, {d, q}, 1);
+      for (const auto& [part, width] :
+           std::map<std::string, std::int64_t>{{"", 100}, {"experts.3.", 40}, {"shared.", 40}}) {
+        for (const char* what : {"gate", "up"}) expect({0, part, what}, {width, d}, 1);
+        expect({0, part, "down"}, {d, width}, 1);
+      }
+      expect({0, "", "router"}, {16, d}, pieces);
+      expect({-1, "", "embedding"}, {50, d}, pieces);
+      expect({-1, "", "lm_head"}, {50, d}, pieces);
+      expect({0, "", "attn_norm"}, {d}, pieces);
+      std::vector<model_share> by_experts = each;
+      for (model_share& s : by_experts) s.whole_experts = true;
+      for (const char* what : {"gate", "down"}) {
+        for (int e = 0; e < 16; ++e) {
+          const weight_name name{0, "experts." + std::to_string(e) + ".", what};
+          std::int64_t held = 0;
+          for (const model_share& s : by_experts) {
+            held += cut_of(name, std::vector<std::int64_t>{40, d}, c, s).rows.size();
+          }
+          EXPECT_EQ(held, 40) << name.part << what;
+        }
       }
     }
   }
