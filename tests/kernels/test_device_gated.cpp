@@ -76,9 +76,7 @@ struct gated_case {
 };
 
 cuda::choices with_newer(bool newer) {
-  cuda::choices c = cuda::choices_of_environment(/*graphs=*/false);
-  c.newer = newer;
-  return c;
+  return {.graphs = false, .newer = newer, .left_out = {}};
 }
 
 // Rows at both sides of each tile's end, a last tile of columns that is full, nearly so or one piece, k of less
