@@ -75,12 +75,38 @@ __global__ void mma_int8_kernel(const std::int8_t* a, const std::int8_t* b, int*
 __host__ __device__ inline int swizzled(int byte) {
   return byte ^ ((byte >> 7 & 7) << 4);
 }
+#ifdef ON_HOPPER
+// A box of 64 x 64 by its map.
+__device__ void copy_box(unsigned char* to, const CUtensorMap* map, std::uint64_t* bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, "
+      "%2}], [%3];" ::"r"(address(to)),
+      "l"(map), "r"(0), "r"(address(bar))
+      : "memory");
+}
+#endif
 // c[64][64] = a[64][64] b[64][64]. a K-major: byte 128 m + 2 k. b is [n][k], K-major, or [k][n], MN-major.
+// With maps, both come by them and not by stores.
 template <bool mn_major>
-__global__ void wgmma_kernel(const std::uint16_t* a, const std::uint16_t* b, float* c) {
+__global__ void wgmma_kernel(const std::uint16_t* a, const std::uint16_t* b, float* c,
+                             const CUtensorMap* map_a, const CUtensorMap* map_b) {
   extern __shared__ __align__(1024) unsigned char room[];
   unsigned char *as = room, *bs = room + 8192;
-  for (int i = threadIdx.x; i < 64 * 64; i += 128) {
+#ifdef ON_HOPPER
+  __shared__ std::uint64_t bar;
+  if (map_a != nullptr) {
+    if (threadIdx.x == 0) {
+      init(&bar, 1);
+      fence_init();
+      expect_bytes(&bar, 16384);
+      copy_box(as, map_a, &bar);
+      copy_box(bs, map_b, &bar);
+    }
+    __syncthreads();
+    wait(&bar, 0);
+  }
+#endif
+  for (int i = threadIdx.x; map_a == nullptr && i < 64 * 64; i += 128) {
     *reinterpret_cast<std::uint16_t*>(as + swizzled(i * 2)) = a[i];
     *reinterpret_cast<std::uint16_t*>(bs + swizzled(i * 2)) = b[i];
   }
@@ -359,12 +385,14 @@ static void check_mma_int8() {
 }
 
 template <bool mn_major>
-static void check_wgmma() {
+static void check_wgmma(bool by_maps) {
   std::vector<std::uint16_t> a(4096), b(4096);
   for (auto& h : a) h = small_bf16();
   for (auto& h : b) h = small_bf16();
   float* c = device(std::vector<float>(4096, -1));
-  wgmma_kernel<mn_major><<<1, 128, 16384>>>(device(a), device(b), c);
+  const std::uint16_t *from_a = device(a), *from_b = device(b);
+  wgmma_kernel<mn_major><<<1, 128, 16384>>>(from_a, from_b, c, by_maps ? map_of(from_a) : nullptr,
+                                            by_maps ? map_of(from_b) : nullptr);
   const auto got = back(c, 4096);
   for (int m = 0; m < 64; ++m) {
     for (int n = 0; n < 64; ++n) {
@@ -555,8 +583,10 @@ int main(int argc, char** argv) {
   cudaFuncAttributes of{};
   cudaFuncGetAttributes(&of, reinterpret_cast<const void*>(wgmma_kernel<false>));
   if (of.binaryVersion == 90) {
-    check_wgmma<false>();
-    check_wgmma<true>();
+    for (const bool by_maps : {false, true}) {
+      check_wgmma<false>(by_maps);
+      check_wgmma<true>(by_maps);
+    }
     check_bulk<bulk::right>();
     check_gather<gather::right>();
     check_gather<gather::counted>();

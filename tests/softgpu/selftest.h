@@ -4,6 +4,8 @@
 // What the files of the self-test have in common.
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -69,6 +71,9 @@ std::vector<T> back(const T* p, std::size_t n) {
   }
   return v;
 }
+
+// A map of 64 x 64 numbers of two bytes, with 128-byte swizzle, in device memory.
+const CUtensorMap* map_of(const std::uint16_t* numbers);
 
 // A case with a fault that is planted: the machine has to say what CMakeLists.txt expects.
 struct planted_case {

@@ -4,8 +4,6 @@
 // The GPU in software: launches that start early (griddepcontrol), clusters, copies that report to mbarriers of
 // other blocks, and tensor maps. Every right case against values that are computed by hand; every fault is a
 // word of the kernel's argument.
-#include <cuda.h>
-
 #include <cstring>
 #include <utility>
 
@@ -489,6 +487,13 @@ struct tensor {
     return static_cast<int>(n);
   }
 };
+
+const CUtensorMap* map_of(const std::uint16_t* numbers) {
+  const tensor t{{64, 64}, {128}, {64, 64}, CU_TENSOR_MAP_SWIZZLE_128B};
+  alignas(64) CUtensorMap map;
+  expect(t.encode(const_cast<std::uint16_t*>(numbers), &map) == CUDA_SUCCESS, "map of 64 x 64");
+  return device(std::vector<CUtensorMap>{map});
+}
 
 // Where chunk c (16 bytes) of row r of the box goes: rows of 128, 64 or 32 bytes, eight rows, four or two of
 // which make 128 bytes and change places alike.
