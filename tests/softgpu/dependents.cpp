@@ -44,9 +44,14 @@ bool has_waited(const warp& w, int lane) {
 
 void note_early(const warp& w, const instruction& i, int lane, u64 address, bool write, bool waited,
                 const char* did) {
+  const allocation* a = memory::all().find(address);
+  const std::string place = a == nullptr
+                                ? "of the host's memory"
+                                : std::to_string(address - a->begin) + " of an allocation of " +
+                                      std::to_string(a->end - a->begin);
   note(w, i, lane, waited ? "behind a launch that did not wait" : "before griddepcontrol.wait",
-       std::string(write ? "writes" : "reads") + " byte " + std::to_string(address % page_bytes) +
-           " of its page, which a launch " + did + " that may still be at work");
+       std::string(write ? "writes" : "reads") + " byte " + place + ", which a launch " + did +
+           " that may still be at work");
 }
 
 void trigger(warp& w, const instruction&) {

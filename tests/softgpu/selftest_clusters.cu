@@ -16,6 +16,8 @@
 #define CLUSTER_OF_TWO
 #endif
 
+static cudaStream_t stream = nullptr;  // of launches
+
 template <class... Wanted, class... Given>
 static void launch(void (*kernel)(Wanted...), dim3 grid, dim3 threads, dim3 cluster, bool early,
                    Given... given) {
@@ -24,6 +26,7 @@ static void launch(void (*kernel)(Wanted...), dim3 grid, dim3 threads, dim3 clus
   how.gridDim = grid;
   how.blockDim = threads;
   how.attrs = attributes;
+  how.stream = stream;
   if (cluster.x != 0) {
     attributes[how.numAttrs].id = cudaLaunchAttributeClusterDimension;
     attributes[how.numAttrs++].val.clusterDim = {cluster.x, cluster.y, cluster.z};
@@ -107,6 +110,29 @@ static void check_leap() {
   launch(chain_kernel, 4, 64, as_it_says, true, third, b, w, d);
   const auto got = back(d, 256);
   for (int i = 0; i < 256; ++i) expect(got[i] == 19, "leap", i);
+}
+
+// Two launches in a graph that is replayed twice: a to b, b to a.
+template <early second>
+static void check_recorded() {
+  std::vector<int> numbers(256, 5), weights(256, 7);
+  const int* w = device(weights);
+  int *a = device(numbers), *b = device(numbers);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t recorded = nullptr;
+  cudaStreamCreate(&stream);
+  cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  launch(chain_kernel, 4, 64, as_it_says, false, early::right, a, w, b);
+  launch(chain_kernel, 4, 64, as_it_says, true, second, b, w, a);
+  cudaStreamEndCapture(stream, &graph);
+  expect(cudaGraphInstantiate(&recorded, graph, 0) == cudaSuccess, "graph");
+  for (int n = 0; n < 2; ++n) cudaGraphLaunch(recorded, stream);
+  const auto got = back(a, 256);
+  for (int i = 0; i < 256; ++i) expect(got[i] == 5 + 4 * 7, "graph of launches", i);
+  cudaGraphExecDestroy(recorded);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+  stream = nullptr;
 }
 
 // A library fills what a launch behind it reads.
@@ -653,6 +679,7 @@ const std::vector<planted_case> cluster_cases = {
     {"dependent_one_thread", check_chain<early::right, early::one_thread, early::right>},
     {"dependent_leap", check_leap<early::no_wait, early::right>},
     {"dependent_silent", check_chain<early::silent, early::silent, early::right>},
+    {"dependent_recorded", check_recorded<early::no_wait>},
     {"dependent_library", check_behind_library<early::no_wait>},
     {"cluster_no_first", check_exchange<exchange::no_first>},
     {"cluster_no_middle", check_exchange<exchange::no_middle>},
@@ -690,6 +717,7 @@ void check_clusters() {
   check_chain<early::right, early::one_for_all, early::late>();
   check_leap<early::late,
              early::read_before>();  // all have waited for the first when the third starts
+  check_recorded<early::right>();
   check_behind_library<early::right>();
   check_exchange<exchange::right>();
   check_ring<ring::right>();
