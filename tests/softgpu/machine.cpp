@@ -269,7 +269,7 @@ void look_for_work_in_flight(warp& w, const kernel& k) {
   }
   for (int l = 0; l < 32; ++l) {
     if (w.stores[l].empty() && w.store_groups[l].empty()) continue;
-    note(w, k.code.back(), l, "bulk store in flight at the end", "of which nobody waited");
+    note(w, k.code.back(), l, "bulk store in flight at the end", "that nobody waited for");
     break;
   }
   for (int l = 0; l < 32; ++l) {
@@ -384,7 +384,7 @@ std::vector<std::uint64_t> order_of_blocks(std::uint64_t blocks, std::mt19937& r
   return order;
 }
 
-// Cluster n of the grid: blocks that lie side by side in x, y and z.
+// Cluster n of the grid: blocks that are neighbours in x, y and z.
 void begin(cluster& c, kernel& k, std::uint64_t n, std::mt19937& random) {
   const launch_shape& shape = c.blocks.front()->shape;
   const dim3_t &grid = shape.grid, &each = shape.cluster;
