@@ -8,9 +8,12 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/error.h"
 #include "harness/decode/registry.h"
 #include "harness/engine/closed_loop.h"
+#include "harness/model/share.h"
 #include "harness/model/weights.h"
+#include "harness/plan/expected_time.h"
 #include "kernels/cuda/device/traffic.h"
 
 namespace unmask {
@@ -95,17 +98,23 @@ step_cost cost_of(const cost_shape& model, const recipe_cost& r, double batch, d
   return cost;
 }
 
-// 3 GB for the context, the library and activations of 8192 rows.
+// `c`: the sizes of one rank. 3 GB for the context, the library and activations of 8192 rows.
 bool fits(const model_config& c, double batch, double context, const device_ceilings& d) {
   const double kv = 4.0 * c.layers * c.kv_heads * c.head_dim;
   return 2.0 * static_cast<double>(c.parameters()) + batch * context * kv < d.memory_bytes - 3e9;
 }
 
-text_table sheet_of(const std::string& name, const model_config& c, const recipe_cost& r,
-                    const device_ceilings& d) {
+// Nothing of one.
+std::string on_ranks(int ranks) {
+  return ranks > 1 ? fmt::format(" · {} ranks", ranks) : "";
+}
+
+text_table sheet_of(const std::string& name, const model_config& whole, int ranks,
+                    const recipe_cost& r, const device_ceilings& d) {
+  const model_config c = largest_share(whole, ranks);
   text_table t;
-  t.title = fmt::format("{} · {} · {}: expected tokens/s (ms a step, share of the limit)", name,
-                        r.method, d.name);
+  t.title = fmt::format("{} · {} · {}{}: expected tokens/s (ms a step, share of the limit)", name,
+                        r.method, d.name, on_ranks(ranks));
   t.column("batch", true);
   for (const double context : contexts) t.column(fmt::format("{:.0f}K", context / 1024), true);
   for (const double batch : batches) {
@@ -115,7 +124,7 @@ text_table sheet_of(const std::string& name, const model_config& c, const recipe
         line.emplace_back("no room");
         continue;
       }
-      const step_cost cost = cost_of(cost_shape_of(c), r, batch, context, d);
+      const step_cost cost = cost_of(cost_shape_of(whole, ranks), r, batch, context, d);
       line.emplace_back(fmt::format("{:.0f} ({:.1f}, {:.0f} %)", batch * r.tokens / cost.seconds,
                                     1e3 * cost.seconds, 100 * cost.share()));
     }
@@ -132,6 +141,11 @@ text_table sheet_of(const std::string& name, const model_config& c, const recipe
           ? fmt::format("; everything is computed anew every {:.0f} steps", 1 / r.refreshes)
           : std::string(),
       r.selection.launches, r.selection.waits));
+  if (ranks > 1) {
+    t.notes.push_back(
+        "Two sums of float32 rows a layer, by links whose speed is declared. The head is whole on "
+        "every rank.");
+  }
   return t;
 }
 
@@ -296,21 +310,32 @@ text_table cost_goals(const std::filesystem::path& shapes, const device_ceilings
   return goals;
 }
 
-std::vector<text_table> cost_sheet(const std::filesystem::path& shapes, const device_ceilings& d) {
+std::vector<text_table> cost_sheet(const std::filesystem::path& shapes, const device_ceilings& d,
+                                   int ranks) {
   std::vector<text_table> tables;
+  text_table left_out{"model", "why"};
+  left_out.title = "Left out";
   for (const published_shape& s : shapes_of) {
     const model_config c = read_model_config(shapes / s.folder);
+    try {
+      check_share(c, share_of(0, ranks, 0), weight_format::bf16);
+    } catch (const error& why) {
+      left_out.add({s.name, why.what()});
+      continue;
+    }
     for (const recipe_cost& r : recipes_of(s)) {
-      tables.push_back(sheet_of(s.name, c, r, d));
+      tables.push_back(sheet_of(s.name, c, ranks, r, d));
       if (s.blocks == nullptr) continue;
       for (const double batch : {32.0, 256.0}) {
-        tables.push_back(kernels_of(fmt::format("{} · {} · batch {:.0f} on {:.0f} keys", s.name,
-                                                r.method, batch, share_gpt_context),
-                                    cost_of(cost_shape_of(c), r, batch, share_gpt_context, d)));
+        tables.push_back(
+            kernels_of(fmt::format("{} · {} · batch {:.0f} on {:.0f} keys{}", s.name, r.method,
+                                   batch, share_gpt_context, on_ranks(ranks)),
+                       cost_of(cost_shape_of(c, ranks), r, batch, share_gpt_context, d)));
       }
     }
   }
-  tables.push_back(cost_goals(shapes, d));
+  if (ranks == 1) tables.push_back(cost_goals(shapes, d));
+  if (!left_out.rows.empty()) tables.push_back(std::move(left_out));
   return tables;
 }
 

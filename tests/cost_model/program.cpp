@@ -10,6 +10,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/output.h"
+#include "harness/base/ranks/group.h"
 #include "tests/cost_model/cost_sheet.h"
 
 namespace unmask {
@@ -27,6 +28,8 @@ po::options_description option_list() {
       "terabytes", po::value<double>()->default_value(0),
       "take this copy rate, TB/s (0: as declared)")("goals", po::bool_switch(),
                                                     "print the goals alone")(
+      "ranks", po::value<int>()->default_value(1),
+      "predict for models that so many of these GPUs run together")(
       "format", po::value<std::string>()->default_value("md"), "print md, csv, latex or json")(
       "shapes",
       po::value<std::string>()->default_value(std::string(UNMASK_SOURCE_DIR) +
@@ -64,8 +67,15 @@ int print_costs(int argc, char** argv) {
                                                    1e12 * values["terabytes"].as<double>());
   const std::filesystem::path shapes = values["shapes"].as<std::string>();
   const table_format format = parse_table_format(values["format"].as<std::string>());
-  write_output(values["goals"].as<bool>() ? render(cost_goals(shapes, device), format)
-                                          : render(cost_sheet(shapes, device), format));
+  const int ranks = values["ranks"].as<int>();
+  const bool goals = values["goals"].as<bool>();
+  if (ranks < 1 || ranks > most_ranks) {
+    throw usage_error("--ranks is " + std::to_string(ranks) + " but must be from 1 to " +
+                      std::to_string(most_ranks));
+  }
+  if (goals && ranks > 1) throw usage_error("--goals are those of one GPU: leave out --ranks");
+  write_output(goals ? render(cost_goals(shapes, device), format)
+                     : render(cost_sheet(shapes, device, ranks), format));
   check_output();
   return 0;
 }
