@@ -571,8 +571,6 @@ void measure_row(result_row& row, const measured_point& point) {
   const double output = mean_tokens(
       point.passes, [&](const answer_record& a) { return output_tokens_of(a, point.rules); });
   count_metrics(row, point.passes.front(), t, point);
-  // Ranks exchange bytes by the memory of one machine (base/ranks/group.h), and by nothing else.
-  if (row.metrics.contains("sum_calls")) row.topology = {1, "shared memory"};
   total_metrics(row, point.passes);
   const double seconds = middle_of(row.samples.seconds, row);
   const origin time = point.passes.front().time;
@@ -597,6 +595,8 @@ void measure_row(result_row& row, const measured_point& point) {
   if (!first.clients_left && !first.answers_vary) hash_answers(row, first);
   const std::vector<scored_answer> scores = scores_of_passes(point);
   pass_metrics(row, point.passes);
+  // Ranks exchange bytes by the memory of one machine (base/ranks/group.h), and by nothing else.
+  if (row.metrics.contains("sum_calls")) row.topology = {1, "shared memory"};
   if (const auto energy = row.value_of("energy_joules"); energy && output > 0) {
     row.metrics["joules_per_token"] = {*energy / output, origin::measured};
   }

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <map>
+#include <new>
 #include <optional>
 #include <set>
 
@@ -74,6 +75,12 @@ struct prepared_group {
   }
 };
 
+// An error in words that a row can have.
+std::string said_of(const std::exception& problem) {
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&problem) != nullptr;
+  return no_memory ? "no memory is left for its share of the model" : problem.what();
+}
+
 prepared_group prepared_by(executor& with, std::span<const experiment_point> group) {
   prepared_group done;
   try {
@@ -81,7 +88,7 @@ prepared_group prepared_by(executor& with, std::span<const experiment_point> gro
   } catch (const rank_failure&) {
     throw;
   } catch (const std::exception& problem) {
-    done.problem = problem.what();
+    done.problem = said_of(problem);
   }
   return done;
 }
@@ -428,8 +435,8 @@ std::vector<experiment_point> points_of(const std::vector<experiment_point>& pla
   for (const std::string id : ids) {
     const auto at = std::ranges::find(plan, id, &experiment_point::id);
     if (at == plan.end()) {
-      throw environment_error("the plan of this rank has no point " + id +
-                              ": a file that names the plan changed meanwhile");
+      throw environment_error("its plan has no point " + id +
+                              ": it was started with other words, or with other files");
     }
     group.push_back(*at);
   }
@@ -507,7 +514,7 @@ int obey_rank_0(rank_group& group, const std::vector<experiment_point>& points, 
   } catch (const rank_failure&) {  // rank 0 has heard of it
     return static_cast<int>(exit_code::environment);
   } catch (const std::exception& problem) {
-    group.fail(fmt::format("rank {}: {}", group.rank(), problem.what()));
+    group.fail(fmt::format("rank {}: {}", group.rank(), said_of(problem)));
     return static_cast<int>(exit_code::run_failed);
   }
   return 0;
