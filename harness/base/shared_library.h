@@ -3,7 +3,7 @@
 //
 // Libraries that are opened when they are first needed, because the program must start where they
 // are not. A machine with a GPU may hold CUDA's libraries only inside a Python installation (the
-// wheels nvidia-cublas, nvidia-cudnn-cu13, nvidia-cuda-cupti), which the loader does not search.
+// wheels nvidia-cublas, nvidia-cudnn-cu13, nvidia-cuda-cupti, nvidia-nccl-cu13), which the loader does not search.
 #pragma once
 
 #include <filesystem>
@@ -36,6 +36,10 @@ inline library_search cublaslt_library(std::string built_with = {}) {
 }
 inline library_search cudnn_library() {
   return {{"libcudnn.so.9"}, "UNMASK_CUDNN"};
+}
+// The lines of several ranks between their GPUs.
+inline library_search nccl_library() {
+  return {{"libnccl.so.2"}, "UNMASK_NCCL"};
 }
 // CUPTI opens libraries of its own that look for its symbols.
 inline library_search cupti_library(std::string built_with = {}) {

@@ -22,7 +22,7 @@
 namespace unmask {
 namespace {
 
-constexpr std::uint64_t magic = 0x756e6d61736b5232U;  // of this layout
+constexpr std::uint64_t magic = 0x756e6d61736b5233U;  // of this layout
 constexpr std::size_t area_bytes = std::size_t{1} << 20, head_bytes = std::size_t{1} << 16;
 constexpr std::size_t longest_words = 512;
 constexpr double usual_patience = 60;
@@ -100,7 +100,8 @@ struct rank_group::header {
   struct one {
     std::atomic<std::uint32_t> joined;
     std::atomic<std::int32_t> process;
-    std::atomic<std::uint64_t> moves;  // that it has come to
+    std::atomic<std::uint64_t> moves;            // that it has come to
+    std::atomic<std::uint64_t> moves_on_device;  // that it has queued
   } of[most_ranks];
 };
 
@@ -238,18 +239,42 @@ void rank_group::meet() {
   while (h.generation == turn) {
     sleep_while(h.generation, turn);
     if (h.generation != turn) return;
-    if (h.failed != 0) throw rank_failure(failure());
-    for (int r = 0; ended_ && r < size(); ++r) {
-      if (const std::string why = r == rank_ ? "" : ended_(r); !why.empty()) give_up(why);
-    }
-    if (patience_ <= 0 || seconds_now() - start < patience_) continue;
-    std::vector<int> silent, waiting;
-    for (int r = 0; r < size(); ++r) {
-      (h.of[r].moves < moves_ ? silent : waiting).push_back(r);
-    }
-    give_up(number_list(silent) + " did not answer within " + short_text(patience_) + " s while " +
-            number_list(waiting) + " waited (UNMASK_RANKS_PATIENCE sets the seconds)");
+    look_for(
+        seconds_now() - start, [&](int r) { return h.of[r].moves >= moves_; }, "answer", "a move");
   }
+}
+
+void rank_group::look_for(double waited, const std::function<bool(int rank)>& has_come,
+                          const std::string& what, const std::string& move) {
+  if (head().failed != 0) throw rank_failure(failure());
+  for (int r = 0; ended_ && r < size(); ++r) {
+    if (const std::string why = r == rank_ ? "" : ended_(r); !why.empty()) give_up(why);
+  }
+  if (patience_ <= 0 || waited < patience_) return;
+  std::vector<int> silent, waiting;
+  for (int r = 0; r < size(); ++r) (has_come(r) ? waiting : silent).push_back(r);
+  const std::string within = " within " + short_text(patience_) + " s";
+  const std::string how = " (UNMASK_RANKS_PATIENCE sets the seconds)";
+  if (silent.empty())
+    give_up(move + " did not end" + within + ", to which all ranks have come" + how);
+  give_up(number_list(silent) + " did not " + what + within + " while " + number_list(waiting) +
+          " waited" + how);
+}
+
+void rank_group::count_on_device(std::uint64_t calls, std::uint64_t bytes) {
+  moves_on_device_ += calls;
+  head().of[rank_].moves_on_device = moves_on_device_;
+  received_ += bytes;
+  traffic_.calls += calls;
+  traffic_.bytes += bytes;
+}
+
+void rank_group::look_around(double waited, const std::string& named) {
+  const std::string move =
+      named.empty() ? "move " + std::to_string(moves_on_device_) + " of the devices" : named;
+  look_for(
+      waited, [&](int r) { return head().of[r].moves_on_device >= moves_on_device_; },
+      "come to " + move, move);
 }
 
 void rank_group::gather(const void* mine, std::size_t bytes, void* all) {

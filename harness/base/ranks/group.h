@@ -113,6 +113,19 @@ class rank_group {
   std::uint64_t moves() const { return moves_; }
   std::uint64_t received() const { return received_; }  // bytes of other ranks, however they came
   const rank_traffic& traffic() const { return traffic_; }
+
+  // ---- moves that devices make among themselves, in the order of their own queues ----
+
+  // This rank has queued so many more, which bring it so many bytes of others.
+  void count_on_device(std::uint64_t calls, std::uint64_t bytes);
+  std::uint64_t moves_on_device() const { return moves_on_device_; }
+  // Asked now and then while the device is waited for, which has taken `waited` seconds: throws as
+  // gather() does. A rank that has queued fewer moves than this one has not come. `move` names what is
+  // waited for; empty: the last move of the devices.
+  void look_around(double waited, const std::string& move = {});
+  // What the device keeps for them, while the group lives.
+  std::shared_ptr<void>& of_device() { return of_device_; }
+
   // Returns who was told before; null: nobody is.
   gather_listener* tell(gather_listener* listener) { return std::exchange(listener_, listener); }
 
@@ -122,15 +135,20 @@ class rank_group {
   header& head() const;
   char* area(int rank) const;
   void meet();
+  // Throws if a rank has failed or ended, or if it takes too long: "rank 1 did not `what`", or "`move` did
+  // not end" if all have come.
+  void look_for(double waited, const std::function<bool(int rank)>& has_come,
+                const std::string& what, const std::string& move);
   void exchange(const void* mine, std::size_t bytes, void* all);
 
   std::shared_ptr<rank_memory> memory_;
   int rank_, turn_ = 0;
   double patience_;
-  std::uint64_t moves_ = 0, received_ = 0;
+  std::uint64_t moves_ = 0, received_ = 0, moves_on_device_ = 0;
   rank_traffic traffic_;
   gather_listener* listener_ = nullptr;
   std::function<std::string(int)> ended_;
+  std::shared_ptr<void> of_device_;
 };
 
 // The group that this thread is a rank of; null: it computes alone.

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -87,7 +88,7 @@ rank_place place_of(const launcher& l, const variable_reader& variable) {
     throw usage_error("ranks: " + place.launcher + " started " + std::to_string(place.ranks) +
                       " ranks on several machines (" +
                       (l.local_ranks != nullptr ? l.local_ranks : l.local_rank) +
-                      "): ranks of device cpu share the memory of one");
+                      "): ranks of a model share the memory of one");
   }
   return place;
 }
@@ -133,6 +134,21 @@ std::optional<rank_place> launched_place(const variable_reader& variable) {
 
 std::optional<rank_place> launched_place() {
   return launched_place([](const char* name) { return std::getenv(name); });
+}
+
+std::string gpus_of_rank(int rank, const variable_reader& variable) {
+  const char* visible = variable("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return std::to_string(rank);
+  std::istringstream all(visible);
+  std::string one;
+  for (int r = 0; std::getline(all, one, ','); ++r) {
+    if (r == rank) return one;
+  }
+  return "";
+}
+
+std::string gpus_of_rank(int rank) {
+  return gpus_of_rank(rank, [](const char* name) { return std::getenv(name); });
 }
 
 std::string command_for(const rank_place& place, int ranks) {

@@ -32,6 +32,11 @@ using variable_reader = std::function<const char*(const char*)>;
 std::optional<rank_place> launched_place(const variable_reader& variable);
 std::optional<rank_place> launched_place();  // of this process
 
+// The GPUs that a rank may see which another process starts, as CUDA_VISIBLE_DEVICES says it: the one of
+// its number among those that the starting process sees; none if that has fewer.
+std::string gpus_of_rank(int rank, const variable_reader& variable);
+std::string gpus_of_rank(int rank);
+
 // "srun --ntasks=4": the command that starts so many.
 std::string command_for(const rank_place& place, int ranks);
 

@@ -55,6 +55,24 @@ variables without(variables all, const std::string& name) {
   return all;
 }
 
+// The one of its number among those that the starting process sees.
+TEST(launch, a_rank_that_is_started_sees_one_gpu) {
+  const auto of = [](int rank, const variables& set) {
+    return gpus_of_rank(rank, [&](const char* name) {
+      const auto at = set.find(name);
+      return at == set.end() ? nullptr : at->second.c_str();
+    });
+  };
+  EXPECT_EQ(of(1, {}), "1");
+  EXPECT_EQ(of(3, {}), "3");
+  const variables some = {{"CUDA_VISIBLE_DEVICES", "4,GPU-8f3c,2"}};
+  EXPECT_EQ(of(0, some), "4");
+  EXPECT_EQ(of(1, some), "GPU-8f3c");
+  EXPECT_EQ(of(2, some), "2");
+  EXPECT_EQ(of(3, some), "");
+  EXPECT_EQ(of(1, {{"CUDA_VISIBLE_DEVICES", ""}}), "");
+}
+
 TEST(launch, each_launcher_says_where_a_rank_is) {
   const auto of = [](const variables& set) {
     const rank_place p = place_in(set).value();
@@ -97,9 +115,9 @@ TEST(launch, what_is_no_place_is_a_sentence) {
   EXPECT_EQ(refusal_of(with(mpirun, {{"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
                                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})),
             "ranks: mpirun started 3 ranks on several machines (OMPI_COMM_WORLD_LOCAL_SIZE): ranks "
-            "of device cpu share the memory of one");
+            "of a model share the memory of one");
   EXPECT_EQ(refusal_of(with(srun, {{"SLURM_LOCALID", "3"}})),
-            "ranks: srun started 8 ranks on several machines (SLURM_LOCALID): ranks of device cpu "
+            "ranks: srun started 8 ranks on several machines (SLURM_LOCALID): ranks of a model "
             "share the memory of one");
 }
 

@@ -93,6 +93,40 @@ TEST(ranks, name_who_did_not_answer) {
   EXPECT_EQ(threw, (std::vector<std::string>{words, "", words}));
 }
 
+// Moves that devices make: told apart by how many a rank has queued.
+TEST(ranks, name_whose_device_did_not_come_or_did_not_finish) {
+  const auto threw = on_ranks(
+      3,
+      [](rank_group& group) {
+        group.count_on_device(group.rank() == 1 ? 4 : 5, 100);
+        group.gather(std::string());
+        EXPECT_EQ(group.traffic().bytes, 100U);
+        EXPECT_EQ(group.traffic().calls, group.rank() == 1 ? 4U : 5U);
+        group.look_around(0.9);
+        group.gather(std::string());
+        if (group.rank() == 0) group.look_around(1);
+        for (;;) group.look_around(0);
+      },
+      1);
+  EXPECT_EQ(threw, std::vector<std::string>(
+                       3,
+                       "rank 1 did not come to move 5 of the devices within 1 s while ranks 0, 2 "
+                       "waited (UNMASK_RANKS_PATIENCE sets the seconds)"));
+  const auto late = on_ranks(
+      2,
+      [](rank_group& group) {
+        group.count_on_device(7, 0);
+        group.gather(std::string());
+        group.look_around(1);
+      },
+      1);
+  for (const std::string& said : late) {
+    EXPECT_EQ(said,
+              "move 7 of the devices did not end within 1 s, to which all ranks have come "
+              "(UNMASK_RANKS_PATIENCE sets the seconds)");
+  }
+}
+
 TEST(ranks, hear_who_failed_and_move_nothing_any_more) {
   const auto threw = on_ranks(2, [](rank_group& group) {
     if (group.rank() == 1) group.give_up("rank 1: no memory is left");
