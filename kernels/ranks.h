@@ -15,6 +15,18 @@ namespace unmask {
 // x [count] of every rank in force becomes their sum in rank order; one rank: x stays. Collective.
 void sum_over_ranks(double* x, std::size_t count);
 
+// How a device adds up what its kernels found of the heads of this rank (head_sum in operation.h): in
+// launch order, so that nobody waits. `begin` comes before those kernels and `add` behind them.
+struct device_head_sums {
+  bool (*holds)(const void* data);  // memory that its kernels may write
+  void (*begin)(const head_sum& of);
+  void (*add)(const head_sum& of);
+};
+class register_head_sums {  // before main()
+ public:
+  explicit register_head_sums(const device_head_sums& of);
+};
+
 namespace op {
 
 // y (+)= the sum of all parts of all ranks: parts [m, R * D] float32 of this rank, y [R, D] float32.

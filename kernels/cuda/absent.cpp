@@ -7,6 +7,7 @@
 #include "kernels/cuda/choices.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/product_library.h"
+#include "kernels/cuda/rank_library.h"
 
 namespace unmask::cuda {
 
@@ -25,6 +26,10 @@ namespace {
   throw environment_error("cannot measure a GPU: this program was built without CUDA");
 }
 }  // namespace
+
+void require_rank_library() {
+  throw environment_error(query().note);
+}
 
 std::string product_library() {
   return "none";

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/ranks/group.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/row_buckets.h"
@@ -62,6 +63,9 @@ struct problem {
   bool aligned = false;  // every operand's rows start at multiples of 16 bytes
   bool half = false;     // the result is bfloat16
   bool int8 = false;     // else the operands are bfloat16
+  // Of one of several ranks: m is the product's own, and the library's first answer is taken, the same
+  // on equal GPUs. Times would choose another on each, and with it other bits of what ranks repeat.
+  bool of_ranks = false;
   auto operator<=>(const problem&) const = default;
 };
 
@@ -259,8 +263,8 @@ struct library_gemm::impl {
   };
 
   // Times the candidates on this product's own operands, into a result of their own: a trial must
-  // not add to y. Negative time: there is none.
-  choice tune(const library_product& p, const call& c) const {
+  // not add to y. `first`: takes the first untimed. Negative time: there is none.
+  choice tune(const library_product& p, const call& c, bool first) const {
     cublasLtMatmulPreference_t made = nullptr;
     UNMASK_LIBRARY_CALL(library().cublasLtMatmulPreferenceCreate(&made));
     const preference wish(made);
@@ -287,6 +291,7 @@ struct library_gemm::impl {
     if (asked == CUBLAS_STATUS_NOT_SUPPORTED) return best;
     check_library(asked, "cublasLtMatmulAlgoGetHeuristic");
     if (count == 0) return best;
+    if (first) return {found[0].algo, 0};
     const std::size_t bytes =
         static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.y_stride) * sizeof(float);
     void* trial = nullptr;
@@ -345,14 +350,14 @@ library_gemm::~library_gemm() {
 const cublasLtMatmulAlgo_t* library_gemm::impl::algorithm_for(const library_product& p,
                                                               const problem& exact, const call& c) {
   problem key = exact;
-  key.m = row_bucket(p.rows);
+  if (!key.of_ranks) key.m = row_bucket(p.rows);
   const auto tune_now = [&] {  // waits: what is being recorded must have run before
     cudaStreamCaptureStatus recording{};
     UNMASK_CUDA_CALL(cudaStreamIsCapturing(stream, &recording));
     if (recording != cudaStreamCaptureStatusNone) {
       throw std::logic_error("a product is tuned while it is recorded");
     }
-    return tune(p, c);
+    return tune(p, c, key.of_ranks);
   };
   const auto fits = [&](const choice& with) {
     cublasLtMatmulHeuristicResult_t fit{};
@@ -365,7 +370,7 @@ const cublasLtMatmulAlgo_t* library_gemm::impl::algorithm_for(const library_prod
   auto known = tuned.find(key);
   if (known == tuned.end()) {
     known = tuned.emplace(key, tune_now()).first;
-    if (known->second.microseconds >= 0) keep(key, known->second);
+    if (known->second.microseconds >= 0 && !key.of_ranks) keep(key, known->second);
   }
   if (fits(known->second)) return &known->second.algorithm;
   auto own = tuned_exactly.find(exact);  // this M does not suit the bucket's choice
@@ -375,8 +380,15 @@ const cublasLtMatmulAlgo_t* library_gemm::impl::algorithm_for(const library_prod
 
 bool library_gemm::multiply(const library_product& p, void* stream) {
   impl_->stream = static_cast<cudaStream_t>(stream);
-  const problem exact{p.columns,     p.depth,  p.rows, p.accumulate, alignment_of_bias(p),
-                      aligned_16(p), p.y_bf16, p.int8};
+  const problem exact{p.columns,
+                      p.depth,
+                      p.rows,
+                      p.accumulate,
+                      alignment_of_bias(p),
+                      aligned_16(p),
+                      p.y_bf16,
+                      p.int8,
+                      current_ranks() != nullptr};
   const std::pair shape{exact, p.y_stride};
   auto at = impl_->prepared.find(shape);
   if (at == impl_->prepared.end()) {

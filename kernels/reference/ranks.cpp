@@ -33,14 +33,43 @@ bool detail::has_ranks() {
   return current_ranks() != nullptr;
 }
 
+namespace {
+
+std::vector<device_head_sums>& sums_of_devices() {
+  static std::vector<device_head_sums> all;
+  return all;
+}
+// Of the device that has it; null: the host's own memory.
+const device_head_sums* sums_of_device(const head_sum& of) {
+  for (const device_head_sums& device : sums_of_devices()) {
+    if (device.holds(of.data)) return &device;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+register_head_sums::register_head_sums(const device_head_sums& of) {
+  sums_of_devices().push_back(of);
+}
+
 detail::head_sums::head_sums(const head_sum& of) : of_(of) {
-  if (!of_.grows || of_.count == 0) return;
+  if (of_.count == 0) return;
+  if (const device_head_sums* device = sums_of_device(of_)) {
+    device->begin(of_);
+    return;
+  }
+  if (!of_.grows) return;
   before_.assign(of_.data, of_.data + of_.count);
   std::fill_n(of_.data, of_.count, 0.0F);
 }
 
 void detail::head_sums::add() {
   if (of_.count == 0) return;
+  if (const device_head_sums* device = sums_of_device(of_)) {
+    device->add(of_);
+    return;
+  }
   const bool mean = of_.heads > 0;
   std::vector<double> sums(of_.data, of_.data + of_.count);
   if (mean) {

@@ -3,6 +3,7 @@
 //
 // Operands of the operations on rows, lists and flags (operation_test.h says what follows from them).
 #include "harness/decode/kernels/features.h"
+#include "kernels/ranks.h"
 #include "kernels/rows.h"
 #include "tests/kernels/scenes.h"
 
@@ -207,6 +208,22 @@ const declared means(
                            at.out_rows<float>(same(b, 1), {7}, 2)};
     },
     1e-7);
+// Parts of one process; beside what is there, if their number is odd.
+const auto sums = for_each_of<int>({1, 2, 3, 6, 7, 64}, [](int parts) {
+  return declared([=](operands& at, const batch& b) {
+    constexpr std::int64_t width = 37;
+    const counts n = few_rows(b);
+    std::vector<float> all;
+    for (int p = 0; p < parts; ++p) {
+      const auto part = normal_values(b, n, width, p, static_cast<float>(1 << p % 13));
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    const bool grows = parts % 2 != 0;
+    const auto before = grows ? normal_values(b, n, width, 99) : std::vector<float>();
+    return op::sum_ranks{nullptr, make_view(at.in(all), dtype::f32, {parts, total(n) * width}),
+                         at.out_rows<float>(n, {width}, 3, before), grows};
+  });
+});
 // Rows that are nearly alike, alike, and zero.
 const auto distances = for_each_of<std::int64_t>({1, 7, 300, 1025}, [](std::int64_t width) {
   return declared(

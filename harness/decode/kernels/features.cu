@@ -5,6 +5,7 @@
 #include "kernels/cuda/gather_kernels.h"
 #include "kernels/cuda/groups.h"
 #include "kernels/cuda/model_core_kernels.h"
+#include "kernels/cuda/rank_moves.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -69,7 +70,15 @@ struct row_distance_params {
   std::int64_t width;
   float* out;
   float same;
+  double* sums;  // [rows, 3] of the products, in place of `out`; or null
 };
+
+// Of the sums of a b, a a and b b.
+UNMASK_DEVICE float distance_of(double ab, double aa, double bb, float same) {
+  const double norm = product(sqrt(aa), sqrt(bb));
+  const double distance = 1.0 - ab / (norm > 1e-8 ? norm : 1e-8);
+  return same > 0 && distance < same ? 0.0F : static_cast<float>(distance);
+}
 
 // One block for each row; those of `a` are of `type`.
 template <dtype type>
@@ -89,9 +98,34 @@ UNMASK_KERNEL void row_distance_kernel(row_distance_params p) {
   aa = group_sum(group, aa);
   bb = group_sum(group, bb);
   if (group.rank() != 0) return;
-  const double norm = product(sqrt(aa), sqrt(bb));
-  const double distance = 1.0 - ab / (norm > 1e-8 ? norm : 1e-8);
-  p.out[r] = p.same > 0 && distance < p.same ? 0.0F : static_cast<float>(distance);
+  if (p.sums == nullptr) {
+    p.out[r] = distance_of(ab, aa, bb, p.same);
+    return;
+  }
+  double* to = p.sums + 3 * r;
+  to[0] = ab;
+  to[1] = aa;
+  to[2] = bb;
+}
+
+struct distances_of_ranks_params {
+  const double* sums;  // [ranks, rows, 3]
+  std::int64_t rows;
+  int ranks;
+  float* out;
+  float same;
+};
+
+// Sums of all ranks, in rank order.
+UNMASK_KERNEL void distances_of_ranks_kernel(distances_of_ranks_params p) {
+  const std::int64_t r = std::int64_t{block_index()} * row_threads + thread_index();
+  if (r >= p.rows) return;
+  double of[3] = {};
+  for (int rank = 0; rank < p.ranks; ++rank) {
+    const double* from = p.sums + 3 * (rank * p.rows + r);
+    for (int i = 0; i < 3; ++i) of[i] = rank == 0 ? from[i] : of[i] + from[i];
+  }
+  p.out[r] = distance_of(of[0], of[1], of[2], p.same);
 }
 
 namespace {
@@ -119,11 +153,26 @@ void mark_top(const device_backend& device, const op::mark_top& args) {
 }
 
 void row_distance(const device_backend& device, const op::row_distance& args) {
-  device.work().launch(
-      "row_distance", block_each(args.a.rows()),
-      instance_for(args.a, row_distance_kernel<dtype::f32>, row_distance_kernel<dtype::bf16>),
-      {device.in(args.a).data, args.a.row_stride, device.in(args.b).as<float>(), args.b.row_stride,
-       args.a.columns(), device.out(args.out), args.same});
+  queue& work = device.work();
+  const std::int64_t rows = args.a.rows();
+  rank_group* ranks = rows > 0 ? current_ranks() : nullptr;
+  double* sums = ranks == nullptr ? nullptr : rank_memory<double>(work, rank_slot::own, 3 * rows);
+  float* out = device.out(args.out);
+  const std::size_t bytes = static_cast<std::size_t>(3 * rows) * sizeof(double);
+  if (ranks != nullptr && !args.counts) {
+    work.fill_zero(sums, bytes);
+  } else {
+    work.launch(
+        "row_distance", block_each(rows),
+        instance_for(args.a, row_distance_kernel<dtype::f32>, row_distance_kernel<dtype::bf16>),
+        {device.in(args.a).data, args.a.row_stride, device.in(args.b).as<float>(),
+         args.b.row_stride, args.a.columns(), out, args.same, sums});
+  }
+  if (ranks == nullptr) return;
+  auto* all = rank_memory<double>(work, rank_slot::all, ranks->size() * 3 * rows);
+  gather_ranks(work, *ranks, sums, bytes, all);
+  work.launch("distances_of_ranks", {blocks_for(rows, row_threads), row_threads},
+              distances_of_ranks_kernel, {all, rows, ranks->size(), out, args.same});
 }
 
 }  // namespace

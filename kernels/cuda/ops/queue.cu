@@ -8,9 +8,12 @@
 #include <utility>
 
 #include "harness/base/error.h"
+#include "kernels/cuda/rank_moves.h"
 #include "kernels/shared_vector.h"
 
-#if !defined(__CUDACC__)
+#if defined(__CUDACC__)
+#include "kernels/cuda/nccl.h"
+#else
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -104,6 +107,7 @@ void queue::synchronize() {
 
 struct recorded_launches {
   staging::uses used;
+  recorded_moves moves;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t runnable = nullptr;
   recorded_launches() = default;
@@ -127,11 +131,21 @@ void release(void* memory, memory_kind kind) {
 }
 
 constexpr std::size_t pinned_bytes = std::size_t{16} << 20;
+bool is_in_use = false;  // the GPU
 
 }  // namespace
 
+bool owns_memory(const void* address) {
+  if (!is_in_use) return false;  // who asks may compute on a CPU
+  if (staging::of_backend().holds(address)) return true;
+  cudaPointerAttributes found{};
+  UNMASK_CUDA_CALL(cudaPointerGetAttributes(&found, address));
+  return found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged;
+}
+
 queue::queue() {
   share_memory();
+  is_in_use = true;
   UNMASK_CUDA_CALL(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   int device = 0;
   UNMASK_CUDA_CALL(cudaGetDevice(&device));
@@ -175,7 +189,7 @@ void queue::copy_to_device(void* to, const void* from, std::size_t bytes) {
   const auto* source = static_cast<const unsigned char*>(from);
   for (std::size_t at = 0; at < bytes;) {
     if (staged_ == pinned_bytes) {
-      UNMASK_CUDA_CALL(cudaStreamSynchronize(stream_));
+      wait_for_stream(stream_);
       staged_ = 0;
     }
     const std::size_t piece = std::min(bytes - at, pinned_bytes - staged_);
@@ -201,19 +215,21 @@ void queue::fill_zero(void* to, std::size_t bytes) {
 }
 
 void queue::wait() {
-  UNMASK_CUDA_CALL(cudaStreamSynchronize(stream_));
+  wait_for_stream(stream_);
   staged_ = 0;
 }
 
 void queue::begin_recording() {
   refuse_while_recording("records");
   UNMASK_CUDA_CALL(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  (void)take_recorded_moves();
   note_uses();
 }
 
 std::shared_ptr<const recorded_launches> queue::end_recording() {
   const auto work = std::make_shared<recorded_launches>();
   work->used = noted_uses();
+  work->moves = take_recorded_moves();
   UNMASK_CUDA_CALL(cudaStreamEndCapture(stream_, &work->graph));
   UNMASK_CUDA_CALL(cudaGraphInstantiate(&work->runnable, work->graph, 0));
   UNMASK_CUDA_CALL(cudaGraphUpload(work->runnable, stream_));
@@ -233,6 +249,7 @@ void queue::repeat(const recorded_launches& work) {
   for (const auto& [host, written] : work.used) (void)staging_.on_device(*this, host, written);
   queued_ = true;
   UNMASK_CUDA_CALL(cudaGraphLaunch(work.runnable, stream_));
+  count_recorded(work.moves);
 }
 
 void queue::allow_shared(const void* kernel, const grid_shape& shape) {
@@ -377,11 +394,21 @@ void drain() {
   while (!waiting().empty()) {
     const waiting_launch next = std::move(waiting().front());
     waiting().pop_front();
-    run_now(next);
+    try {
+      run_now(next);
+    } catch (const rank_failure&) {
+      waiting().clear();  // what comes behind a move that failed has nothing to work on
+      throw;
+    }
   }
 }
 
 }  // namespace
+
+bool owns_memory(const void* address) {
+  return is_owned(reinterpret_cast<std::uintptr_t>(address)) ||
+         staging::of_backend().holds(address);
+}
 
 queue::queue() {
   share_memory();

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Sums over ranks on devices, with processes for ranks: emulated everywhere, and on GPUs if there are as
+// many as ranks.
+#include <unistd.h>
+
+#include <numeric>
+#include <optional>
+
+#include "kernels/ranks.h"
+#include "tests/kernels/support.h"
+#include "tests/rank_processes.h"
+
+namespace unmask {
+namespace {
+
+using test::rank_processes;
+
+// Sizes that lose bits in every order.
+float part_of(std::size_t part, std::int64_t i) {
+  return std::sin(static_cast<float>(17 * part + 3 * static_cast<std::size_t>(i) + 1)) *
+         std::exp2(static_cast<float>((part * 5 + static_cast<std::size_t>(i)) % 13));
+}
+// The definition by recursion: the left half of `count` parts is the largest power of two below it.
+float sum_of(std::size_t first, std::size_t count, std::int64_t i) {
+  if (count == 1) return part_of(first, i);
+  std::size_t left = 1;
+  while (2 * left < count) left *= 2;
+  return sum_of(first, left, i) + sum_of(first + left, count - left, i);
+}
+
+struct device_case {
+  bool emulated;
+  int ranks;
+};
+std::string name_of_case(const ::testing::TestParamInfo<device_case>& i) {
+  return std::string(i.param.emulated ? "emulated_" : "gpu_") + std::to_string(i.param.ranks);
+}
+
+class device_ranks : public ::testing::TestWithParam<device_case> {
+ protected:
+  void SetUp() override {
+    const device_case& c = GetParam();
+    // A rank that was started has its own GPU alone.
+    const bool first = std::getenv(rank_processes::variable) == nullptr;
+    const auto gpus = static_cast<int>(cuda::query().devices.size());
+    if (!c.emulated && gpus < (first ? c.ranks : 1)) {
+      GTEST_SKIP() << "NOT RUN: needs " << c.ranks << " GPUs, and " << gpus << " are visible";
+    }
+    before_ = cuda::current_emulation();
+    if (c.emulated) cuda::set_emulation({{.backwards = true}, true, true, true});
+    all.emplace(c.ranks);
+  }
+  void TearDown() override {
+    if (!all) return;
+    kept_.clear();
+    device().synchronize();
+    all.reset();
+    cuda::set_emulation(before_);
+  }
+  static const backend& device() {
+    return GetParam().emulated ? cuda_emulated_backend() : cuda_backend();
+  }
+  float* put(const std::vector<float>& values) {
+    kept_.push_back(device().allocate(dtype::f32, {static_cast<std::int64_t>(values.size())}));
+    device().write(kept_.back().view().data, values.data(), values.size() * sizeof(float));
+    return kept_.back().as<float>();
+  }
+  static std::vector<float> read(const float* from, std::int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    device().read(values.data(), from, values.size() * sizeof(float));
+    return values;
+  }
+
+  std::optional<rank_processes> all;
+
+ private:
+  std::vector<tensor> kept_;
+  cuda::emulation before_;
+};
+INSTANTIATE_TEST_SUITE_P(on, device_ranks,
+                         ::testing::Values(device_case{true, 2}, device_case{true, 3},
+                                           device_case{false, 2}, device_case{false, 3},
+                                           device_case{false, 4}),
+                         name_of_case);
+
+// Bit for bit on every rank: launched, recorded and repeated; with and without what is there; whatever
+// lies between rows. Repeated sums see new parts.
+TEST_P(device_ranks, sums_are_those_of_the_definition) {
+  const auto ranks = static_cast<std::size_t>(GetParam().ranks);
+  const auto rank = static_cast<std::size_t>(all->group().rank());
+  struct shape {
+    std::size_t pieces;  // of one rank
+    std::int64_t rows, width;
+  };
+  for (const shape& s : {shape{1, 7, 40}, shape{1, 2, 1030}, shape{2, 3, 33}, shape{4, 1, 515}}) {
+    SCOPED_TRACE(std::to_string(s.pieces) + " parts, " + std::to_string(s.rows) + " rows");
+    const std::int64_t n = s.rows * s.width, stride = s.width + 3;
+    std::vector<float> own(s.pieces * static_cast<std::size_t>(n));
+    float* parts = put(own);
+    float* y = put(std::vector<float>(static_cast<std::size_t>(s.rows * stride)));
+    const auto fill = [&](std::int64_t shift) {
+      for (std::size_t p = 0; p < s.pieces; ++p) {
+        for (std::int64_t i = 0; i < n; ++i) {
+          own[p * static_cast<std::size_t>(n) + static_cast<std::size_t>(i)] =
+              part_of(rank * s.pieces + p, i + shift);
+        }
+      }
+      device().write(parts, own.data(), own.size() * sizeof(float));
+      const std::vector<float> before(static_cast<std::size_t>(s.rows * stride), 0.75F);
+      device().write(y, before.data(), before.size() * sizeof(float));
+    };
+    const auto expect_sums = [&](std::int64_t shift, bool accumulate) {
+      const std::vector<float> got = read(y, s.rows * stride);
+      int wrong = 0;
+      for (std::int64_t r = 0; r < s.rows; ++r) {
+        for (std::int64_t d = 0; d < stride; ++d) {
+          const float sum =
+              d < s.width ? sum_of(0, ranks * s.pieces, r * s.width + d + shift) : 0.75F;
+          const bool adds = accumulate && d < s.width;
+          const float want = adds ? 0.75F + sum : sum;
+          wrong += got[static_cast<std::size_t>(r * stride + d)] == want ? 0 : 1;
+        }
+      }
+      EXPECT_EQ(wrong, 0);
+    };
+    for (const bool accumulate : {false, true}) {
+      tensor_view to = make_view(y, dtype::f32, {s.rows, s.width});
+      to.row_stride = stride;
+      const op::sum_ranks sum{
+          &all->group(), make_view(parts, dtype::f32, {static_cast<std::int64_t>(s.pieces), n}), to,
+          accumulate};
+      fill(0);
+      device().run(sum);
+      expect_sums(0, accumulate);
+      const auto recorded = device().capture([&] { device().run(sum); });
+      for (const std::int64_t shift : {1, 2}) {
+        fill(shift);
+        device().replay(*recorded);
+        expect_sums(shift, accumulate);
+      }
+      device().synchronize();
+    }
+  }
+  // Three sums for each shape, with and without what is there.
+  EXPECT_EQ(all->group().traffic().calls, 4U * 2 * 3);
+  const std::uint64_t elements = 7 * 40 + 2 * 1030 + 3 * 33 + 515;
+  EXPECT_EQ(all->group().traffic().bytes, (ranks - 1) * 4 * elements * 2 * 3);
+}
+
+// Rank r holds r + 1 heads. A sum, a mean, and a sum on top of what is there.
+TEST_P(device_ranks, heads_are_added_behind_the_kernels_that_found_theirs) {
+  const int ranks = GetParam().ranks, rank = all->group().rank();
+  constexpr std::int64_t count = 200;
+  struct kind {
+    bool mean, grows;
+  };
+  for (const kind& k : {kind{false, false}, kind{true, false}, kind{false, true}}) {
+    const std::vector<float> there(count, 100.0F);
+    float* data = put(there);
+    detail::head_sums sums({data, count, k.mean ? rank + 1 : 0, k.grows});
+    if (k.grows) {
+      EXPECT_EQ(read(data, count), std::vector<float>(count)) << "else it would be added twice";
+    }
+    std::vector<float> found(count);
+    std::iota(found.begin(), found.end(), static_cast<float>(10 * (rank + 1)));
+    device().write(data, found.data(), count * sizeof(float));
+    sums.add();
+    float heads = 0, sum = 0, at = 0;
+    for (int r = 0; r < ranks; ++r) {
+      const auto n = static_cast<float>(k.mean ? r + 1 : 1);
+      sum += n * static_cast<float>(10 * (r + 1));
+      at += n;
+      heads += n;
+    }
+    const std::vector<float> got = read(data, count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float all_of = sum + at * static_cast<float>(i);
+      const float want = k.mean ? all_of / heads : all_of + (k.grows ? 100.0F : 0);
+      EXPECT_FLOAT_EQ(got[static_cast<std::size_t>(i)], want) << i;
+    }
+  }
+}
+
+// A rank that does not come is named with the move that it was to come to.
+TEST_P(device_ranks, that_do_not_come_are_named) {
+  rank_group& group = all->group();
+  float* parts = put(std::vector<float>(8));
+  float* y = put(std::vector<float>(8));
+  const auto sum = [&] {
+    device().run(op::sum_ranks{&group, make_view(parts, dtype::f32, {1, 8}),
+                               make_view(y, dtype::f32, {1, 8}), false});
+    device().synchronize();
+  };
+  sum();
+  group.wait_for(0.3);
+  const int last = GetParam().ranks - 1;
+  if (group.rank() == last) {
+    while (group.failure().empty()) ::usleep(1000);
+    return;
+  }
+  const std::string said = test::message_of(sum);
+  EXPECT_NE(said.find("rank " + std::to_string(last) + " did not "), std::string::npos) << said;
+  EXPECT_NE(said.find(" within 0.3 s"), std::string::npos) << said;
+  if (!GetParam().emulated) {
+    EXPECT_NE(said.find("come to move 2 of the devices"), std::string::npos) << said;
+  }
+}
+
+}  // namespace
+}  // namespace unmask
