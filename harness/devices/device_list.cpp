@@ -13,6 +13,7 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/cuda/choices.h"
 #include "kernels/cuda/device/traffic.h"
+#include "kernels/cuda/rank_library.h"
 
 namespace unmask {
 namespace {
@@ -86,8 +87,9 @@ std::vector<device> built_in() {
   device reference{.name = "reference", .heeds = "reference", .adds_over_ranks = true};
   reference.kernels = [](const run_keys&) -> const backend& { return reference_backend(); };
 
-  device cuda{.name = "cuda", .heeds = "cuda", .is_card = true};
+  device cuda{.name = "cuda", .heeds = "cuda", .is_card = true, .adds_over_ranks = true};
   cuda.kernels = [](const run_keys& run) -> const backend& {
+    if (run.ranks > 1 && why_no_cuda().empty()) cuda::require_rank_library();
     return cuda_backend(checked_choices(run));
   };
   cuda.need = "CUDA kernels in this program and a GPU to run them";
@@ -97,7 +99,7 @@ std::vector<device> built_in() {
   cuda.energy = meter_of_gpu;
   cuda.roofs = roofs_of_gpu;
 
-  device emulated{.name = "cuda-emulated", .heeds = "cuda"};
+  device emulated{.name = "cuda-emulated", .heeds = "cuda", .adds_over_ranks = true};
   emulated.kernels = [](const run_keys& run) -> const backend& {
     return cuda_emulated_backend(checked_choices(run));
   };

@@ -280,7 +280,8 @@ void loaded_point::count_ranks(const served_run& run, pass_record& pass) const {
   put("sum_bytes", of.sum_bytes, origin::counted);
   put("weights_bytes_per_rank", of.weight_bytes, origin::counted);
   put("peak_kv_bytes_per_rank", of.kv_bytes, origin::counted);
-  if (pass.time != origin::measured) return;  // a virtual clock does not see them
+  // A virtual clock does not see them, and a GPU does not tell them from its kernels.
+  if (pass.time != origin::measured || of.sum_seconds == 0) return;
   if (const double whole = run.loop.all_seconds(); whole > 0) {
     put("sum_share", of.sum_seconds / whole, origin::measured);
   }

@@ -20,8 +20,10 @@
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/output.h"
 #include "harness/base/process.h"
 #include "harness/base/ranks/group.h"
+#include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "harness/plan/serve_settings.h"
 
@@ -192,7 +194,8 @@ class rank_team {
     for (int rank = 1; rank < ranks; ++rank) {
       std::vector<std::string> command = {
           "env", fmt::format("{}={} {}", follows_whom, rank, memory_->file()),
-          fmt::format("OMP_NUM_THREADS={}", threads_), program};
+          fmt::format("OMP_NUM_THREADS={}", threads_), "CUDA_VISIBLE_DEVICES=" + gpus_of_rank(rank),
+          program};
       command.insert(command.end(), words.begin() + 1, words.end());
       said_.push_back(scratch_.path() / fmt::format("rank-{}.txt", rank));
       followers_.push_back(std::make_unique<child_process>(command, "/dev/null", said_.back()));
@@ -232,6 +235,17 @@ class rank_team {
   std::optional<rank_note> note_;
   bool in_order_ = true;
 };
+
+// Ranks that this process starts have a GPU each, the only one that they see.
+void check_gpus_for(const run_keys& run) {
+  if (!find_device(run.device).is_card) return;
+  const auto visible = static_cast<std::int64_t>(cuda::query().devices.size());
+  if (visible >= run.ranks) return;
+  throw environment_error(fmt::format(
+      "{} ranks need {} GPUs, one for each, and {} {} visible; CUDA_VISIBLE_DEVICES says "
+      "which",
+      run.ranks, run.ranks, visible, visible == 1 ? "is" : "are"));
+}
 
 class ranked_executor;
 
@@ -292,6 +306,7 @@ class ranked_executor final : public executor {
       if (!launched_) team_.reset();
       return with_.prepare(group);
     }
+    if (!launched_) check_gpus_for(group.front().run);
     if (!works() || team_->group().size() != ranks) start_team(ranks);
     group_ids_.clear();
     for (const experiment_point& p : group) group_ids_.push_back(p.id);
@@ -558,6 +573,27 @@ std::optional<rank_place> place_for(const std::vector<experiment_point>& points)
                                 fmt::join(asked, ", "), place->launcher, place->ranks,
                                 place->ranks_variable,
                                 command_for(*place, static_cast<int>(*asked.rbegin()))));
+}
+
+void take_own_gpu(const rank_place& place, const std::vector<experiment_point>& points) {
+  const bool needed = std::ranges::any_of(points, [](const experiment_point& p) {
+    return p.run.ranks > 1 && !runs_dry(p.run) && find_device(p.run.device).is_card;
+  });
+  const std::size_t visible = needed ? cuda::query().devices.size() : 0;
+  if (visible < 2) return;  // what is missing then, or shared, is said where ranks join
+  if (static_cast<std::size_t>(place.local_rank) >= visible) {
+    throw environment_error(
+        fmt::format("rank {} has no GPU of its own: {} are visible, and {} started {} "
+                    "ranks",
+                    place.rank, visible, place.launcher, place.ranks));
+  }
+  const std::string own = gpus_of_rank(place.local_rank);
+  tell("rank {}: of {} GPUs it takes CUDA_VISIBLE_DEVICES={} alone, and starts again\n", place.rank,
+       visible, own);
+  ::setenv("CUDA_VISIBLE_DEVICES", own.c_str(), 1);
+  std::vector<std::string> command = own_words();
+  command.front() = "/proc/self/exe";
+  become_process(command);
 }
 
 std::unique_ptr<executor> with_ranks(executor& with, const std::optional<rank_place>& place) {

@@ -39,6 +39,10 @@ bool follows();
 // if it started another number than every point asks for.
 std::optional<rank_place> place_for(const std::vector<experiment_point>& points);
 
+// A rank that a launcher started sees one GPU from here on, if it needs one and sees several: this process
+// starts its program again, with the one of its number. Environment error if there are fewer.
+void take_own_gpu(const rank_place& place, const std::vector<experiment_point>& points);
+
 // An executor that prepares points of one rank as `with` does, and those of several on all ranks.
 // Environment error where this process is not the program: it could not be started again. `place`: of a
 // launcher, whose ranks are waited for at once, for ranks_patience() seconds.

@@ -667,6 +667,7 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
   if (follows()) follow(points, alone);
   check_ranks(points);
   const std::optional<rank_place> launch = place_for(points);
+  if (launch) take_own_gpu(*launch, points);
   const std::size_t left = launch ? std::erase_if(points, of_other_ranks(*launch)) : 0;
   if (launch && launch->rank > 0) follow(points, alone, *launch);
   const std::unique_ptr<executor> ranked = with_ranks(alone, launch);

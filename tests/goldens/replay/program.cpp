@@ -20,7 +20,7 @@
 #include "harness/base/nearest.h"
 #include "harness/base/output.h"
 #include "harness/base/process.h"
-#include "harness/base/ranks/group.h"
+#include "harness/base/ranks/launch.h"
 #include "harness/base/run_keys.h"
 #include "harness/devices/device.h"
 #include "harness/measure/execute_parts.h"
@@ -146,6 +146,7 @@ class golden_ranks {
     const texts words = own_words();
     for (int r = 1; r < ranks; ++r) {
       texts command = {"env", std::string(variable) + "=" + std::to_string(r) + " " + file,
+                       "CUDA_VISIBLE_DEVICES=" + gpus_of_rank(r),
                        "/proc/" + std::to_string(::getpid()) + "/exe"};
       command.insert(command.end(), words.begin() + 1, words.end());
       others_.push_back(std::make_unique<child_process>(command, "/dev/null", ""));

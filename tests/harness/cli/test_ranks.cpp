@@ -167,6 +167,26 @@ TEST_F(ranked_runs, share_whole_experts_and_send_halves) {
   EXPECT_EQ(bytes_each(halves), 2);
 }
 
+// On the kernels of a GPU, which the emulator runs on each rank; its times make a row invalid, not its
+// counts.
+TEST_F(ranked_runs, find_it_on_emulated_gpus) {
+  write("focus", 1);
+  const std::string short_run = "run x.toml --no-progress --set run.gen_length=8 ";
+  const test::outcome one =
+      run_program(folder(), short_run + "-o one --set run.pieces=2 --device cpu");
+  ASSERT_EQ(one.code, 0) << one.text;
+  const test::outcome two =
+      run_program(folder(), short_run + "-o two --ranks 2 --device cuda-emulated");
+  ASSERT_EQ(two.code, 1) << two.text;
+  const json a = rows_in("one").at(0), b = rows_in("two").at(0);
+  EXPECT_EQ(b.at("reason"), "emulated kernels: the times mean nothing");
+  EXPECT_EQ(b.at("ranks"), 2);
+  for (const char* count :
+       {"rows", "nfe", "layer_rows", "head_rows", "committed", "keys_seen", "flops"}) {
+    EXPECT_EQ(b.at("metrics").at(count), a.at("metrics").at(count)) << count;
+  }
+}
+
 // A profile is of rank 0, whose phases have what it takes from others.
 TEST_F(ranked_runs, show_their_sums_in_a_profile) {
   const test::outcome o = run_program(
@@ -604,9 +624,6 @@ TEST_F(ranked_runs, refuse_what_ranks_cannot_do_in_a_sentence) {
   }
   refused("--set run.experts=whole --device cpu", 2, "'whole'");
   refused("--ranks 65 --device cpu", 2, "`ranks` is 65 but must be from 1 to 64");
-  refused("--ranks 2 --device cuda-emulated", 3,
-          "NOT RUN: `ranks` or `pieces` above 1 on device cuda-emulated need kernels that add over "
-          "GPUs, which this program does not have; use device cpu");
   write("block_diffusion", 2, "[probe]\nnames = [\"decoding\"]\n");
   refused("--ranks 2 --device cpu", 2, "`probe` needs ranks = 1");
   // A model that cannot be dealt is a row.
