@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Decodings of several ranks, which are threads of a test, with all bits of what they compute.
+// Decodings by shares of a small model, with all that may be compared of them; ranks are threads of a test.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -61,16 +65,16 @@ struct changes {
 
 // The weights are the same for all shares: they are drawn by the names of the tensors.
 inline decoded decode(const model_config& config, const setting& p, const model_share& share,
-                      const changes& other = {}) {
+                      const changes& other = {}, const backend& on = cpu_backend(),
+                      std::int32_t tokens = 24) {
   model_weights weights = tiny_weights(config, 7);
-  std::vector<sequence_request> requests = tiny_requests(2, 24);
+  std::vector<sequence_request> requests = tiny_requests(2, tokens);
   method_info method = method_registry::instance().find(p.method);
   parameter_map given = p.given;
   if (other.weights) other.weights(weights, share.rank);
   if (other.requests) other.requests(requests, share.rank);
   if (other.method) other.method(method, given, share.rank);
-  const transformer model(config, weights, cpu_backend(), weight_format::f32, 512, dtype::f32,
-                          share);
+  const transformer model(config, weights, on, weight_format::f32, 512, dtype::f32, share);
   digest_of_steps watch;
   const parameters settings(method.resolve(p.preset, given));
   method.check(model.config(), settings);
@@ -79,8 +83,20 @@ inline decoded decode(const model_config& config, const setting& p, const model_
   for (const decoded_answer& a : result.answers) all.counts.push_back(a.counters);
   return all;
 }
-inline decoded decode(const setting& p, const model_share& share) {
-  return decode(six_heads(p.family), p, share);
+inline decoded decode(const setting& p, const model_share& share, const backend& on = cpu_backend(),
+                      std::int32_t tokens = 24) {
+  return decode(six_heads(p.family), p, share, {}, on, tokens);
+}
+
+inline void expect_same_counts(const decoded& got, const decoded& want) {
+  ASSERT_EQ(got.counts.size(), want.counts.size());
+  for (std::size_t i = 0; i < got.counts.size(); ++i) {
+    for (const counter_spec& c : counter_list()) {
+      const double n = c.of(want.counts[i]);
+      // Keys that a method's heads see are a mean over them, in float32.
+      EXPECT_NEAR(c.of(got.counts[i]), n, c.counted() ? 0 : 1e-6 * std::abs(n)) << c.metric;
+    }
+  }
 }
 
 // A share of so many ranks and pieces, besides what `like` says.

@@ -15,17 +15,6 @@ namespace {
 
 using namespace testing;
 
-void expect_same_counts(const decoded& got, const decoded& want) {
-  ASSERT_EQ(got.counts.size(), want.counts.size());
-  for (std::size_t i = 0; i < got.counts.size(); ++i) {
-    for (const counter_spec& c : counter_list()) {
-      const double n = c.of(want.counts[i]);
-      // Keys that a method's heads see are a mean over them, in float32.
-      EXPECT_NEAR(c.of(got.counts[i]), n, c.counted() ? 0 : 1e-6 * std::abs(n)) << c.metric;
-    }
-  }
-}
-
 // Sums over heads are added in another order than within a process; the choices made of them are not
 // others, so that what is computed stays the same bit for bit.
 class ranked_setting : public ::testing::TestWithParam<setting> {};

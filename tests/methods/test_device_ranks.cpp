@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Several ranks decode on the CUDA backend's kernels, emulated, with processes for ranks: what one process
+// decodes there with as many pieces bit for bit, and the tokens and counts of the CPU backend.
+#include <algorithm>
+
+#include "kernels/cuda/choices.h"
+#include "kernels/cuda/emulation.h"
+#include "tests/methods/ranked_decoding.h"
+#include "tests/rank_processes.h"
+
+namespace unmask {
+namespace {
+
+using namespace testing;
+
+std::string text_of(const decoded& d) {
+  std::string text = std::to_string(d.bits);
+  for (const auto& answer : d.tokens) {
+    for (const std::int32_t token : answer) text += " " + std::to_string(token);
+  }
+  for (const sequence_counters& n : d.counts) {
+    for (const counter_spec& c : counter_list()) text += " " + std::to_string(c.of(n));
+  }
+  return text;
+}
+
+// The first setting of each method that sums over heads in a way of its own, and of one that does not.
+std::vector<setting> settings_here() {
+  std::vector<setting> some;
+  for (const char* method :
+       {"vanilla", "focus", "sparse_dllm", "focus_dllm", "d2cache", "dllm_cache", "sparse_d"}) {
+    const std::vector<setting> all = all_settings();
+    some.push_back(
+        *std::ranges::find_if(all, [&](const setting& s) { return s.method == method; }));
+  }
+  return some;
+}
+
+class ranked_device : public ::testing::TestWithParam<setting> {};
+INSTANTIATE_TEST_SUITE_P(methods, ranked_device, ::testing::ValuesIn(settings_here()),
+                         [](const auto& i) { return i.param.label; });
+
+TEST_P(ranked_device, decodes_as_one_process_with_as_many_pieces) {
+  const setting& p = GetParam();
+  constexpr int ranks = 2, tokens = 8;
+  test::rank_processes all(ranks, 600);
+  const cuda::emulation before = cuda::current_emulation();
+  cuda::set_emulation({{.backwards = true}, true, true});
+  const auto decoded_on = [&](const model_share& share, bool graphs) {
+    const backend& device = cuda_emulated_backend({.graphs = graphs});
+    const decoded d = decode(p, share, device, tokens);
+    device.synchronize();
+    return d;
+  };
+  const model_share share = share_of(all.group().rank(), ranks, 0);
+  const decoded got = decoded_on(share, false);
+  const std::string text = text_of(got);
+  std::vector<std::string> found = all.group().gather(text);
+  if (p.recording != layer_recording::never) {
+    const std::vector<std::string> recorded = all.group().gather(text_of(decoded_on(share, true)));
+    found.insert(found.end(), recorded.begin(), recorded.end());
+  }
+  for (const std::string& one : found) EXPECT_EQ(one, text);
+  if (all.group().rank() == 0) {
+    const ranks_in_force alone(nullptr);
+    const decoded whole = decoded_on(share_of(0, 1, ranks), false);
+    EXPECT_EQ(got.tokens, whole.tokens);
+    EXPECT_EQ(got.bits, whole.bits);
+    expect_same_counts(got, whole);
+    const decoded on_cpu = decode(p, share_of(0, 1, ranks), cpu_backend(), tokens);
+    EXPECT_EQ(got.tokens, on_cpu.tokens);
+    expect_same_counts(got, on_cpu);
+  }
+  cuda::set_emulation(before);
+}
+
+}  // namespace
+}  // namespace unmask
