@@ -5,6 +5,8 @@
 // stream runs when somebody waits for it, as late as it may.
 #include "tests/softgpu/runtime.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -41,25 +43,32 @@ void prepare(stream& s, const work& next) {
              !s.queue.empty() && s.queue.front().what == work::sort::early_launch};
 }
 
-cudaError_t drain(stream& s) {
-  cudaError_t status = cudaSuccess;
+bool advance(stream& s, cudaError_t* status) {
   while (!s.queue.empty()) {
-    const work next = std::move(s.queue.front());
+    work next = std::move(s.queue.front());
     s.queue.pop_front();
     prepare(s, next);
     try {
       next.run();
+    } catch (const not_yet&) {
+      s.queue.push_front(std::move(next));
+      return false;
     } catch (const fault& f) {
-      status = static_cast<cudaError_t>(f.status);
+      *status = static_cast<cudaError_t>(f.status);
       s.queue.clear();
     } catch (const std::exception& f) {
       std::fprintf(stderr, "softgpu: %s\n", f.what());
       note_host("launch failed", f.what());
-      status = cudaErrorUnknown;
+      *status = cudaErrorUnknown;
       s.queue.clear();
     }
   }
   s.before = {};  // who waited for the stream knows that all of it has ended
+  return true;
+}
+cudaError_t drain(stream& s) {
+  cudaError_t status = cudaSuccess;
+  while (!advance(s, &status)) ::usleep(200);
   return status;
 }
 cudaError_t drain_all() {
@@ -101,13 +110,14 @@ bool refused(const char* call) {
 
 namespace {
 
-// The stand-in for cuBLASLt serves this program, whatever library the machine has.
+// The stand-ins for cuBLASLt and NCCL serve this program, whatever library the machine has.
 [[gnu::constructor]] void begin() {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
     std::fprintf(stderr, "NOT RUN: the GPU in software needs a CPU with AVX2 and FMA\n");
     std::_Exit(77);
   }
   ::setenv("UNMASK_CUBLASLT", UNMASK_SOFTGPU_CUBLASLT_FILE, 0);
+  ::setenv("UNMASK_NCCL", UNMASK_SOFTGPU_NCCL_FILE, 0);
   ::setenv("UNMASK_CUDA_KERNELS", "new", 0);  // no time says here which are faster
 }
 

@@ -5,15 +5,43 @@
 #include <cuda.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "tests/softgpu/runtime_state.h"
 
 namespace {
 
+// Numbers of the cards that CUDA_VISIBLE_DEVICES leaves of those of the machine, up to the first that it
+// does not have. One process computes on the first of them alone.
+std::vector<int> visible_cards() {
+  std::vector<int> all;
+  const int cards = unmask::softgpu::options().devices;
+  const char* only = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (only == nullptr) {
+    for (int card = 0; card < cards; ++card) all.push_back(card);
+    return all;
+  }
+  for (const char* at = only; *at != '\0';) {
+    char* end = nullptr;
+    const long card = std::strtol(at, &end, 10);
+    if (end == at || card < 0 || card >= cards) break;
+    all.push_back(static_cast<int>(card));
+    at = *end == ',' ? end + 1 : end;
+  }
+  return all;
+}
+bool is_visible(int device) {
+  return device >= 0 && device < static_cast<int>(visible_cards().size());
+}
+
+// Of the card that this process computes on; one that is unlike the others has one less.
 int processors() {
   const int asked = unmask::softgpu::options().multiprocessors;
-  return asked > 0 ? asked : unmask::softgpu::device().multiprocessors;
+  const std::vector<int> cards = visible_cards();
+  const bool unlike = !cards.empty() && cards[0] == unmask::softgpu::options().unlike;
+  return (asked > 0 ? asked : unmask::softgpu::device().multiprocessors) - (unlike ? 1 : 0);
 }
 
 }  // namespace
@@ -41,8 +69,8 @@ void __cudaRegisterFunction(void**, const char* host, char*, const char* name, i
 void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
 
 cudaError_t cudaGetDeviceCount(int* n) {
-  *n = 1;
-  return cudaSuccess;
+  *n = static_cast<int>(visible_cards().size());
+  return *n > 0 ? cudaSuccess : result(cudaErrorNoDevice);
 }
 cudaError_t cudaGetDevice(int* n) {
   *n = 0;
@@ -60,12 +88,13 @@ cudaError_t cudaDriverGetVersion(int* v) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
-  if (device != 0) return result(cudaErrorInvalidDevice);
-  std::snprintf(text, static_cast<std::size_t>(length), "0000:00:00.0");
+  if (!is_visible(device)) return result(cudaErrorInvalidDevice);
+  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0",
+                visible_cards()[static_cast<std::size_t>(device)]);
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
-  if (device != 0) return result(cudaErrorInvalidDevice);
+  if (!is_visible(device)) return result(cudaErrorInvalidDevice);
   const card& own = unmask::softgpu::device();
   *p = cudaDeviceProp{};
   std::snprintf(p->name, sizeof p->name, "%s", own.name);

@@ -88,6 +88,19 @@ cudaError_t cudaFreeHost(void* p) {
   return cudaSuccess;
 }
 
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
+  *a = cudaPointerAttributes{};
+  const allocation* of = memory::all().find(reinterpret_cast<std::uintptr_t>(p));
+  if (of == nullptr) {
+    a->type = cudaMemoryTypeUnregistered;
+  } else {
+    a->type = of->where == allocation::home::pinned    ? cudaMemoryTypeHost
+              : of->where == allocation::home::managed ? cudaMemoryTypeManaged
+                                                       : cudaMemoryTypeDevice;
+  }
+  return cudaSuccess;
+}
+
 static cudaError_t fill(void* p, int value, std::size_t bytes, stream& s) {
   std::uint8_t* to = side(p, bytes, true, "cudaMemset");
   if (to == nullptr) return cudaErrorInvalidValue;

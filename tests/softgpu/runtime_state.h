@@ -65,6 +65,8 @@ state& all();
 cudaError_t result(cudaError_t e);
 stream& stream_of(cudaStream_t s);
 bool known(cudaStream_t s);
+// Runs what waits in a stream as far as it goes; false: it waits for another process.
+bool advance(stream& s, cudaError_t* status);
 // Runs what waits in a stream, or in all.
 cudaError_t drain(stream& s);
 cudaError_t drain_all();

@@ -56,6 +56,19 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   }
   return result(drain(own));
 }
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+  if (!known(s)) return result(cudaErrorInvalidResourceHandle);
+  stream& own = stream_of(s);
+  if (own.capture != nullptr) {
+    own.broken = true;
+    note_host("call while capturing", "cudaStreamQuery of the captured stream");
+    return result(cudaErrorStreamCaptureUnsupported);
+  }
+  cudaError_t status = cudaSuccess;
+  if (!advance(own, &status)) return cudaErrorNotReady;  // which is remembered for nobody
+  ++all().waits;
+  return result(status);
+}
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode) {
   if (s == nullptr) return result(cudaErrorStreamCaptureUnsupported);
   ++all().captures;

@@ -69,6 +69,8 @@ settings from_environment() {
   s.order = choice("BLOCKS", {"forward", "backward", "random"});
   s.seed = static_cast<std::uint32_t>(number("SEED", 1));
   s.multiprocessors = number("MULTIPROCESSORS", 0);
+  s.devices = number("DEVICES", 1);
+  s.unlike = number("UNLIKE", -1);
   s.rough = choice("NUMBERS", {"exact", "rough"}) == 1;
   s.trace = choice("TRACE", {"off", "on"}) == 1;
   s.statistics = choice("STATS", {"off", "on"}) == 1;

@@ -20,6 +20,8 @@ struct settings {
   int order = 0;              // BLOCKS=forward|backward|random
   std::uint32_t seed = 1;     // SEED: order of warps, and of blocks where it is random
   int multiprocessors = 0;    // MULTIPROCESSORS: fewer, so that blocks take several items
+  int devices = 1;            // DEVICES: cards of the machine, all alike
+  int unlike = -1;            // UNLIKE: the card of this number has one multiprocessor less
   bool rough = false;         // NUMBERS=rough: approximations err as far as they may
   bool trace = false;         // TRACE=on|off: every launch is named on standard error
   bool statistics = false;    // STATS=on|off: counts on standard error at the end
