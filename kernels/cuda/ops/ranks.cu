@@ -36,7 +36,7 @@ void gather_ranks(queue& work, rank_group& group, const void* from, std::size_t 
 #endif
 }
 
-// What it outgrew stays: launches under way and recordings use it.
+// What it outgrew stays: launches under way and recorded ones use it.
 void* rank_memory(queue& work, rank_slot slot, std::size_t bytes) {
   struct buffer {
     std::vector<std::shared_ptr<void>> memory;
