@@ -112,12 +112,6 @@ std::string hash_of_program() {
   });
 }
 
-// Neither [run] nor the environment says whether newer kernels are taken: this card does.
-bool card_decides(const run_keys& run) {
-  return run.kernels == "auto" && !cuda::newer_by_environment() &&
-         find_device(run.device).is_card && run.device_check != "off";
-}
-
 // The choices that [run] states; an environment variable states those without a key there.
 cuda::choices asked_of_kernels(const run_keys& run) {
   const bool open = run.kernels == "auto";
@@ -176,6 +170,11 @@ void announce(const std::string& name, const device_check_outcome& outcome, bool
 }
 
 }  // namespace
+
+bool card_decides(const run_keys& run) {
+  return run.kernels == "auto" && run.ranks == 1 && !cuda::newer_by_environment() &&
+         find_device(run.device).is_card && run.device_check != "off";
+}
 
 std::string device_check_outcome::text() const {
   std::string text = fmt::format("{} cases right", cases);

@@ -71,6 +71,11 @@ device_check_outcome outcome_of(const std::string& json);
 // Where outcomes are kept: $UNMASK_CACHE, or ~/.cache/unmask; empty: nowhere.
 std::filesystem::path kept_checks_folder();
 
+// Whether times on this card decide about newer kernels: if neither [run] nor the environment says so. Of
+// several ranks each card would choose for itself, and bits are equal by equal kernels only: they take the
+// older ones.
+bool card_decides(const run_keys& run);
+
 // What the check of the kernels that [run] asks for found on the GPU, as rows say it: once per program
 // and key, recalled if it is kept, anew with `again`. Says on standard error what was checked.
 // not_checked if device_check is "off".

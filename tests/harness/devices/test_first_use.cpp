@@ -193,6 +193,15 @@ TEST_F(first_use, only_a_gpu_is_checked_and_off_says_so) {
   EXPECT_EQ(find_device("cuda").checked(run, false), not_checked);
 }
 
+// Times of two GPUs could choose two kernels, whose bits differ.
+TEST_F(first_use, no_card_decides_for_several_ranks) {
+  run_keys run;
+  run.device = "cuda";
+  EXPECT_TRUE(card_decides(run));
+  run.ranks = 2;
+  EXPECT_FALSE(card_decides(run));
+}
+
 // Nothing is remembered between runs: each gives the choices of its own keys.
 TEST_F(first_use, a_run_takes_what_its_keys_ask_for) {
   run_keys run;
