@@ -595,8 +595,10 @@ void measure_row(result_row& row, const measured_point& point) {
   if (!first.clients_left && !first.answers_vary) hash_answers(row, first);
   const std::vector<scored_answer> scores = scores_of_passes(point);
   pass_metrics(row, point.passes);
-  // Ranks exchange bytes by the memory of one machine (base/ranks/group.h), and by nothing else.
-  if (row.metrics.contains("sum_calls")) row.topology = {1, "shared memory"};
+  // On one machine: GPUs by NCCL, other ranks by the memory that they share (base/ranks/group.h).
+  if (row.metrics.contains("sum_calls")) {
+    row.topology = {1, row.device && row.device->is_card ? "NCCL" : "shared memory"};
+  }
   if (const auto energy = row.value_of("energy_joules"); energy && output > 0) {
     row.metrics["joules_per_token"] = {*energy / output, origin::measured};
   }

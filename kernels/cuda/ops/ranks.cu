@@ -5,6 +5,7 @@
 #include "kernels/ranks.h"
 
 #include <array>
+#include <stdexcept>
 #include <vector>
 
 #include "kernels/cuda/device_backend.h"
@@ -54,6 +55,8 @@ void* rank_memory(queue& work, rank_slot slot, std::size_t bytes) {
 namespace {
 
 void sum_ranks(const device_backend& device, const op::sum_ranks& args) {
+  if (args.travels != dtype::f32)
+    throw std::logic_error("sum_ranks on a GPU: float32 alone travels");
   const std::int64_t rows = args.y.rows(), width = args.y.columns(), n = rows * width;
   if (n == 0) return;
   queue& work = device.work();
