@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small models that read digits: made of their deltas, they read held-out pictures, and not those of another item;
+the pictures are what their script draws, and the codes those of the encoder (ctest python.pictures/small_models)."""
+
+import importlib.util
+import json
+import sys
+import unittest
+
+import support
+
+support.needs("numpy", "PIL")
+
+import numpy as np
+from PIL import Image
+from support import SOURCE, program
+
+MODELS, DATA = SOURCE / "experiments/models", SOURCE / "experiments/data"
+TRAIN = MODELS / "train/pictures"
+sys.path.insert(0, str(TRAIN))
+sys.dont_write_bytecode = True
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(f"pictures_{name}", TRAIN / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+make, heldout, draw = script("make"), script("heldout"), script("draw")
+ITEMS = 16
+EXPERIMENT = """title = "t"
+[run]
+warmup = 0
+repetitions = 1
+batch_size = 8
+[[model]]
+path = "{model}"
+[[workload]]
+file = "{data}/{file}.jsonl"
+name = "own"
+limit = {items}
+[[workload]]
+file = "{data}/{file}_other.jsonl"
+name = "another"
+limit = {items}
+[[method]]
+name = "vanilla"
+{how}
+"""
+
+
+def lines(name):
+    return [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def pixels(name):
+    return np.asarray(Image.open(DATA / name).convert("RGB"))
+
+
+class Reading(support.Case):
+    def reads(self, name, file, least=7 / 8, how="params.threshold = 0.9"):
+        """Of the first items: a share of at least `least` with their own picture, and at most 2 with the next item's."""
+        make.make(name, str(MODELS / name / "delta.safetensors"), str(self.folder / name))
+        experiment = self.write("e.toml", EXPERIMENT.format(model=self.folder / name, data=DATA, file=file, items=ITEMS,
+                                                            how=how))
+        done = program("run", experiment, "-o", self.folder / "out")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [json.loads(row) for row in (self.folder / "out/rows.jsonl").read_text(encoding="utf-8").splitlines()]
+        found = {row["workload"]["family"]: row["score"]["mean"] for row in rows}
+        self.assertGreaterEqual(found["own"], least)
+        self.assertLessEqual(found["another"], 2 / ITEMS)
+
+    def test_llada_v(self):
+        self.reads("tiny-llada-v", "picture_read")
+
+    def test_dimple(self):
+        self.reads("tiny-dimple", "picture_read", 5 / 8, "preset = \"dimple\"")  # it reads 80 of 100
+
+    def test_mmada(self):
+        self.reads("tiny-mmada", "picture_read_codes")
+
+
+class Items(unittest.TestCase):
+    def test_pictures_are_those_that_the_script_draws(self):
+        items = lines("picture_read")
+        drawn = heldout.drawn()
+        self.assertEqual((len(items), len(drawn)), (100, 100))
+        for item, (picture, number) in zip(items, drawn):
+            np.testing.assert_array_equal(pixels(item["images"][0]), picture)
+            self.assertEqual((item["answer"], item["check"]), (f"#### {number}", {"value": int(number)}))
+
+    def test_what_a_picture_shows_is_its_answer(self):
+        """Read by comparison with the digits' dots: the answers are not taken from where the pictures were drawn."""
+        shapes = {digit: draw.glyph(digit) for digit in range(10)}
+        for item in lines("picture_read"):
+            picture, read = pixels(item["images"][0]).astype(int), ""
+            for top in range(0, 56, 14):
+                for left in range(0, 56, 14):
+                    ink = (picture[top:top + 14, left:left + 14] != picture[0, 0]).any(-1)
+                    rows, columns = np.flatnonzero(ink.any(1)), np.flatnonzero(ink.any(0))
+                    if not len(rows):
+                        continue
+                    # A 1 has ink in all its columns; all digits are 10 high and 6 wide.
+                    found = ink[rows[0]:rows[0] + 10, columns[0]:columns[0] + 6]
+                    read += "".join(str(d) for d, shape in shapes.items()
+                                    if shape.shape == found.shape and (shape == found).all())
+            self.assertEqual(f"#### {read}", item["answer"], item["id"])
+
+    def test_another_picture_shows_another_number(self):
+        for name, key in (("picture_read", "images"), ("picture_read_codes", "codes")):
+            items, others = lines(name), lines(name + "_other")
+            for i, (item, other) in enumerate(zip(items, others, strict=True)):
+                shown = items[(i + 1) % len(items)]
+                self.assertEqual((other["answer"], other[key]), (item["answer"], shown[key]))
+                self.assertNotEqual(shown["answer"], item["answer"])
+
+    def test_codes_are_those_of_the_encoder(self):
+        """Its two layers by loops: a code's highest bit is the first number's sign; none is near 0."""
+        delta = heldout.read_safetensors(str(MODELS / "tiny-mmada/delta.safetensors"))
+        first, second = (delta[f"encoder.{i}.weight"].astype(float) for i in (0, 2))
+        for item, coded in zip(lines("picture_read")[:4], lines("picture_read_codes")):
+            picture = pixels(item["images"][0]).astype(float) / 255
+            for at, code in enumerate(coded["codes"]):
+                top, left = at // 4 * 14, at % 4 * 14
+                cell = np.array([picture[top + y, left + x, c] for c in range(3) for y in range(14) for x in range(14)])
+                cell -= sum(cell) / len(cell)
+                cell /= (sum(cell ** 2) / len(cell)) ** 0.5 + 0.1
+                hidden = [max(float(w @ cell) + float(b), 0.0) for w, b in zip(first, delta["encoder.0.bias"])]
+                latent = [float(w @ np.array(hidden)) + float(b) for w, b in zip(second, delta["encoder.2.bias"])]
+                self.assertEqual(code, int("".join("1" if x > 0 else "0" for x in latent), 2))
+                self.assertGreater(min(map(abs, latent)), 0.02)
+
+
+if __name__ == "__main__":
+    unittest.main()
