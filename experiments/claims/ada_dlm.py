@@ -428,6 +428,61 @@ def state_is_small(f):
     return level(f, "state_bytes", label="Ada-DLM", model=("llada-8b", "dream-7b"))
 
 
+# ---- Pictures (appendix E, Table 8) ----
+
+TABLE_8, READERS = "Appendix E, Table 8", ("tiny-llada-v", "tiny-dimple", "tiny-mmada")
+SHOWN = {"model": READERS, "workload": ("picture_read", "picture_read, codes")}
+PICTURES = {**SPEEDS, "artifacts": ("table_8",), "scales": ("tiny",),
+            "tasks": "digits read from pictures", "regime": no_precondition("the paper states no lengths here")}
+
+
+@claim(place=TABLE_8, statement="With pictures Ada-DLM has a higher throughput than vanilla decoding.",
+       quantity="throughput over vanilla",
+       bound=FASTER, published=Published(5.06, "Table 8, averages of three models: 4.42, 5.44, 5.40", 0.005),
+       controls=("pictures_are_seen",), **PICTURES)
+def faster_than_vanilla_with_pictures(f):
+    return speed(f, "Ada-DLM", "Vanilla", TOKENS, **SHOWN)
+
+
+@claim(place=TABLE_8, statement="With pictures Ada-DLM has a higher throughput than Fast-dLLM.",
+       quantity="throughput over Fast-dLLM",
+       bound=FASTER, published=Published(1.91, "Table 8, averages of three models: 1.84, 1.99, 1.89 times", 0.005),
+       controls=("pictures_are_seen", "forwards_with_pictures"), **PICTURES)
+def faster_than_fast_dllm_with_pictures(f):
+    return speed(f, "Ada-DLM", "Fast-dLLM", TOKENS, **SHOWN)
+
+
+@claim(place=TABLE_8, statement="With pictures Ada-DLM has a higher throughput than dLLM-Cache.",
+       quantity="throughput over dLLM-Cache",
+       bound=FASTER, published=Published(1.10, "Table 8, averages of three models: 1.09, 1.15, 1.08 times", 0.005),
+       controls=("pictures_are_seen",), **PICTURES)
+def faster_than_dllm_cache_with_pictures(f):
+    return speed(f, "Ada-DLM", "dLLM-Cache", TOKENS, **SHOWN)
+
+
+@claim(place=TABLE_8, statement="With pictures dLLM-Cache has a higher throughput than Fast-dLLM.",
+       quantity="throughput over Fast-dLLM",
+       bound=FASTER, published=Published(1.73, "Table 8, averages of three models: 1.70, 1.74, 1.74 times", 0.005),
+       controls=("own_loop_over_dllm_cache",), **PICTURES)
+def dllm_cache_beats_fast_dllm_with_pictures(f):
+    return speed(f, "dLLM-Cache", "Fast-dLLM", TOKENS, **SHOWN)
+
+
+@claim(place=TABLE_8, statement="With pictures Ada-DLM answers as well as vanilla decoding.",
+       quantity="Ada-DLM - vanilla", bound=KEPT,
+       published=Published(-0.0015, "Table 8, mean of nine differences", 0.0001), controls=("pictures_are_seen",),
+       **{**PICTURES, "kind": "score", "quality": None, "clock": "none: nothing is timed", "items": scored(0.02, 0.1)})
+def keeps_quality_with_pictures(f):
+    return score(f, "Ada-DLM", "Vanilla", **SHOWN)
+
+
+@control(statement="With the picture of another item the score is that of chance, one in 80, and at most five points.",
+         quantity="score of vanilla decoding", bound=at_most(0.0625, "us"), **{
+             **PICTURES, "kind": "signal", "quality": None, "clock": "none: nothing is timed", "items": "100 of a kind"})
+def pictures_are_seen(f):
+    return level(f, "score", label="Vanilla", model=READERS, workload=("another picture", "another picture, codes"))
+
+
 # ---- Controls ----
 
 @control(statement="Fast-dLLM is faster than vanilla decoding.",
@@ -729,3 +784,15 @@ def longer_history_takes_more_forwards_by_traces(f):
          **TRACED_FORWARDS)
 def larger_k_takes_fewer_forwards_by_traces(f):
     return ratio(f, "nfe", "K = 25 %, traces", "K = 5 %, traces", **STORIES)
+
+
+@control(statement="With pictures Ada-DLM takes fewer forward passes than Fast-dLLM.", bound=below(1, "us"),
+         artifacts=("table_8",), **FORWARDS)
+def forwards_with_pictures(f):
+    return ratio(f, "nfe", "Ada-DLM", "Fast-dLLM", **SHOWN)
+
+
+@control(statement="LLaDA-V's own loop of Fast-dLLM takes fewer forward passes than dLLM-Cache.", bound=below(1, "us"),
+         artifacts=("table_8",), **FORWARDS)
+def own_loop_over_dllm_cache(f):
+    return ratio(f, "nfe", "LLaDA-V's loop", "dLLM-Cache", model=READERS[0], workload="picture_read")
