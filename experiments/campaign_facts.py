@@ -56,8 +56,8 @@ def facts(campaigns, artifacts):
     timed = [[(place, row) for place, row in rows if place in artifacts
               and row["provenance"].get("tokens_per_second") == "measured"] for rows in campaigns]
     first, halves, ratios = speeds(timed[0]), [], []
-    answers = {(place, row["position"]): row["answers_hash"] for place, row in campaigns[0]}
-    same = [sum(bool(row["answers_hash"]) and row["answers_hash"] == answers.get((place, row["position"]))
+    answers = {(place, row["position"]): row.get("answers_hash") for place, row in campaigns[0]}
+    same = [sum(bool(row.get("answers_hash")) and row["answers_hash"] == answers.get((place, row["position"]))
                 for place, row in rows) for rows in campaigns]
     for rows in timed:
         halves.append(statistics.median(h for h in (half_width(row) for _, row in rows) if h is not None))
