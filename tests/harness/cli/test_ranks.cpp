@@ -578,9 +578,10 @@ TEST_F(ranked_runs, of_a_launcher_with_another_number_are_refused) {
       << half.text;
 }
 
-// Rank 0 cannot start it again: the point fails by its name, and so does what comes.
+// Rank 0 cannot start it again: the point fails by its name, and so does what comes. A pass of the first point
+// takes several times as long as it lives.
 TEST_F(ranked_runs, that_a_launcher_lost_are_named) {
-  write("block_diffusion delayed_cache", 200);
+  write("block_diffusion delayed_cache", 1000);
   const auto start = [&](int rank) {
     return std::make_unique<child_process>(
         std::vector<std::string>{"sh", "-c",
