@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <tuple>
 
@@ -12,6 +13,8 @@
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/devices/device.h"
+#include "harness/devices/machine_use.h"
 #include "harness/devices/nvml.h"
 #include "harness/profile/cupti_counters.h"
 #include "harness/profile/cupti_trace.h"
@@ -19,6 +22,9 @@
 
 namespace unmask {
 namespace {
+
+// Shorter spans say nothing of who had the processors.
+constexpr double least_roof_seconds = 0.02;
 
 // Shared by the points of one run.
 class profiler {
@@ -29,7 +35,9 @@ class profiler {
                        const measured_point& timed) {
     look here{ready, timed.passes.front().answers};
     phase_report report;
-    const device_roofs before = roofs_of(point.run, ready.model().used.format);
+    const std::string& format = ready.model().used.format;
+    const device_roofs before = roofs_of(point.run, format);
+    const bool disturbed_before = are_disturbed(point.run, format);
     std::vector<double> seconds;
     for (const pass_record& pass : timed.passes) seconds.push_back(pass.seconds);
     report.untraced_seconds = mean_of(seconds);
@@ -47,7 +55,8 @@ class profiler {
       here.checked_pass(&clock);
       if (counts) report.traffic = cuda::emulator::end_counting();
     }
-    take_larger(before, measured_again(point.run, ready.model().used.format), report);
+    take_larger(before, measured_again(point.run, format), report);
+    report.roofs_disturbed = disturbed_before && are_disturbed(point.run, format);
     report.phases = clock.totals();
     report.seconds = clock.seconds();
     if (wants_trace) {
@@ -85,7 +94,20 @@ class profiler {
     const auto key = std::tuple(run.device, run.isa, format);
     const auto found = roofs_.find(key);
     if (found != roofs_.end()) return found->second;
-    return roofs_[key] = settings_.roofs ? settings_.roofs(run, format) : device_roofs{};
+    const machine_watch watch;
+    const device_roofs measured = settings_.roofs ? settings_.roofs(run, format) : device_roofs{};
+    const machine_use use = watch.stop();
+    // All threads of a CPU's roofs compute all the time, unless others have the processors.
+    if (use.seconds > least_roof_seconds && !find_device(run.device).is_card &&
+        use.own_share() < least_own_share) {
+      disturbed_.insert(key);
+    } else {
+      disturbed_.erase(key);
+    }
+    return roofs_[key] = measured;
+  }
+  bool are_disturbed(const run_keys& run, const std::string& format) const {
+    return disturbed_.contains(std::tuple(run.device, run.isa, format));
   }
 
   // Those after a point are those before the next one.
@@ -161,6 +183,8 @@ class profiler {
   profile_settings settings_;
   std::size_t traces_ = 0;
   std::map<std::tuple<std::string, std::string, std::string>, device_roofs> roofs_;
+  std::set<std::tuple<std::string, std::string, std::string>>
+      disturbed_;  // measured beside other work
 };
 
 }  // namespace

@@ -51,6 +51,7 @@ struct phase_report {
   std::int64_t events_left_out = 0;
   device_roofs roofs;            // the larger of before and after the pass that was watched
   bool roofs_uncertain = false;  // the two differ by more than a tenth
+  bool roofs_disturbed = false;  // other work had the processors both times
   std::string kernels_problem, counters_problem;
   std::vector<kernel_row> kernels;  // cupti
   double device_busy = 0, device_span = 0, device_unattributed = 0;

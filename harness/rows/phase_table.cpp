@@ -27,6 +27,9 @@ double seconds_of(ordered_json& phase, bool device) {
 // Why the roofs are not those of a quiet machine; "" if they may be.
 std::string doubt_of(ordered_json& report) {
   constexpr double most = 1.05;
+  if (report["roofs"]["disturbed"] == true) {
+    return " Roof uncertain: other work ran while it was measured, before and after the pass.";
+  }
   if (report["roofs"]["uncertain"] == true) {
     return " Roof uncertain: before and after the pass it differed by more than 10 %.";
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <map>
 #include <memory>
 
@@ -77,6 +78,8 @@ double peak(double (*kernel)()) {
 roofs measure(cpu::isa set) {
   roofs r;
   r.threads = omp_get_max_threads();
+  const std::clock_t own = std::clock();  // processor time of all threads
+  const auto start = clock::now();
   switch (set) {
 #if defined(__x86_64__)
     case cpu::isa::avx512:
@@ -91,6 +94,8 @@ roofs measure(cpu::isa set) {
       r.f32_flops = r.int8_ops = peak(fma_portable);
   }
   for (int sample = 0; sample < 64; ++sample) r.triad_bytes = std::max(r.triad_bytes, triad_once());
+  r.own_share =
+      static_cast<double>(std::clock() - own) / CLOCKS_PER_SEC / (seconds_since(start) * r.threads);
   return r;
 }
 

@@ -13,6 +13,8 @@ struct roofs {
   double int8_ops = 0;     // per second; equals f32_flops where there is no 8-bit dot product
   double triad_bytes = 0;  // per second, a = b + s c from main memory, 12 bytes an element
   int threads = 0;
+  double own_share =
+      1;  // of the threads' time while they were measured; less: others had the processors
 };
 
 // Best of several short runs, once per process and instruction set: a roof is what the machine can do,

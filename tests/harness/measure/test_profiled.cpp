@@ -4,7 +4,10 @@
 // Profiling as an experiment: what is instrumented and what is not, and the probe's numbers.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
+#include <thread>
+
 #include <nlohmann/json.hpp>
 
 #include "harness/measure/profiled.h"
@@ -156,6 +159,33 @@ TEST(profiled, roofs_are_measured_before_and_after_and_the_larger_is_taken) {
   EXPECT_EQ(told(1e9, 1.5e9)["uncertain"], true);
   EXPECT_EQ(told(1.05e9, 1e9)["flops_per_second"], 1.05e9);
   EXPECT_EQ(told(1.05e9, 1e9)["uncertain"], false);
+}
+
+// A roof is what all threads can do: if this process had no processor, others had it. One measurement of
+// the two on a quiet machine is enough, because other work makes a roof lower, never higher.
+TEST(profiled, roofs_of_a_busy_machine_say_so) {
+  const auto told = [](bool busy_before, bool busy_after) {
+    const scratch_directory where;
+    profile_settings settings = with(profile_tool::phases);
+    int calls = 0;
+    settings.roofs = [&](const run_keys&, const std::string&) {
+      const bool busy = calls++ == 0 ? busy_before : busy_after;
+      if (busy) std::this_thread::sleep_for(std::chrono::milliseconds(40));
+      return device_roofs{1e9, 2e9, "made up"};
+    };
+    profiled_run run(std::move(settings));
+    const run_summary summary = run.run(where, method("vanilla"));
+    const row_table rows(summary.rows);
+    const std::string table = render(phase_tables(rows.all()), table_format::md);
+    const bool said = table.find("other work ran while it was measured, before") != table.npos;
+    const auto stored = read_rows(summary.file).rows.at(0).probes.at("phases");
+    EXPECT_EQ(json::parse(stored)["roofs"]["disturbed"], said);
+    return said;
+  };
+  EXPECT_TRUE(told(true, true));
+  EXPECT_FALSE(told(true, false));
+  EXPECT_FALSE(told(false, true));
+  EXPECT_FALSE(told(false, false));
 }
 
 TEST(profiled, the_tool_nvtx_watches_nothing) {
