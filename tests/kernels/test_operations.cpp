@@ -5,6 +5,7 @@
 // (operation_test.h).
 #include <gtest/gtest-spi.h>
 
+#include <algorithm>
 #include <set>
 
 #include "kernels/decisions.h"
