@@ -97,8 +97,9 @@ class profiler {
     const machine_watch watch;
     const device_roofs measured = settings_.roofs ? settings_.roofs(run, format) : device_roofs{};
     const machine_use use = watch.stop();
+    const device* on = device_if_chosen(run.device);
     // All threads of a CPU's roofs compute all the time, unless others have the processors.
-    if (use.seconds > least_roof_seconds && !find_device(run.device).is_card &&
+    if (use.seconds > least_roof_seconds && (on == nullptr || !on->is_card) &&
         use.own_share() < least_own_share) {
       disturbed_.insert(key);
     } else {
