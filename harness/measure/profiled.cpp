@@ -35,7 +35,7 @@ class profiler {
                        const measured_point& timed) {
     look here{ready, timed.passes.front().answers};
     phase_report report;
-    const std::string& format = ready.model().used.format;
+    const std::string format = ready.model().used.format;
     const device_roofs before = roofs_of(point.run, format);
     const bool disturbed_before = are_disturbed(point.run, format);
     std::vector<double> seconds;
