@@ -89,7 +89,8 @@ interval wilson_interval(double successes, std::size_t n) {
   const double half =
       z95 / scale *
       std::sqrt(std::max(0.0, share * (1 - share) / count + z95 * z95 / (4 * count * count)));
-  return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
+  // None and all of them give 0 and 1, which the arithmetic misses by its last bit.
+  return {successes > 0 ? centre - half : 0.0, successes < count ? centre + half : 1.0};
 }
 
 interval score_interval(const std::vector<double>& scores) {

@@ -35,7 +35,10 @@ TEST(statistics, wilson_interval_at_known_points) {
   const interval all = wilson_interval(20, 20);
   EXPECT_NEAR(all.low, 0.8389, 1e-4);
   EXPECT_DOUBLE_EQ(all.high, 1);
-  EXPECT_DOUBLE_EQ(wilson_interval(0, 20).low, 0);
+  for (std::size_t n = 1; n < 300; ++n) {
+    EXPECT_EQ(wilson_interval(0, n).low, 0) << n;
+    EXPECT_EQ(wilson_interval(static_cast<double>(n), n).high, 1) << n;
+  }
   EXPECT_EQ(wilson_interval(0, 0).high, 1);
 }
 

@@ -60,14 +60,14 @@ def half_width(samples):
 
 def wilson(successes, n):
     """Wilson's interval of a share, Journal of the American Statistical Association 22 (1927) 209.
-    Successes may be fractional, as partial credit is."""
+    Successes may be fractional, as partial credit is. None and all of them give an end of exactly 0 and 1."""
     if n == 0:
         return 0.0, 1.0
     share = successes / n
     scale = 1 + Z95 ** 2 / n
     centre = (share + Z95 ** 2 / (2 * n)) / scale
     half = Z95 / scale * math.sqrt(max(0.0, share * (1 - share) / n + Z95 ** 2 / (4 * n * n)))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return centre - half if successes > 0 else 0.0, centre + half if successes < n else 1.0
 
 
 FEWEST_GRADED, FEW_GRADED = 5, 20  # no interval of fewer graded items; Student's t of fewer than the second

@@ -65,6 +65,8 @@ class Shares(unittest.TestCase):
             for ours, theirs in zip(intervals.wilson(successes, n), official):
                 self.assertAlmostEqual(ours, theirs, places=12)
         self.assertEqual(intervals.wilson(0, 0), (0, 1))
+        for n in range(1, 300):
+            self.assertEqual((intervals.wilson(0, n)[0], intervals.wilson(n, n)[1]), (0, 1), n)
 
     def test_independent_shares_are_statsmodels_and_as_published(self):
         for a, n, b, m in ((56, 70, 48, 80), (9, 10, 3, 10), (2, 40, 39, 40)):
