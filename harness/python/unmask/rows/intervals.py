@@ -326,11 +326,12 @@ def over_campaigns(found, logs, shared):
 def interval_of_average(values, ranges, groups):
     """Interval of the mean of values that have their own: squares of the distances to the ends add
     up (Zou and Donner, Statistics in Medicine 27 (2008) 1693). Values of one group, of the same
-    items say, err together: their distances are averaged as they are."""
+    items say, err together: their distances are averaged as they are. An end that recorded rows have on the wrong
+    side of its value, by its last bit, is the value."""
     arms = {}
     for value, (low, high), group in zip(values, ranges, groups):
         below, above = arms.get(group, (0.0, 0.0))
-        arms[group] = (below + value - low, above + high - value)
+        arms[group] = (below + max(0.0, value - low), above + max(0.0, high - value))
     middle, n = mean(values), len(values)
     return (middle - math.sqrt(sum(b * b for b, _ in arms.values())) / n,
             middle + math.sqrt(sum(a * a for _, a in arms.values())) / n)

@@ -67,6 +67,8 @@ class Shares(unittest.TestCase):
         self.assertEqual(intervals.wilson(0, 0), (0, 1))
         for n in range(1, 300):
             self.assertEqual((intervals.wilson(0, n)[0], intervals.wilson(n, n)[1]), (0, 1), n)
+        recorded = (7e-18, 0.05)  # as rows have it, of no right answer
+        self.assertEqual(intervals.interval_of_average([0.0] * 3, [recorded] * 3, range(3))[0], 0.0)
 
     def test_independent_shares_are_statsmodels_and_as_published(self):
         for a, n, b, m in ((56, 70, 48, 80), (9, 10, 3, 10), (2, 40, 39, 40)):
