@@ -382,13 +382,19 @@ def calibration(**fields):
     return _decorator(True, fields)
 
 
+def paper_of(name):
+    """The paper of a file of claims: PAPER.py, or PAPER.PART.py where one file would be too long."""
+    return name.split(".")[0]
+
+
 def read_register(folder):
-    """Reads every PAPER.py of a folder of claims (experiments/claims) and runs it: claims are code, and
-    this folder is the program's own or one that the user names."""
+    """Reads every PAPER.py of a folder of claims (experiments/claims), then its PAPER.PART.py, and runs them: claims
+    are code, and this folder is the program's own or one that the user names."""
     whole = Register()
-    for name in sorted(n for n in os.listdir(folder) if n.endswith(".py")):
+    for name in sorted((n for n in os.listdir(folder) if n.endswith(".py")),
+                       key=lambda n: (paper_of(n), n.count("."), n)):
         path = os.path.join(folder, name)
-        part = Register(name[:-3], os.path.normpath(os.path.join(folder, "..")))
+        part = Register(paper_of(name), os.path.normpath(os.path.join(folder, "..")))
         part.claims, part.controls = whole.claims, whole.controls
         _reading.append(part)
         try:

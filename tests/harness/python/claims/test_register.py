@@ -9,11 +9,12 @@ import sys
 import unittest
 import unittest.mock
 
-from made import row_of
-from made_claims import FASTER, Made
+from made import ROOT, row_of
+from made_claims import FASTER, Made, write
 
-from unmask.claims import claims, declare
+from unmask.claims import NeedsRows, claims, declare
 from unmask.claims.declare import Claim
+from unmask.claims.frame import Frame
 from unmask.rows.errors import UserError
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -166,6 +167,39 @@ class SameTests(Made):
         code, text = self.compared(WHOLE.replace("def c(f)", "def d(f)"))
         self.assertEqual(code, 1)
         self.assertIn("focus/c is gone\nfocus/d is new\n", text)
+
+
+class Parts(Made):
+    """A paper whose claims are too many for one file."""
+
+    def test_further_files_of_a_paper_are_read_behind_its_first(self):
+        self.register(FASTER)
+        text = self.text_of("claims/focus.py")
+        write(f"{self.folder}/claims/focus.also.py", text.replace("def c(f)", "def d(f)"))
+        register = declare.read_register(f"{self.folder}/claims")
+        self.assertEqual([c.key for c in register.claims], ["focus/c", "focus/d"])
+        write(f"{self.folder}/claims/focus.also.py", text)
+        with self.assertRaisesRegex(UserError, "claim 'c' stands in the register twice"):
+            declare.read_register(f"{self.folder}/claims")
+
+
+class Tower(unittest.TestCase):
+    def test_a_tower_in_every_forward_pass_by_hand(self):
+        """10 s, of which the tower took 0.5 for 4 pictures; 84 forward passes are 21 of each request: 20 more runs are
+        10 s more, twice the time. Equal repetitions have no spread."""
+        control = declare.read_register(os.path.join(ROOT, "experiments/claims")).named("ada_dlm/tower_in_every_forward")
+        row = row_of("Vanilla", [10.0, 10.0], task="picture_read")
+        row["model"]["name"] = "tiny-dimple"
+        row["metrics"] |= {"picture_seconds": 0.5, "nfe": 84, "tower_runs": 4}
+        e = control.function(Frame([row])).estimate
+        self.assertEqual((e.value, e.low, e.high), (2.0, 2.0, 2.0))
+        row["samples"]["half_width"] = 0.1  # 2 -+ 0.1 times the root of 2
+        e = control.function(Frame([row])).estimate
+        self.assertAlmostEqual(e.low, 2 - 0.141421356, 6)
+        self.assertAlmostEqual(e.high, 2 + 0.141421356, 6)
+        del row["metrics"]["picture_seconds"]
+        with self.assertRaises(NeedsRows):
+            control.function(Frame([row]))
 
 
 if __name__ == "__main__":
