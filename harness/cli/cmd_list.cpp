@@ -104,10 +104,10 @@ void list_benchmarks() {
   print("benchmarks\n");
   for (const benchmark& b : benchmarks()) {
     const std::string items = b.items > 0 ? fmt::format("{} items", b.items) : "items of a file";
-    print("  {:<16} {:<5} {:<46} {:<15} {} shots, prompt {}, {} tokens, {} by {}\n", b.name,
+    print("  {:<16} {:<8} {:<46} {:<15} {} shots, prompt {}, {} tokens, {} by {}\n", b.name,
           b.harness, b.config, items, b.shots, b.form, b.gen_length, b.metric, b.scorer);
   }
-  for (const auto& [id, version] : benchmark_harnesses()) print("  {:<5} {}\n", id, version);
+  for (const auto& [id, version] : benchmark_harnesses()) print("  {:<8} {}\n", id, version);
   print(
       "data, in $UNMASK_DATASETS/NAME or `path` (unmask list benchmarks NAME: files, checksums and "
       "how to get them)\n");
@@ -137,8 +137,9 @@ void list_benchmark(const std::string& name) {
     if (b.name != name) continue;
     std::vector<std::string> reads = b.reads;
     if (b.shots > 0) reads.insert(reads.end(), b.example_files.begin(), b.example_files.end());
-    print("  {:<5} {:<46} {} shots, prompt {}; reads {}\n", b.harness, b.config, b.shots, b.form,
+    print("  {:<8} {:<46} {} shots, prompt {}; reads {}\n", b.harness, b.config, b.shots, b.form,
           joined(reads));
+    if (!b.ours.empty()) print("  {:<8} ours: {}\n", "", b.ours);
   }
   print("Python that writes them in this layout, in a folder of $UNMASK_DATASETS\n");
   for (const std::string& line : d.python) print("  {}\n", line);

@@ -91,14 +91,69 @@ made_prompt fitted(benchmark_item item, std::size_t most, bool cut_middle,
   return made;
 }
 
-void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
-                    const loaded_model& model) {
+std::vector<std::string> questions_of(const std::vector<task_item>& items) {
+  std::vector<std::string> texts;
+  for (const task_item& item : items) texts.push_back(item.prompt);
+  return texts;
+}
+
+bool shows(const task_item& item) {
+  return !item.pictures.empty() || !item.codes.empty();
+}
+
+// Reads the pictures of the items, if one of them shows any, and makes all prompts.
+std::vector<made_prompt> prompts_of(loaded_workload& w, const workload_entry& entry,
+                                    const run_settings& run, const loaded_model& model) {
+  const prompt_maker prompts(model, entry.benchmark.thinking == "off");
+  if (std::ranges::none_of(w.items, shows)) return prompts.questions(questions_of(w.items));
+  if (!entry.rater.empty()) {
+    throw usage_error(entry.name + ": workload.judge reads texts, and its tasks show pictures");
+  }
+  w.pictures = std::make_shared<workload_pictures>(model, w.items, !runs_dry(run));
+  return located(entry.file.empty() ? entry.name : entry.file.string(),
+                 [&] { return prompts.tasks(w.items, w.pictures->rows()); });
+}
+
+// A request for every item, each with its prompt.
+void add_requests(loaded_workload& w, const workload_entry& entry, const run_settings& run,
+                  std::vector<made_prompt> prompts) {
+  for (std::size_t i = 0; i < w.items.size(); ++i) {
+    task_item& item = w.items[i];
+    item.prompt = prompts[i].text;
+    w.requests.push_back(request_of(std::move(prompts[i]), generated_length(entry, run, item),
+                                    request_seed(run, i)));
+    if (w.pictures) w.requests.back().grids = w.pictures->grids(i);
+  }
+}
+
+// An answer's name says which of several trials it is.
+std::string named(const std::string& id, std::int64_t trial, const benchmark_request& r) {
+  return r.trials > 1 ? id + "#" + std::to_string(trial) : id;
+}
+
+// The items of a benchmark that asks about pictures, through each model's own template.
+void add_shown(loaded_workload& w, const workload_entry& entry, const run_settings& run,
+               const loaded_model& model, const benchmark_tasks& tasks) {
+  if (entry.benchmark.max_prompt_tokens > 0) {
+    throw usage_error(entry.name +
+                      ": `max_prompt_tokens` cuts texts, and its prompts show pictures");
+  }
+  for (std::int64_t trial = 0; trial < entry.benchmark.trials; ++trial) {
+    for (const benchmark_item& chosen : tasks.items) {
+      w.items.push_back(chosen.task);
+      w.items.back().id = named(chosen.task.id, trial, entry.benchmark);
+    }
+  }
+  add_requests(w, entry, run, prompts_of(w, entry, run, model));
+}
+
+// The items of a benchmark of texts, within the limit of its harness.
+void add_texts(loaded_workload& w, const workload_entry& entry, const run_settings& run,
+               const loaded_model& model, const benchmark_tasks& tasks) {
   const benchmark_request& r = entry.benchmark;
   const benchmark& found = find_benchmark(r.name, r.harness);
-  const benchmark_tasks tasks = chosen_tasks(entry, model.directory);
   const auto most =
       static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : found.max_prompt);
-  w.record = {entry.name, hash_of_benchmark(tasks), static_cast<std::int64_t>(tasks.items.size())};
   const prompt_maker prompts(model, r.thinking == "off");
   std::vector<conversation> chats;
   for (const benchmark_item& item : tasks.items) {
@@ -111,22 +166,26 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
       task_item item;
       made_prompt made = fitted(chosen, most, found.cut_middle, prompts, item);
       item.prompt = made.text;
-      if (r.trials > 1) item.id += "#" + std::to_string(trial);
+      item.id = named(item.id, trial, r);
       w.requests.push_back(request_of(std::move(made), generated_length(entry, run, item),
                                       request_seed(run, w.requests.size())));
       w.items.push_back(std::move(item));
     }
   }
+}
+
+void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
+                    const loaded_model& model) {
+  const benchmark_request& r = entry.benchmark;
+  const benchmark& found = find_benchmark(r.name, r.harness);
+  const benchmark_tasks tasks = chosen_tasks(entry, model.directory);
+  w.record = {entry.name, hash_of_benchmark(tasks), static_cast<std::int64_t>(tasks.items.size())};
+  const bool shown = std::ranges::any_of(tasks.items, shows, &benchmark_item::task);
+  (shown ? add_shown : add_texts)(w, entry, run, model, tasks);
   w.record.benchmark = {
       found.harness, tasks.head.version, found.config,     tasks.head.form,
       found.scorer,  found.metric,       tasks.head.shots, declared_items(found, r.task),
       r.trials};
-}
-
-std::vector<std::string> questions_of(const std::vector<task_item>& items) {
-  std::vector<std::string> texts;
-  for (const task_item& item : items) texts.push_back(item.prompt);
-  return texts;
 }
 
 // Called before the items get the template of the model that answers.
@@ -159,20 +218,6 @@ void load_rater(loaded_workload& w, const workload_entry& of, const run_settings
   w.record.rater = entry.name;
 }
 
-// Reads the pictures of the items, if one of them shows any, and makes all prompts.
-std::vector<made_prompt> prompts_of(loaded_workload& w, const workload_entry& entry,
-                                    const run_settings& run, const loaded_model& model) {
-  const prompt_maker prompts(model);
-  const bool shows = std::ranges::any_of(
-      w.items, [](const task_item& i) { return !i.pictures.empty() || !i.codes.empty(); });
-  if (!shows) return prompts.questions(questions_of(w.items));
-  if (!entry.rater.empty()) {
-    throw usage_error(entry.name + ": workload.judge reads texts, and its tasks show pictures");
-  }
-  w.pictures = std::make_shared<workload_pictures>(model, w.items, !runs_dry(run));
-  return located(entry.file.string(), [&] { return prompts.tasks(w.items, w.pictures->rows()); });
-}
-
 void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                 const loaded_model& model) {
   if (!entry.benchmark.name.empty()) {
@@ -184,13 +229,7 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
   std::vector<made_prompt> prompts = prompts_of(w, entry, run, model);
   if (!entry.rater.empty()) load_rater(w, entry, run);
-  for (std::size_t i = 0; i < w.items.size(); ++i) {
-    task_item& item = w.items[i];
-    item.prompt = prompts[i].text;
-    w.requests.push_back(request_of(std::move(prompts[i]), generated_length(entry, run, item),
-                                    request_seed(run, i)));
-    if (w.pictures) w.requests.back().grids = w.pictures->grids(i);
-  }
+  add_requests(w, entry, run, std::move(prompts));
 }
 
 std::string hash_of_lengths(const loaded_workload& w) {

@@ -49,25 +49,51 @@ std::int64_t cut(std::int64_t there, const item_selection& items) {
   return items.limit > 0 ? std::min(items.limit, left) : left;
 }
 
+constexpr const char* rows_unknown =
+    "how many rows of a prompt a picture takes is known when it is prepared";
+
+// What a benchmark's prompts say before any model is loaded, and what they show beside text.
+struct written_prompts {
+  benchmark_summary summary;
+  double codes = 0;  // of pictures, a prompt
+  bool pictures = false;
+};
+std::optional<written_prompts> read_written(const workload_entry& entry, const fs::path& model) {
+  const auto summary = summary_of(entry, model);
+  if (!summary) return std::nullopt;
+  written_prompts found{*summary};
+  const benchmark_tasks tasks = chosen_tasks(entry, model);
+  for (const benchmark_item& item : tasks.items) {
+    found.codes += static_cast<double>(item.task.codes.size());
+    found.pictures = found.pictures || !item.task.pictures.empty();
+  }
+  found.codes /= static_cast<double>(tasks.items.size());
+  return found;
+}
+
 pass_work of_benchmark(const workload_entry& entry, const fs::path& model) {
   // Points of one experiment ask for the same items again and again.
-  static std::map<std::string, std::optional<benchmark_summary>> read;
+  static std::map<std::string, std::optional<written_prompts>> read;
   const benchmark& b = find_benchmark(entry.benchmark.name, entry.benchmark.harness);
   const benchmark_request& r = entry.benchmark;
   const std::string key = canonical_benchmark(r) + r.path.string() + "\n" + r.base.string() + "\n" +
                           std::to_string(entry.items.limit) + " " +
                           std::to_string(entry.items.offset);
   const auto [at, fresh] = read.try_emplace(key);
-  if (fresh) at->second = summary_of(entry, model);
+  if (fresh) at->second = read_written(entry, model);
   const double most =
       static_cast<double>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : b.max_prompt);
   const auto within = [&](double tokens) { return most > 0 ? std::min(tokens, most) : tokens; };
   pass_work found;
   if (at->second) {
-    const benchmark_summary& s = *at->second;
+    const benchmark_summary& s = at->second->summary;
     const auto one = static_cast<double>(s.items) / static_cast<double>(r.trials);
     found.answers = static_cast<double>(s.items);
-    found.each = {{within(s.prompt_bytes / bytes_per_token), s.gen_length}};
+    found.each = {{within(s.prompt_bytes / bytes_per_token + at->second->codes), s.gen_length}};
+    if (at->second->pictures) {
+      found.unknown = rows_unknown;
+      found.each.clear();
+    }
     found.continuations = one > 0 ? static_cast<double>(s.continuations) / one : 0;
     return found;
   }
@@ -96,7 +122,7 @@ pass_work of_tasks(const workload_entry& w) {
     found.each.push_back({static_cast<double>(item.prompt.size()) / bytes_per_token + codes,
                           static_cast<double>(item.gen_length)});
     if (!item.pictures.empty()) {
-      found.unknown = "how many rows of a prompt a picture takes is known when it is prepared";
+      found.unknown = rows_unknown;
     }
   }
   found.answers = static_cast<double>(found.each.size());

@@ -65,6 +65,7 @@ benchmark read_benchmark(const json& object, const std::map<std::string, benchma
   b.max_prompt = object.value("max_prompt_tokens", 0);
   b.cut_middle = object.value("cut", "") == "middle";
   b.choices = object.value("choices", false);
+  b.ours = object.value("ours", "");
   b.reads = object.at("reads");
   b.example_files = object.value("example_files", b.example_files);
   b.data = &data.at(object.at("dataset"));

@@ -7,7 +7,9 @@
 //
 // Harness ids: LM = lm-evaluation-harness 0.4.8; OpenCompass as OC-F (0.5.1.post1 in the FOCUS
 // code), OC-S (0.4.2 with the Sparse-dLLM overlay), OC-U (0.4.2 in the UltraLLaDA code), OC-L
-// (0.4.2, LLaDA's fork); own = no harness of the papers has it, our choice.
+// (0.4.2, LLaDA's fork); LMMS-L = lmms-eval in LLaDA-V's code; VLME = VLMEvalKit in MMaDA's code;
+// LMMS-own = a part of the prompt or of the scoring is ours; own = no harness of the papers has it,
+// our choice.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +48,7 @@ struct benchmark {
       0;  // longest prompt in tokens that the harness's model config allows; 0: none stated
   bool cut_middle = false;         // what is still too long loses its middle, not its beginning
   bool choices = false;            // lm-eval's likelihood of each choice
+  std::string ours;                // what of prompt and scoring no harness has; empty: nothing
   std::vector<std::string> reads;  // splits
   std::vector<std::string> example_files;  // splits read where there are shots
   const benchmark_data* data = nullptr;

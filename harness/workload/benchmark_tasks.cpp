@@ -8,6 +8,7 @@
 
 #include "harness/base/error.h"
 #include "harness/workload/scorer.h"
+#include "harness/workload/task_pictures.h"
 
 namespace unmask {
 namespace {
@@ -38,7 +39,21 @@ tasks_head read_head(const json& object) {
   return head;
 }
 
-benchmark_item read_item(const json& object) {
+// What an item shows beside its text: a picture in the folder of the tasks, or its codes.
+void read_shown(const json& object, const std::filesystem::path& folder, task_item& t) {
+  const json images = object.value("images", json::array());
+  if (images.size() > 1) throw std::runtime_error("`images` must name one picture");
+  for (const json& path : images) {
+    try {
+      t.pictures.push_back(picture_of_tasks(path, folder));
+    } catch (const std::runtime_error& problem) {
+      throw std::runtime_error(std::string("`images` ") + problem.what());
+    }
+  }
+  t.codes = object.value("codes", t.codes);
+}
+
+benchmark_item read_item(const json& object, const std::filesystem::path& folder) {
   benchmark_item item;
   task_item& t = item.task;
   t.id = object.at("id");
@@ -61,6 +76,7 @@ benchmark_item read_item(const json& object) {
   if (t.gen_length < 1 && t.continuations.empty()) {
     throw std::runtime_error("`gen_length` must be at least 1");
   }
+  read_shown(object, folder, t);
   for (const json& shorter : object.value("shorter", json::array())) {
     if (shorter.is_string()) {
       item.shorter_prompts.push_back(shorter);
@@ -84,7 +100,7 @@ benchmark_tasks read_benchmark_tasks(const std::filesystem::path& file, bool hea
     try {
       const json object = json::parse(line);
       if (number > 1) {
-        tasks.items.push_back(read_item(object));
+        tasks.items.push_back(read_item(object, file.parent_path()));
         continue;
       }
       tasks.head = read_head(object);

@@ -12,7 +12,8 @@
 //   id, family, benchmark, task (lm-eval's name), doc_id (its number there), prompt or messages
 //   [{role, content}], bos (true: the BOS token's text before it), stop, gen_length, doc (the
 //   record as the data set has it), answer, scorer, check; of a multiple choice: continuations,
-//   right; of a prompt that may be too long: shorter, the same with one example less each time
+//   right; of a prompt that may be too long: shorter, the same with one example less each time;
+//   of a question about a picture: images, its path from the file's folder, or codes (task.h)
 #pragma once
 
 #include <filesystem>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 #include <utility>
 
 #include "harness/base/digest.h"
@@ -12,6 +13,7 @@
 #include "harness/base/json_lines.h"
 #include "harness/workload/scorer.h"
 #include "harness/workload/task_fields.h"
+#include "harness/workload/task_pictures.h"
 
 namespace unmask {
 namespace {
@@ -20,20 +22,6 @@ namespace fs = std::filesystem;
 constexpr std::int64_t most_tokens = 1 << 24;
 constexpr std::size_t largest_picture = std::size_t{1} << 28;
 
-// The picture PATH of the folder that holds the tasks.
-task_picture read_picture(const json_reader& object, const std::string& path,
-                          const fs::path& folder) {
-  std::error_code failed;
-  const fs::path place = fs::canonical(fs::absolute(folder), failed);
-  const fs::path file = fs::canonical(place / path, failed);
-  if (failed || !is_file(file)) object.fail("images", "names " + path + ", which is no file");
-  const auto parts = std::mismatch(place.begin(), place.end(), file.begin(), file.end());
-  if (parts.first != place.end() || fs::path(path).is_absolute()) {
-    object.fail("images", "names " + path + ", which is outside the folder of the tasks");
-  }
-  return {folder / path, sha256_hex(read_file(file, largest_picture))};
-}
-
 std::vector<task_picture> read_pictures(const json_reader& object, const fs::path& folder) {
   const json_value* given = object.find("images");
   if (given == nullptr) return {};
@@ -41,7 +29,11 @@ std::vector<task_picture> read_pictures(const json_reader& object, const fs::pat
   if (names == nullptr || names->size() != 1 || names->front().text() == nullptr) {
     object.fail("images", "must be a list with the path of one picture");
   }
-  return {read_picture(object, *names->front().text(), folder)};
+  try {
+    return {picture_of_tasks(*names->front().text(), folder)};
+  } catch (const std::runtime_error& problem) {
+    object.fail("images", problem.what());
+  }
 }
 
 std::vector<std::int32_t> read_codes(const json_reader& object) {
@@ -103,6 +95,18 @@ std::uint64_t random_below(std::uint64_t& state, std::uint64_t n) {
 }
 
 }  // namespace
+
+task_picture picture_of_tasks(const std::string& path, const fs::path& folder) {
+  std::error_code failed;
+  const fs::path place = fs::canonical(fs::absolute(folder), failed);
+  const fs::path file = fs::canonical(place / path, failed);
+  if (failed || !is_file(file)) throw std::runtime_error("names " + path + ", which is no file");
+  const auto parts = std::mismatch(place.begin(), place.end(), file.begin(), file.end());
+  if (parts.first != place.end() || fs::path(path).is_absolute()) {
+    throw std::runtime_error("names " + path + ", which is outside the folder of the tasks");
+  }
+  return {folder / path, sha256_hex(read_file(file, largest_picture))};
+}
 
 std::vector<task_item> read_tasks(const std::string& path) {
   std::vector<task_item> items;

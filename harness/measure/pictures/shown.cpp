@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/measure/pictures/shown.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "harness/base/error.h"
@@ -55,13 +56,24 @@ shown_pictures run_tower(const picture_tower& tower, const prepared_picture& pic
   return shown;
 }
 
-std::vector<task_picture> shown_by(const workload_entry& w) {
+std::vector<task_picture> shown_by(const workload_entry& w, const std::filesystem::path& model) {
   std::vector<task_picture> all;
-  if (!w.trace_format.empty() || !w.benchmark.name.empty() || !is_file(w.file)) return all;
-  for (const task_item& item : select(read_tasks(w.file.string()), w.items)) {
+  const auto add = [&](const task_item& item) {
     all.insert(all.end(), item.pictures.begin(), item.pictures.end());
+  };
+  if (!w.benchmark.name.empty()) {
+    for (const benchmark_item& item : chosen_tasks(w, model).items) add(item.task);
+  } else if (w.trace_format.empty() && is_file(w.file)) {
+    for (const task_item& item : select(read_tasks(w.file.string()), w.items)) add(item);
   }
   return all;
+}
+
+// Whether the experiment asks this model about the workload.
+bool asked(const workload_entry& w, const model_entry& model) {
+  return w.models.empty() || std::ranges::any_of(w.models, [&](const std::string& wanted) {
+           return wanted == model.name || wanted == model.role;
+         });
 }
 
 }  // namespace
@@ -115,15 +127,19 @@ shown_pictures workload_pictures::show(std::size_t item) const {
 }
 
 void prepare_pictures(const experiment_spec& spec) {
-  for (const workload_entry& w : spec.workloads) {
-    const std::vector<task_picture> all = shown_by(w);
-    if (all.empty()) continue;
-    if (!spec.probe.names.empty()) throw usage_error(w.file.string() + ": " + no_probes);
-    for (const model_entry& model : spec.models) {
-      if (!is_file(model.path / "config.json")) continue;  // loading says so
-      const vision_config vision =
-          read_vision_config(model.path, read_model_config(model.path).vocabulary);
-      if (vision.has_tower()) prepare_pictures(all, vision, "", model.path);
+  for (const model_entry& model : spec.models) {
+    if (!is_file(model.path / "config.json")) continue;  // loading says so
+    const vision_config vision =
+        read_vision_config(model.path, read_model_config(model.path).vocabulary);
+    if (!vision.has_tower()) continue;
+    for (const workload_entry& w : spec.workloads) {
+      if (!asked(w, model)) continue;
+      const std::vector<task_picture> all = shown_by(w, model.path);
+      if (all.empty()) continue;
+      if (!spec.probe.names.empty()) {
+        throw usage_error((w.file.empty() ? w.name : w.file.string()) + ": " + no_probes);
+      }
+      prepare_pictures(all, vision, "", model.path);
     }
   }
 }

@@ -101,6 +101,34 @@ TEST(benchmark_tasks, a_broken_file_names_its_line) {
   refused(std::string(head) + std::string(item).substr(0, 40), "line 2");
 }
 
+// An item shows a picture of the folder that holds the file, or its codes, and both are what was asked.
+TEST(benchmark_tasks, pictures_and_codes_are_read) {
+  const scratch_folder folder;
+  const fs::path file = folder.path() / "in/b.jsonl";
+  write_file(folder.path() / "in/pictures/one.png", "abc");
+  write_file(folder.path() / "outside.png", "abc");
+  const auto read = [&](const std::string& shown) {
+    const std::string line(item);
+    write_file(file, std::string(head) + "{" + shown + "," + line.substr(1));
+    return read_benchmark_tasks(file).items.at(0).task;
+  };
+  const task_item picture = read(R"("images":["pictures/one.png"])");
+  ASSERT_EQ(picture.pictures.size(), 1U);
+  EXPECT_EQ(picture.pictures[0].file, folder.path() / "in/pictures/one.png");
+  // printf abc | sha256sum
+  EXPECT_EQ(picture.pictures[0].hash,
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(read(R"("codes":[5,0])").codes, (std::vector<std::int32_t>{5, 0}));
+  for (const auto& [shown, part] :
+       {std::pair(R"("images":["../outside.png"])", "which is outside the folder of the tasks"),
+        std::pair(R"("images":["two.png"])", "`images` names two.png, which is no file"),
+        std::pair(R"("images":["pictures/one.png","pictures/one.png"])",
+                  "must name one picture")}) {
+    test::expect_error(exit_code::environment, "b.jsonl, line 2", [&] { read(shown); });
+    test::expect_error(exit_code::environment, part, [&] { read(shown); });
+  }
+}
+
 // What OpenCompass' API models were handed, through each model's own template.
 TEST(benchmark_tasks, chat_templates_render_recorded_turns) {
   const std::vector<std::pair<std::string, chat_format>> formats = {{"llada", chat_format::llada},

@@ -4,9 +4,10 @@
 import dataclasses
 import importlib.metadata
 import json
+import os
 import platform
 
-from unmask.benchmarks.prompts import lm_tasks, opencompass, sources
+from unmask.benchmarks.prompts import lm_tasks, opencompass, pictures, sources
 from unmask.benchmarks.prompts.data import Files
 from unmask.benchmarks.prompts.records import OPTION_LETTERS, load, read, read_pool
 from unmask.benchmarks.prompts.registry import dataset_of, find, register, tasks_of
@@ -202,6 +203,12 @@ def from_sources(entry, request, files, task, _):
         yield record(entry, task, number, item_id, turns, {}, answer, {})
 
 
+def with_pictures(entry, request, files, task, store):
+    for number, item_id, text, doc, answer, check, shows in pictures.tasks_of_pictures(
+            entry, request, files, task, store):
+        yield record(entry, task, number, item_id, text, doc, answer, check, **shows)
+
+
 def library_versions(entry):
     packages = {"LM": ("lm_eval", "datasets", "jinja2")}.get(entry["harness"], ())
     if sources.needs_tokens(entry["dataset"]):
@@ -218,17 +225,20 @@ def shots_of(entry, request):
     return shots
 
 
-def tasks(request):
-    """(what holds for all items, the items) of a benchmark as its harness asks it."""
+def tasks(request, folder=""):
+    """(what holds for all items, the items) of a benchmark as its harness asks it. folder: of the tasks file, where
+    the pictures are written that items show; "": they are only named."""
     entry = find(request.name, request.harness)
     shots = shots_of(entry, request)
     files = Files(request.data)
+    store = pictures.Store(files, entry["dataset"], folder) if "shows" in entry else None
     make = with_lm_eval if "lm_eval" in entry else (
         with_opencompass if "style" in entry and entry["dataset"] != "needlebench"
         else from_sources)
     items = []
     for task in tasks_of(entry, request.task):
-        for line in make(entry, request, files, task, shots):
+        for line in (with_pictures(entry, request, files, task, store) if store
+                     else make(entry, request, files, task, shots)):
             # OpenCompass knows no processes: a rank takes its documents all the same.
             if request.rank < 0 or line["doc_id"] % request.world == request.rank:
                 items.append(line)
@@ -244,7 +254,7 @@ def tasks(request):
 
 
 def write(request, path):
-    """Writes the tasks file; nothing is left where it cannot be made."""
-    head, items = tasks(request)
+    """Writes the tasks file, behind the pictures that it shows; no file is left where it cannot be made."""
+    head, items = tasks(request, os.path.dirname(path) or ".")
     replace_file(path, "".join(whole(json.dumps(line, ensure_ascii=False)) + "\n" for line in (head, *items)))
     return head

@@ -200,7 +200,7 @@ def main(arguments):
                         help="score as this benchmark (unmask list benchmarks) or this task of lm-eval "
                         "(default: as the file names it)")
     parser.add_argument("--harness", metavar="NAME",
-                        help="score as this harness does: LM, OC-F, OC-S, OC-L, OC-U, or ID/CONFIG (default: as the "
+                        help="score as this harness does: LM, OC-F, OC-S, OC-L, OC-U, LMMS-own, or ID/CONFIG (default: as the "
                         "file names it, else the benchmark's first)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write one JSON line per item into this file")
     parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import typing
 
-from unmask.benchmarks.score import longbench, official, opencompass, programs
+from unmask.benchmarks.score import about_pictures, longbench, official, opencompass, programs
 from unmask.rows.errors import EnvironmentFault, UserError
 
 
@@ -184,6 +184,14 @@ def summary(item):
     return scored(stem["rougeL"].fmeasure, "", "words differ from the reference", measures=measures)
 
 
+def shown_picture(item, judge):
+    """An answer about a picture; undecided where only a judge can read it."""
+    right, answer = judge(item["doc"], item["text"])
+    if right is None:
+        return undecided(about_pictures.NEEDS_A_JUDGE) | {"extracted": answer}
+    return right_or_wrong(right, answer)
+
+
 # ---- programs
 
 def run_program(item, scorer):
@@ -231,7 +239,10 @@ SCORERS = {
     "first_option_ab": Scorer(functools.partial(first_option, options="AB")),
     "longbench": Scorer(longbench_score, ("answers",), ("rouge", "jieba", "fuzzywuzzy",
                                                                   "Levenshtein")),
-    "rouge_score": Scorer(summary, (), ("rouge-score", "nltk"))}
+    "rouge_score": Scorer(summary, (), ("rouge-score", "nltk")),
+    "mathvista_own": Scorer(functools.partial(shown_picture, judge=about_pictures.mathvista),
+                            ("answer", "question_type", "answer_type")),
+    "mathverse_own": Scorer(functools.partial(shown_picture, judge=about_pictures.mathverse), ("answer", "question_type"))}
 for _name in programs.PROGRAMS:
     _needs = ("prompt", "test", "entry_point") if _name.startswith("humaneval") else ("test_list",)
     SCORERS[_name] = Scorer(functools.partial(run_program, scorer=_name), _needs)
@@ -277,7 +288,12 @@ WAYS = [
     ("ifeval", "OC-L", "IFEval_gen_353ae7", "ifeval"),
     ("longbench", "OC-U", "longbench", "longbench"),
     ("longbench", "OC-S", "longbench", "longbench"),
-    ("cnn_dm", "own", "cnn_dm_3.0.0", "rouge_score")]
+    ("cnn_dm", "own", "cnn_dm_3.0.0", "rouge_score"),
+    ("mathvista", "LMMS-own", "mathvista_testmini_hint_last", "mathvista_own"),
+    ("mathvista", "LMMS-own", "mathvista_testmini_hint_first", "mathvista_own"),
+    ("mathvista", "LMMS-own", "mathvista_testmini_codes", "mathvista_own"),
+    ("mathverse", "LMMS-own", "mathverse_testmini_vision", "mathverse_own"),
+    ("mathverse", "LMMS-own", "mathverse_testmini_vision_codes", "mathverse_own")]
 VERSIONS = {"LM": "lm-evaluation-harness 0.4.8", "OC-F": "OpenCompass 0.5.1.post1",
             "OC-S": "OpenCompass 0.4.2", "OC-L": "OpenCompass 0.4.2", "OC-U": "OpenCompass 0.4.2"}
 
