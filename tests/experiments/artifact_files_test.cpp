@@ -293,6 +293,8 @@ TEST(artifact_shapes, are_the_published_sizes) {
                 {"llada-v-8b", model_family::llada, 32, 4096, 0, 8},
                 {"ultrallada", model_family::llada, 32, 4096, 0, 8},
                 {"dream-7b", model_family::dream, 28, 3584, 0, 8},
+                {"dimple-7b", model_family::dream, 28, 3584, 0, 8},
+                {"mmada-8b", model_family::llada, 32, 4096, 0, 8},
                 {"sdar-8b", model_family::sdar, 36, 4096, 32, 8},
                 {"qwen3-8b", model_family::qwen3, 36, 4096, 0, 8},
                 {"llada2-mini", model_family::llada2_moe, 20, 2048, 32, 16},
