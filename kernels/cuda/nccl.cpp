@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/base/ranks/telling.h"
 #include "harness/base/shared_library.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/rank_library.h"
@@ -224,25 +225,6 @@ joined_gpu& gpu_of(rank_group& group) {
   if (group.of_device() == nullptr) group.of_device() = std::make_shared<joined_gpu>(group);
   return *static_cast<joined_gpu*>(group.of_device().get());
 }
-
-// Who hears of the group's moves hears of this one, from its call to its return.
-class telling {
- public:
-  telling(rank_group& group, std::uint64_t received)
-      : listener_(group.tell(nullptr)), received_(received) {
-    group.tell(listener_);
-    if (listener_ != nullptr) listener_->begin();
-  }
-  ~telling() {
-    if (listener_ != nullptr) listener_->end(received_);
-  }
-  telling(const telling&) = delete;
-  telling& operator=(const telling&) = delete;
-
- private:
-  gather_listener* listener_;
-  std::uint64_t received_;
-};
 
 recorded_moves& noted() {
   static recorded_moves moves;

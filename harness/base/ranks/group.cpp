@@ -19,6 +19,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "harness/base/ranks/telling.h"
+
 namespace unmask {
 namespace {
 
@@ -57,23 +59,6 @@ std::string number_list(const std::vector<int>& ranks) {
   for (const int r : ranks) all += (all.empty() ? "" : ", ") + std::to_string(r);
   return (ranks.size() == 1 ? "rank " : "ranks ") + all;
 }
-
-class telling {
- public:
-  telling(gather_listener* listener, std::uint64_t received)
-      : listener_(listener), received_(received) {
-    if (listener_ != nullptr) listener_->begin();
-  }
-  ~telling() {
-    if (listener_ != nullptr) listener_->end(received_);
-  }
-  telling(const telling&) = delete;
-  telling& operator=(const telling&) = delete;
-
- private:
-  gather_listener* listener_;
-  std::uint64_t received_;
-};
 
 thread_local rank_group* in_force = nullptr;
 
@@ -279,7 +264,7 @@ void rank_group::look_around(double waited, const std::string& named) {
 
 void rank_group::gather(const void* mine, std::size_t bytes, void* all) {
   const std::uint64_t others = bytes * static_cast<std::size_t>(size() - 1);
-  const telling heard(listener_, others);
+  const telling heard(*this, others);
   const double start = seconds_now();
   exchange(mine, bytes, all);
   ++traffic_.calls;
