@@ -57,10 +57,10 @@ namespace unmask {
   X(std::int64_t, pieces, "", 0, 0, 64, "", false,                                              \
     "parts in which sums over heads and over the width are added, `ranks` times 1, 2, 4, ...; " \
     "runs with as many have the same bits on any number of ranks; 0: as many as ranks")         \
-  X(std::string, experts, "", "hidden", 0, 0, "hidden experts@cpu", false,                      \
+  X(std::string, experts, "", "hidden", 0, 0, "hidden experts", false,                          \
     "what ranks share of routed experts: hidden: each a part of every expert's width; "         \
     "experts: each some whole experts (expert parallel)")                                       \
-  X(std::string, sums, "", "f32", 0, 0, "f32 bf16@cpu", false,                                  \
+  X(std::string, sums, "", "f32", 0, 0, "f32 bf16", false,                                      \
     "number format in which parts of sums travel between ranks; bf16: rounded once, half "      \
     "the bytes, other tokens now and then")
 

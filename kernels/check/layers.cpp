@@ -327,6 +327,13 @@ void moe_of(checker& c, weight_format format, std::int64_t rows, std::int32_t ex
   c.compare("moe_route", name_of(format) + "weights", weight, 1e-2, 1e-3);
   c.send(expert);
   c.send(weight);
+  if (format == weight_format::f32) {
+    const mirrored held = c.poisoned(dtype::i32, {rows, each});
+    c.both([&](const side& s) {
+      s.with().run(op::moe_held{s(expert), experts / 4, experts / 2, s(held)});
+    });
+    c.same("moe_held", c.text({rows, each}), held);
+  }
   c.both([&](const side& s) {
     moe_experts all;
     all.hidden = static_cast<std::int32_t>(hidden);

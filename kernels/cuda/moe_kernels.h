@@ -200,6 +200,24 @@ UNMASK_KERNEL void UNMASK_THREADS(choose_threads) moe_choose_kernel(route_params
   route_row(p, r, room);
 }
 
+struct held_params {
+  const std::int32_t* expert;  // [rows, per_token]
+  std::int64_t expert_stride;
+  std::int32_t first, last;
+  std::int32_t* to;  // [rows, per_token]
+  std::int64_t to_stride;
+  int rows, per_token;
+};
+
+// The choices that are experts of this rank, by their numbers here.
+UNMASK_KERNEL void moe_held_kernel(held_params p) {
+  const int i = static_cast<int>(block_index()) * row_threads + static_cast<int>(thread_index());
+  if (i >= p.rows * p.per_token) return;
+  const int r = i / p.per_token, place = i % p.per_token;
+  const std::int32_t e = p.expert[r * p.expert_stride + place];
+  p.to[r * p.to_stride + place] = e >= p.first && e < p.last ? e - p.first : -1;
+}
+
 struct routed_plan {
   std::int32_t* assignment;  // [R k] sorted by expert
   std::int32_t* begin;       // [experts + 1] into assignment

@@ -10,14 +10,15 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 constexpr int sum_columns = 4 * row_threads;  // of a row, by one block
 
-// The sum of `count` numbers, `apart` elements from one to the next: while more than one is left,
-// numbers 2i and 2i + 1 become their sum and an odd last one stays. level[l] is the sum of 2^l of them
-// that waits for its neighbour; at most 127 numbers, and all levels in registers.
-UNMASK_DEVICE float sum_in_pairs(const float* first, std::int64_t apart, int count) {
+// The sum of number(0), ..., number(count - 1): while more than one is left, numbers 2i and 2i + 1 become
+// their sum and an odd last one stays. level[l] is the sum of 2^l of them that waits for its neighbour; at
+// most 127 numbers, and all levels in registers.
+template <class F>
+UNMASK_DEVICE float sum_in_pairs(int count, const F& number) {
   constexpr int levels = 7;
   float level[levels] = {};
   for (int i = 0; i < count; ++i) {
-    float x = first[i * apart];
+    float x = number(i);
     bool carried = true;
 #pragma unroll
     for (int l = 0; l < levels; ++l) {
@@ -38,22 +39,37 @@ UNMASK_DEVICE float sum_in_pairs(const float* first, std::int64_t apart, int cou
   return sum;
 }
 
+// What parts are: float32; bfloat16, as they travelled; or float32 that counts as if it had travelled so.
+enum class part_format : std::uint8_t { floats, halves, rounded };
+
+template <part_format format>
+UNMASK_DEVICE float part_at(const void* parts, std::int64_t i) {
+  if constexpr (format == part_format::halves) {
+    return bf16_to_float(static_cast<const std::uint16_t*>(parts)[i]);
+  } else {
+    const float x = static_cast<const float*>(parts)[i];
+    return format == part_format::rounded ? bf16_to_float(bf16_of(x)) : x;
+  }
+}
+
 struct sum_parts_params {
-  const float* parts;  // [count, size]
-  float* y;            // [rows, width], rows width = size
+  const void* parts;  // [count, size]
+  float* y;           // [rows, width], rows width = size
   std::int64_t size, y_stride;
   int count, width;
   bool accumulate;
 };
 
 // Blocks: rows, and stretches of their columns.
+template <part_format format>
 UNMASK_KERNEL void sum_parts_kernel(sum_parts_params p) {
-  const float* parts = p.parts + std::int64_t{block_index()} * p.width;
+  const std::int64_t row = std::int64_t{block_index()} * p.width;
   float* y = p.y + std::int64_t{block_index()} * p.y_stride;
   const int first = static_cast<int>(block_index_y()) * sum_columns;
   const int end = first + sum_columns < p.width ? first + sum_columns : p.width;
   for (int d = first + static_cast<int>(thread_index()); d < end; d += row_threads) {
-    const float sum = sum_in_pairs(parts + d, p.size, p.count);
+    const float sum = sum_in_pairs(
+        p.count, [&](int i) { return part_at<format>(p.parts, row + d + i * p.size); });
     y[d] = p.accumulate ? y[d] + sum : sum;
   }
 }

@@ -176,6 +176,27 @@ const auto routers = for_each_of<std::int64_t>({5, 48, 131}, [](std::int64_t wid
       2e-6);
 });
 
+// Of eleven experts a rank has some, all or none; row 2 chose none, as padding rows do.
+struct held_range {
+  std::int32_t first, last;
+};
+const auto held =
+    for_each_of(std::vector<held_range>{{0, 4}, {3, 8}, {0, 11}, {5, 5}}, [](const held_range& of) {
+      return declared([=](operands& at, const batch& b) {
+        const shape k = {3};
+        const auto chosen = joined<std::int32_t>(b, [](int s) {
+          std::mt19937 rng = rng_of(s, 1);
+          indices all;
+          for (std::int64_t i = 0; i < 3 * few(s); ++i) {
+            all.push_back(i / 3 == 2 ? -1 : draw(rng, 0, 10));
+          }
+          return all;
+        });
+        return op::moe_held{at.in(chosen, k, 2), of.first, of.last,
+                            at.out_rows<std::int32_t>(few_rows(b), k, 1)};
+      });
+    });
+
 const declared experts(
     [](operands& at, const batch& b) {
       constexpr std::int64_t width = 37, hidden = 29, k = 3;

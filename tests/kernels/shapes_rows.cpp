@@ -208,9 +208,22 @@ const declared means(
                            at.out_rows<float>(same(b, 1), {7}, 2)};
     },
     1e-7);
-// Parts of one process; beside what is there, if their number is odd.
-const auto sums = for_each_of<int>({1, 2, 3, 6, 7, 64}, [](int parts) {
+// Parts of one process, as they are and as they would travel in halves; beside what is there, if their
+// number is odd.
+struct parts_of_sum {
+  int count;
+  dtype travels;
+};
+std::vector<parts_of_sum> parts_of_sums() {
+  std::vector<parts_of_sum> all;
+  for (const int count : {1, 2, 3, 6, 7, 64}) {
+    for (const dtype travels : {dtype::f32, dtype::bf16}) all.push_back({count, travels});
+  }
+  return all;
+}
+const auto sums = for_each_of(parts_of_sums(), [](const parts_of_sum& of) {
   return declared([=](operands& at, const batch& b) {
+    const int parts = of.count;
     constexpr std::int64_t width = 37;
     const counts n = few_rows(b);
     std::vector<float> all;
@@ -221,7 +234,7 @@ const auto sums = for_each_of<int>({1, 2, 3, 6, 7, 64}, [](int parts) {
     const bool grows = parts % 2 != 0;
     const auto before = grows ? normal_values(b, n, width, 99) : std::vector<float>();
     return op::sum_ranks{nullptr, make_view(at.in(all), dtype::f32, {parts, total(n) * width}),
-                         at.out_rows<float>(n, {width}, 3, before), grows};
+                         at.out_rows<float>(n, {width}, 3, before), grows, of.travels};
   });
 });
 // Rows that are nearly alike, alike, and zero.

@@ -5,6 +5,7 @@
 // many as ranks.
 #include <unistd.h>
 
+#include <bit>
 #include <numeric>
 #include <optional>
 
@@ -22,12 +23,21 @@ float part_of(std::size_t part, std::int64_t i) {
   return std::sin(static_cast<float>(17 * part + 3 * static_cast<std::size_t>(i) + 1)) *
          std::exp2(static_cast<float>((part * 5 + static_cast<std::size_t>(i)) % 13));
 }
+// To the nearest bfloat16, even on a tie: numbers here are finite.
+float rounded(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t down = bits & 0xFFFF0000U, lost = bits & 0xFFFFU;
+  const bool up = lost > 0x8000U || (lost == 0x8000U && (down & 0x10000U) != 0);
+  return std::bit_cast<float>(down + (up ? 0x10000U : 0U));
+}
 // The definition by recursion: the left half of `count` parts is the largest power of two below it.
-float sum_of(std::size_t first, std::size_t count, std::int64_t i) {
-  if (count == 1) return part_of(first, i);
+float sum_of(std::size_t first, std::size_t count, std::int64_t i, dtype travels) {
+  if (count == 1) {
+    return travels == dtype::bf16 ? rounded(part_of(first, i)) : part_of(first, i);
+  }
   std::size_t left = 1;
   while (2 * left < count) left *= 2;
-  return sum_of(first, left, i) + sum_of(first + left, count - left, i);
+  return sum_of(first, left, i, travels) + sum_of(first + left, count - left, i, travels);
 }
 
 struct device_case {
@@ -86,17 +96,25 @@ INSTANTIATE_TEST_SUITE_P(on, device_ranks,
                          name_of_case);
 
 // Bit for bit on every rank: launched, recorded and repeated; with and without what is there; whatever
-// lies between rows. Repeated sums see new parts.
+// lies between rows; as float32 and in halves. Repeated sums see new parts.
 TEST_P(device_ranks, sums_are_those_of_the_definition) {
   const auto ranks = static_cast<std::size_t>(GetParam().ranks);
   const auto rank = static_cast<std::size_t>(all->group().rank());
   struct shape {
     std::size_t pieces;  // of one rank
     std::int64_t rows, width;
+    dtype travels;
   };
-  for (const shape& s : {shape{1, 7, 40}, shape{1, 2, 1030}, shape{2, 3, 33}, shape{4, 1, 515}}) {
-    SCOPED_TRACE(std::to_string(s.pieces) + " parts, " + std::to_string(s.rows) + " rows");
+  const std::vector<shape> shapes = {{1, 7, 40, dtype::f32},  {1, 2, 1030, dtype::f32},
+                                     {2, 3, 33, dtype::f32},  {4, 1, 515, dtype::f32},
+                                     {1, 7, 40, dtype::bf16}, {1, 2, 1030, dtype::bf16},
+                                     {1, 3, 33, dtype::bf16}};
+  std::uint64_t bytes = 0;  // of a rank's part of a sum of each shape
+  for (const shape& s : shapes) {
+    SCOPED_TRACE(std::to_string(s.pieces) + " parts, " + std::to_string(s.rows) + " rows, " +
+                 name_of(s.travels));
     const std::int64_t n = s.rows * s.width, stride = s.width + 3;
+    bytes += static_cast<std::uint64_t>(n) * size_of(s.travels);
     std::vector<float> own(s.pieces * static_cast<std::size_t>(n));
     float* parts = put(own);
     float* y = put(std::vector<float>(static_cast<std::size_t>(s.rows * stride)));
@@ -117,7 +135,7 @@ TEST_P(device_ranks, sums_are_those_of_the_definition) {
       for (std::int64_t r = 0; r < s.rows; ++r) {
         for (std::int64_t d = 0; d < stride; ++d) {
           const float sum =
-              d < s.width ? sum_of(0, ranks * s.pieces, r * s.width + d + shift) : 0.75F;
+              d < s.width ? sum_of(0, ranks * s.pieces, r * s.width + d + shift, s.travels) : 0.75F;
           const bool adds = accumulate && d < s.width;
           const float want = adds ? 0.75F + sum : sum;
           wrong += got[static_cast<std::size_t>(r * stride + d)] == want ? 0 : 1;
@@ -130,7 +148,7 @@ TEST_P(device_ranks, sums_are_those_of_the_definition) {
       to.row_stride = stride;
       const op::sum_ranks sum{
           &all->group(), make_view(parts, dtype::f32, {static_cast<std::int64_t>(s.pieces), n}), to,
-          accumulate};
+          accumulate, s.travels};
       fill(0);
       device().run(sum);
       expect_sums(0, accumulate);
@@ -144,9 +162,18 @@ TEST_P(device_ranks, sums_are_those_of_the_definition) {
     }
   }
   // Three sums for each shape, with and without what is there.
-  EXPECT_EQ(all->group().traffic().calls, 4U * 2 * 3);
-  const std::uint64_t elements = 7 * 40 + 2 * 1030 + 3 * 33 + 515;
-  EXPECT_EQ(all->group().traffic().bytes, (ranks - 1) * 4 * elements * 2 * 3);
+  EXPECT_EQ(all->group().traffic().calls, shapes.size() * 2 * 3);
+  EXPECT_EQ(all->group().traffic().bytes, (ranks - 1) * bytes * 2 * 3);
+}
+
+// Several parts of one rank are added before they travel, and no halves any more.
+TEST_P(device_ranks, send_no_sums_of_parts_as_halves) {
+  float* parts = put(std::vector<float>(8));
+  float* y = put(std::vector<float>(4));
+  const op::sum_ranks sum{&all->group(), make_view(parts, dtype::f32, {2, 4}),
+                          make_view(y, dtype::f32, {1, 4}), false, dtype::bf16};
+  EXPECT_THROW(device().run(sum), std::logic_error);
+  EXPECT_EQ(all->group().traffic().calls, 0U);
 }
 
 // Rank r holds r + 1 heads. A sum, a mean, and a sum on top of what is there.

@@ -29,16 +29,10 @@ std::int32_t twice(const op::twice& args) {
 }
 const register_operations<twice> registered(target::reference);
 
-// Which experts of a row a rank has: with shapes and tests of its own (test_ranks.cpp). GPUs have no kernel
-// for it, and `experts` is refused there (base/run_keys.h).
-bool of_whole_experts(const std::string& name) {
-  return name == "moe_held";
-}
-
 TEST(operations, have_a_definition_and_a_kernel) {
   std::set<std::string> names;
   for (const operation_entry& o : registered_operations()) {
-    if (o.name == "twice" || of_whole_experts(o.name)) continue;
+    if (o.name == "twice") continue;
     names.insert(o.name);
     EXPECT_TRUE(o.has[static_cast<std::size_t>(target::reference)]) << o.name;
     EXPECT_TRUE(o.has[static_cast<std::size_t>(target::cuda_emulated)]) << o.name;
@@ -84,7 +78,7 @@ TEST_P(operation, keeps_the_rules_with_every_shape) {
 TEST(operations, have_shapes_to_be_tested_with) {
   std::vector<std::string> known;
   for (const operation_entry& o : registered_operations()) {
-    if (o.name != "twice" && !of_whole_experts(o.name)) known.push_back(o.name);
+    if (o.name != "twice") known.push_back(o.name);
   }
   const std::vector<std::string> declared = names_of_declared();
   for (const std::string& name : known) {

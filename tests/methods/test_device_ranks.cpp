@@ -42,9 +42,9 @@ class ranked_device : public ::testing::TestWithParam<setting> {};
 INSTANTIATE_TEST_SUITE_P(methods, ranked_device, ::testing::ValuesIn(settings_here()),
                          [](const auto& i) { return i.param.label; });
 
-TEST_P(ranked_device, decodes_as_one_process_with_as_many_pieces) {
-  const setting& p = GetParam();
-  constexpr int ranks = 2, tokens = 8;
+// Launched and recorded on each of `ranks` processes, of which this is one.
+void expect_one_process_of_pieces(int ranks, const setting& p, const model_share& like = {}) {
+  constexpr int tokens = 8;
   test::rank_processes all(ranks, 600);
   const cuda::emulation before = cuda::current_emulation();
   cuda::set_emulation({{.backwards = true}, true, true});
@@ -54,7 +54,7 @@ TEST_P(ranked_device, decodes_as_one_process_with_as_many_pieces) {
     device.synchronize();
     return d;
   };
-  const model_share share = share_of(all.group().rank(), ranks, 0);
+  const model_share share = share_like(like, all.group().rank(), ranks, 0);
   const decoded got = decoded_on(share, false);
   const std::string text = text_of(got);
   std::vector<std::string> found = all.group().gather(text);
@@ -65,15 +65,42 @@ TEST_P(ranked_device, decodes_as_one_process_with_as_many_pieces) {
   for (const std::string& one : found) EXPECT_EQ(one, text);
   if (all.group().rank() == 0) {
     const ranks_in_force alone(nullptr);
-    const decoded whole = decoded_on(share_of(0, 1, ranks), false);
+    const model_share pieces = share_like(like, 0, 1, ranks);
+    const decoded whole = decoded_on(pieces, false);
     EXPECT_EQ(got.tokens, whole.tokens);
     EXPECT_EQ(got.bits, whole.bits);
     expect_same_counts(got, whole);
-    const decoded on_cpu = decode(p, share_of(0, 1, ranks), cpu_backend(), tokens);
-    EXPECT_EQ(got.tokens, on_cpu.tokens);
-    expect_same_counts(got, on_cpu);
+    // Halves turn last bits into other roundings, which are those of this device.
+    if (like.sums == dtype::f32) {
+      const decoded on_cpu = decode(p, pieces, cpu_backend(), tokens);
+      EXPECT_EQ(got.tokens, on_cpu.tokens);
+      expect_same_counts(got, on_cpu);
+    }
   }
   cuda::set_emulation(before);
+}
+
+TEST_P(ranked_device, decodes_as_one_process_with_as_many_pieces) {
+  expect_one_process_of_pieces(2, GetParam());
+}
+
+TEST(ranked_device_shares, are_whole_experts) {
+  model_share like;
+  like.whole_experts = true;
+  expect_one_process_of_pieces(2, named_setting("llada2_blocks"), like);
+}
+
+TEST(ranked_device_shares, add_what_travelled_in_halves) {
+  model_share like;
+  like.sums = dtype::bf16;
+  expect_one_process_of_pieces(2, settings_here().front(), like);
+}
+
+TEST(ranked_device_shares, of_three_are_whole_experts_whose_sums_travelled_in_halves) {
+  model_share like;
+  like.whole_experts = true;
+  like.sums = dtype::bf16;
+  expect_one_process_of_pieces(3, named_setting("optimus_moe"), like);
 }
 
 }  // namespace

@@ -57,6 +57,15 @@ void moe_route(const device_backend& device, const op::moe_route& args) {
                        moe_route_kernel, p);
 }
 
+void moe_held(const device_backend& device, const op::moe_held& args) {
+  const std::int64_t rows = args.expert.rows(), per_token = args.expert.columns();
+  device.work().launch("moe_held", {blocks_for(rows * per_token, row_threads), row_threads},
+                       moe_held_kernel,
+                       {device.in(args.expert).as<std::int32_t>(), args.expert.row_stride,
+                        args.first, args.last, device.out(args.to).as<std::int32_t>(),
+                        args.to.row_stride, static_cast<int>(rows), static_cast<int>(per_token)});
+}
+
 }  // namespace
 
 const void* const* device_backend::expert_pointers(const moe_experts& experts) const {
@@ -248,6 +257,6 @@ void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& 
 
 }  // namespace
 
-const register_operations<moe_route, moe_feed_forward> registered(this_target);
+const register_operations<moe_route, moe_held, moe_feed_forward> registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

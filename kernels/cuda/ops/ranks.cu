@@ -5,7 +5,6 @@
 #include "kernels/ranks.h"
 
 #include <array>
-#include <stdexcept>
 #include <vector>
 
 #include "kernels/cuda/device_backend.h"
@@ -54,33 +53,49 @@ void* rank_memory(queue& work, rank_slot slot, std::size_t bytes) {
 
 namespace {
 
+// y (+)= the sum of parts [count, rows * width].
+template <part_format format>
+void add_parts(queue& work, const void* parts, std::int64_t count, const tensor_view& y,
+               bool accumulate) {
+  const std::int64_t rows = y.rows(), width = y.columns();
+  work.launch("sum_parts", {blocks_for(rows, 1), row_threads, 0, blocks_for(width, sum_columns)},
+              sum_parts_kernel<format>,
+              {parts, y.as<float>(), rows * width, y.row_stride, static_cast<int>(count),
+               static_cast<int>(width), accumulate});
+}
+
+// The part that this rank sends of the sum in float32: that of its own parts.
+const float* own_sum(queue& work, const float* parts, std::int64_t count, std::int64_t rows,
+                     std::int64_t width) {
+  if (count == 1) return parts;
+  auto* own = rank_memory<float>(work, rank_slot::own, rows * width);
+  add_parts<part_format::floats>(work, parts, count, make_view(own, dtype::f32, {rows, width}),
+                                 false);
+  return own;
+}
+
 void sum_ranks(const device_backend& device, const op::sum_ranks& args) {
-  if (args.travels != dtype::f32)
-    throw std::logic_error("sum_ranks on a GPU: float32 alone travels");
+  check_travels(args);
   const std::int64_t rows = args.y.rows(), width = args.y.columns(), n = rows * width;
   if (n == 0) return;
   queue& work = device.work();
-  const auto add = [&](const float* parts, std::int64_t count, float* to, std::int64_t stride,
-                       bool accumulate) {
-    work.launch(
-        "sum_parts", {blocks_for(rows, 1), row_threads, 0, blocks_for(width, sum_columns)},
-        sum_parts_kernel,
-        {parts, to, n, stride, static_cast<int>(count), static_cast<int>(width), accumulate});
-  };
-  const float* parts = device.in(args.parts).as<float>();
-  std::int64_t count = args.parts.rows();
-  if (args.group != nullptr) {
-    if (count > 1) {
-      auto* own = rank_memory<float>(work, rank_slot::own, n);
-      add(parts, count, own, width, false);
-      parts = own;
-    }
-    count = args.group->size();
-    auto* all = rank_memory<float>(work, rank_slot::all, count * n);
-    gather_ranks(work, *args.group, parts, static_cast<std::size_t>(n) * sizeof(float), all);
-    parts = all;
+  const bool halves = args.travels == dtype::bf16;
+  const auto* parts = device.in(args.parts).as<float>();
+  if (args.group == nullptr) {
+    const auto add = halves ? add_parts<part_format::rounded> : add_parts<part_format::floats>;
+    add(work, parts, args.parts.rows(), device.out(args.y), args.accumulate);
+    return;
   }
-  add(parts, count, device.out(args.y).as<float>(), args.y.row_stride, args.accumulate);
+  const void* own =
+      halves
+          ? static_cast<const void*>(device.as_bf16(parts, dtype::f32, width, nullptr, rows, width))
+          : own_sum(work, parts, args.parts.rows(), rows, width);
+  const auto bytes = static_cast<std::size_t>(n) * size_of(args.travels);
+  const int ranks = args.group->size();
+  void* all = rank_memory(work, rank_slot::all, static_cast<std::size_t>(ranks) * bytes);
+  gather_ranks(work, *args.group, own, bytes, all);
+  const auto add = halves ? add_parts<part_format::halves> : add_parts<part_format::floats>;
+  add(work, all, ranks, device.out(args.y), args.accumulate);
 }
 
 const register_operations<sum_ranks> registered(this_target);

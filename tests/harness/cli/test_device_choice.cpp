@@ -70,6 +70,17 @@ TEST(device_choice, auto_takes_a_usable_gpu_and_cuda_takes_nothing_else) {
             "device: cpu (no GPU: there is no NVIDIA driver on this machine)");
 }
 
+// A word of another device is refused (test_minimal.cpp); these are of none.
+TEST(device_choice, every_device_heeds_what_ranks_share_and_send) {
+  for (const device& d : device_list()) {
+    run_keys run;
+    run.device = d.name;
+    run.experts = "experts";
+    run.sums = "bf16";
+    EXPECT_NO_THROW(check_run_device(run)) << d.name;
+  }
+}
+
 TEST(device_choice, settings_win_over_sweeps_and_these_over_the_file) {
   const std::string head = "title = \"t\"\n";
   const std::string rest =

@@ -617,12 +617,6 @@ TEST_F(ranked_runs, refuse_what_ranks_cannot_do_in_a_sentence) {
   refused("--ranks 2 --set run.format=int8 --device cpu", 2, "`format` int8 needs ranks = 1");
   refused("--ranks 2 --set run.pieces=4 --set run.sums=bf16 --device cpu", 2,
           "`sums` bf16 needs pieces = 0 or as many as ranks, 2, not 4");
-  const std::vector<std::pair<std::string, std::string>> of_cpu = {{"experts", "experts"},
-                                                                   {"sums", "bf16"}};
-  for (const auto& [name, word] : of_cpu) {
-    refused("--set run." + name + "=" + word + " --device reference", 2,
-            "`" + name + "` \"" + word + "\" needs device \"cpu\"; on device \"reference\" use ");
-  }
   refused("--set run.experts=whole --device cpu", 2, "'whole'");
   refused("--ranks 65 --device cpu", 2, "`ranks` is 65 but must be from 1 to 64");
   write("block_diffusion", 2, "[probe]\nnames = [\"decoding\"]\n");
