@@ -28,6 +28,7 @@ struct grid_shape {
   unsigned threads = 128;  // per block, a multiple of 32
   std::size_t shared_bytes = 0;
   unsigned y = 1;
+  unsigned cluster = 1;  // blocks that share their memory (device/clusters.h); x is a multiple
 };
 
 inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
@@ -169,7 +170,12 @@ class queue {
 #if defined(__CUDACC__)
     queued_ = true;
     if (shape.shared_bytes > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), shape);
-    kernel<<<dim3(shape.x, shape.y), shape.threads, shape.shared_bytes, stream_>>>(arguments);
+    if (shape.cluster == 1) {
+      kernel<<<dim3(shape.x, shape.y), shape.threads, shape.shared_bytes, stream_>>>(arguments);
+    } else {
+      void* all[] = {const_cast<P*>(&arguments)};
+      launch_clusters(reinterpret_cast<const void*>(kernel), shape, all);
+    }
     check(cudaGetLastError(), name, __FILE__, __LINE__);
 #else
     struct closure {
@@ -223,6 +229,7 @@ class queue {
   std::array<buffer, static_cast<std::size_t>(scratch_slot::count)> scratch_;
 #if defined(__CUDACC__)
   void allow_shared(const void* kernel, const grid_shape& shape);
+  void launch_clusters(const void* kernel, const grid_shape& shape, void** arguments);
   cudaStream_t stream_ = nullptr;
   std::shared_ptr<void> pinned_;  // pinned memory between the host's arrays and the device
   std::size_t staged_ = 0;        // bytes of it that copies under way may read

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <regex>
 #include <vector>
 
+#include "kernels/cuda/device/clusters.h"
 #include "kernels/cuda/device/portable.h"
 #include "kernels/cuda/emulation.h"
 #include "kernels/cuda/queue.h"
@@ -36,7 +38,12 @@ enum class fault {
   outside_array,
   too_much_shared,
   guard_overwritten,
-  unaligned_copy
+  unaligned_copy,
+  unkept_start,      // a block of the cluster is read that may not have begun
+  no_cluster_reuse,  // what a block keeps is overwritten while others of the cluster still read it
+  unkept_end,        // a block of the cluster ends while others may still read it
+  no_such_block,
+  missing_block  // a block of the cluster ends, and others go on
 };
 
 // out[i] = a^T b of bfloat16 columns, by ldmatrix and mma over double-buffered swizzled tiles: the
@@ -377,6 +384,76 @@ TEST(emulator, faults_are_reported_in_words) {
   }
   // The emulator works on after a failure.
   EXPECT_TRUE(tiles_right(fault::none, {}));
+}
+
+// out[t] of each block: what thread 63 - t of each block of the cluster keeps, weighted by its rank, in two
+// turns that keep it in the same place.
+struct cluster_params {
+  float* out;
+  fault plant;
+};
+UNMASK_KERNEL void cluster_kernel(cluster_params p) {
+  shared_allocator shared;
+  const shared_array<float> own = shared.take<float>(128);
+  const int t = static_cast<int>(thread_index());
+  if (p.plant == fault::missing_block && cluster_rank() == 3) return;
+  float total = 0;
+  for (int turn = 0; turn < 2; ++turn) {
+    own[2 * t] = static_cast<float>(block_index() * 64) + static_cast<float>(t);
+    own[2 * t + 1] = static_cast<float>(turn + 1);
+    if (p.plant != fault::unkept_start || turn > 0) sync_cluster();
+    for (int rank = 0; rank < (p.plant == fault::no_such_block ? 5 : 4); ++rank) {
+      float x[2];
+      read_peer(x, own.data() + 2 * (63 - t), rank);
+      total += x[0] * x[1] * static_cast<float>(rank + 1);
+    }
+    const fault skips = turn == 0 ? fault::no_cluster_reuse : fault::unkept_end;
+    if (p.plant != skips) sync_cluster();
+  }
+  p.out[block_index() * 64 + thread_index()] = total;
+}
+
+bool clusters_right(fault plant, unsigned blocks = 8) {
+  bool right = true;
+  for (emulator::schedule order : modes) {
+    for (const bool backwards : {false, true}) {
+      order.backwards = backwards;
+      std::vector<float> out(std::size_t{blocks} * 64, -1.0F);
+      queue q;
+      emulator::set_schedule(order);
+      q.launch("cluster", {blocks, 64, 128 * sizeof(float), 1, 4}, cluster_kernel,
+               {out.data(), plant});
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        float want = 0;
+        for (std::size_t rank = 0; rank < 4; ++rank) {
+          const std::size_t block = i / 64 / 4 * 4 + rank;
+          want += 3.0F * static_cast<float>((block * 64 + 63 - i % 64) * (rank + 1));
+        }
+        right = right && out[i] == want;
+      }
+    }
+  }
+  return right;
+}
+
+TEST(emulator, blocks_of_a_cluster_read_each_others_memory) {
+  EXPECT_TRUE(clusters_right(fault::none));
+  EXPECT_FALSE(clusters_right(fault::no_cluster_reuse));
+  EXPECT_THROW(clusters_right(fault::none, 6), emulation_error) << "one block and a half cluster";
+  const std::pair<fault, const char*> cases[] = {
+      {fault::unkept_start, "a block of the cluster that may not have begun"},
+      {fault::unkept_end, "block of the cluster that has ended|no barrier of the cluster kept it"},
+      {fault::no_such_block, "there is no block 4 in the cluster"},
+      {fault::missing_block, "a block of the cluster that has ended"}};
+  for (const auto& [plant, words] : cases) {
+    try {
+      (void)clusters_right(plant);
+      ADD_FAILURE() << "not found: " << words;
+    } catch (const emulation_error& e) {
+      EXPECT_TRUE(std::regex_search(e.what(), std::regex(words))) << e.what();
+    }
+  }
+  emulator::set_schedule({});
 }
 
 struct scan_params {

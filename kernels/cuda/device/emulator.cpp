@@ -120,15 +120,23 @@ struct named_barrier {
 };
 
 struct block_state {
-  unsigned x = 0, y = 0;
+  unsigned x = 0, y = 0, rank = 0;  // rank: in its cluster
   extent shape;
   unsigned alive = 0, at_barrier = 0, barrier_generation = 0, barrier_line = 0;
+  unsigned read_in = 0;  // phase of the cluster in which a peer last read its memory; 0: none did
   std::vector<fiber> fibers;
   std::vector<warp_meeting> warps;
   std::array<named_barrier, 16> named;
-  std::vector<unsigned char> memory;
   unsigned char* shared = nullptr;
   std::exception_ptr failure;
+};
+
+// Blocks that run at the same time. Without clusters it is one.
+struct cluster_state {
+  std::vector<block_state> blocks;
+  unsigned at_barrier = 0, barrier_line = 0;
+  unsigned phase = 0;                 // how often its barrier has opened
+  std::vector<unsigned char> memory;  // of all blocks, each between guards
 };
 
 // Stacks are kept between launches: mapping them is most of a small launch.
@@ -157,6 +165,7 @@ class stack_pool {
   unsigned count_ = 0;
 };
 
+thread_local cluster_state* cluster = nullptr;
 thread_local block_state* block = nullptr;
 thread_local fiber* running = nullptr;
 thread_local context scheduler;
@@ -216,9 +225,35 @@ void wait_on(const unsigned* generation) {
 }
 
 void complete_barrier() {
-  if (counting()) meet_all();
+  const unsigned warps = block->shape.threads / 32;
+  if (counting()) meet_all(block->rank * warps, warps);
   block->at_barrier = 0;
   ++block->barrier_generation;
+}
+
+unsigned alive_in_cluster() {
+  unsigned alive = 0;
+  for (const block_state& b : cluster->blocks) alive += b.alive;
+  return alive;
+}
+void complete_cluster_barrier() {
+  const unsigned warps = block->shape.threads / 32 * block->shape.cluster;
+  if (counting()) meet_all(0, warps);
+  cluster->at_barrier = 0;
+  ++cluster->phase;
+}
+
+std::string place_of(const block_state& b) {
+  return "block (" + std::to_string(b.x) + ", " + std::to_string(b.y) + ")";
+}
+
+// The block's last thread has ended: its memory goes.
+void end_memory() {
+  if (block->read_in == 0 || block->read_in != cluster->phase || block->failure) return;
+  block->failure = std::make_exception_ptr(
+      emulation_error("emulator: " + place_of(*block) +
+                      " ended, and no barrier of the cluster kept it for a block that read its "
+                      "memory"));
 }
 
 // First frame of every fiber. It never returns: there is nothing below it on its stack.
@@ -232,8 +267,11 @@ UNMASK_NOT_COUNTED void fiber_entry() {
     if (!block->failure) block->failure = std::current_exception();
   }
   running->done = true;
-  --block->alive;
+  if (--block->alive == 0) end_memory();
   if (block->alive > 0 && block->at_barrier == block->alive) complete_barrier();
+  if (cluster->at_barrier > 0 && cluster->at_barrier == alive_in_cluster()) {
+    complete_cluster_barrier();
+  }
   for (;;) yield();
 }
 
@@ -257,10 +295,6 @@ void prepare(fiber& f, unsigned char* stack) {
 #endif
 }
 
-std::string place_of(const block_state& b) {
-  return "block (" + std::to_string(b.x) + ", " + std::to_string(b.y) + ")";
-}
-
 [[noreturn]] void report_deadlock(const block_state& b) {
   unsigned at_barrier = 0, in_collective = 0, done = 0;
   for (const fiber& f : b.fibers) {
@@ -273,30 +307,100 @@ std::string place_of(const block_state& b) {
                         " in a warp collective, " + std::to_string(done) + " have ended");
 }
 
-void run_block(block_state& b, unsigned char* stack) {
+// Gives each thread of the block that can go on a turn, and returns whether there was one.
+bool take_turns(block_state& b, unsigned char* stack, std::uint32_t& random) {
   const unsigned threads = b.shape.threads, warps = threads / 32;
-  std::uint32_t random = chosen.seed;
-  while (b.alive > 0) {
-    bool progress = false;
-    unsigned rotation = 0;
-    if (random != 0) {
-      random = random * 1664525U + 1013904223U;
-      rotation = random >> 8;
-    }
-    for (unsigned i = 0; i < threads; ++i) {
-      const unsigned t =
-          random != 0 ? (i / 32 + rotation) % warps * 32 + (i + rotation / 7) % 32 : i;
-      fiber& f = b.fibers[t];
-      if (f.done || (f.waits_for != nullptr && *f.waits_for == f.seen)) continue;
-      f.waits_for = nullptr;
-      progress = true;
-      resume(f, stack + stack_bytes * t);
-      if (b.failure) std::rethrow_exception(b.failure);
-      // Greedy: start over, so that the first warps run on before the later ones begin.
-      if (chosen.greedy && i % 32 == 31) break;
-    }
-    if (!progress) report_deadlock(b);
+  bool progress = false;
+  unsigned rotation = 0;
+  block = &b;
+  if (random != 0) {
+    random = random * 1664525U + 1013904223U;
+    rotation = random >> 8;
   }
+  for (unsigned i = 0; i < threads; ++i) {
+    const unsigned t = random != 0 ? (i / 32 + rotation) % warps * 32 + (i + rotation / 7) % 32 : i;
+    fiber& f = b.fibers[t];
+    if (f.done || (f.waits_for != nullptr && *f.waits_for == f.seen)) continue;
+    f.waits_for = nullptr;
+    progress = true;
+    resume(f, stack + stack_bytes * t);
+    if (b.failure) std::rethrow_exception(b.failure);
+    // Greedy: start over, so that the first warps run on before the later ones begin.
+    if (chosen.greedy && i % 32 == 31) break;
+  }
+  return progress;
+}
+
+void run_cluster(cluster_state& c, unsigned char* stack) {
+  std::uint32_t random = chosen.seed;
+  for (;;) {
+    const block_state* alive = nullptr;
+    bool progress = false;
+    for (std::size_t i = 0; i < c.blocks.size(); ++i) {
+      block_state& b = c.blocks[chosen.backwards ? c.blocks.size() - 1 - i : i];
+      if (b.alive == 0) continue;
+      alive = &b;
+      progress = take_turns(b, stack + stack_bytes * b.shape.threads * b.rank, random) || progress;
+      if (chosen.greedy && progress) break;
+    }
+    if (alive == nullptr) return;
+    if (!progress) report_deadlock(*alive);
+  }
+}
+
+// The blocks of a cluster before their first turn; `first` is the x of the first.
+void begin(cluster_state& c, unsigned first, unsigned y, unsigned char* stack) {
+  c.at_barrier = c.phase = 0;
+  cluster = &c;
+  for (block_state& b : c.blocks) {
+    b.x = first + b.rank;
+    b.y = y;
+    b.alive = b.shape.threads;
+    b.at_barrier = b.read_in = 0;
+    b.fibers.assign(b.shape.threads, {});
+    b.warps.assign(b.shape.threads / 32, {});
+    b.named.fill({});
+    std::memset(b.shared - guard_bytes, guard_value, guard_bytes);
+    std::memset(b.shared, poison, b.shape.shared_bytes);
+    std::memset(b.shared + b.shape.shared_bytes, guard_value, guard_bytes);
+    for (unsigned t = 0; t < b.shape.threads; ++t) {
+      b.fibers[t].thread = t;
+      prepare(b.fibers[t], stack + stack_bytes * (b.rank * b.shape.threads + t));
+    }
+  }
+}
+
+// What shows only when all threads have ended.
+void check_end(const block_state& b) {
+  for (std::size_t w = 0; w < b.warps.size(); ++w) {
+    if (b.warps[w].issued.size() != b.warps[w / 4 * 4].issued.size()) {
+      throw emulation_error("emulator: " + place_of(b) + ": wgmma in some warps of a group");
+    }
+  }
+  const auto intact = [](const unsigned char* p) {
+    return std::all_of(p, p + guard_bytes, [](unsigned char c) { return c == guard_value; });
+  };
+  if (!intact(b.shared - guard_bytes) || !intact(b.shared + b.shape.shared_bytes)) {
+    throw emulation_error("emulator: " + place_of(b) + " wrote outside its shared memory");
+  }
+}
+
+// Blocks with their memory, each at a multiple of shared_alignment.
+cluster_state blocks_of(const extent& shape) {
+  cluster_state c;
+  c.blocks.resize(shape.cluster);
+  const std::size_t each = (shape.shared_bytes + 2 * guard_bytes + shared_alignment - 1) /
+                           shared_alignment * shared_alignment;
+  c.memory.resize(each * shape.cluster + guard_bytes + shared_alignment);
+  const auto start = reinterpret_cast<std::uintptr_t>(c.memory.data()) + guard_bytes;
+  auto* shared = reinterpret_cast<unsigned char*>((start + shared_alignment - 1) /
+                                                  shared_alignment * shared_alignment);
+  for (unsigned rank = 0; rank < shape.cluster; ++rank) {
+    c.blocks[rank].shape = shape;
+    c.blocks[rank].rank = rank;
+    c.blocks[rank].shared = shared + each * rank;
+  }
+  return c;
 }
 
 }  // namespace
@@ -309,60 +413,44 @@ void run(const extent& shape, void (*body)(const void*), const void* argument) {
     throw emulation_error("emulator: a block needs 32, 64, ... 1024 threads, not " +
                           std::to_string(shape.threads));
   }
-  unsigned char* stack = stacks.get(shape.threads);
+  if (shape.cluster == 0 || shape.cluster > 8 || shape.grid_x % shape.cluster != 0) {
+    throw emulation_error("emulator: " + std::to_string(shape.grid_x) + " blocks in clusters of " +
+                          std::to_string(shape.cluster));
+  }
+  const unsigned threads = shape.threads * shape.cluster, clusters = shape.grid_x / shape.cluster;
+  unsigned char* stack = stacks.get(threads);
   kernel_body = body;
   kernel_argument = argument;
-  block_state b;
-  b.shape = shape;
-  b.memory.resize(shape.shared_bytes + 2 * guard_bytes + shared_alignment);
-  auto start = reinterpret_cast<std::uintptr_t>(b.memory.data()) + guard_bytes;
-  b.shared = reinterpret_cast<unsigned char*>((start + shared_alignment - 1) / shared_alignment *
-                                              shared_alignment);
+  cluster_state c = blocks_of(shape);
+  const unsigned char* memory = c.blocks.front().shared;
+  const auto bytes = static_cast<std::size_t>(c.blocks.back().shared - memory) + shape.shared_bytes;
   struct restore {
     ~restore() {
+      cluster = nullptr;
       block = nullptr;
       if (counting()) note_block_end();  // an exception left the block
     }
   } at_end;
   for (unsigned y = 0; y < shape.grid_y; ++y) {
-    for (unsigned x = 0; x < shape.grid_x; ++x) {
-      b.x = chosen.backwards ? shape.grid_x - 1 - x : x;
-      b.y = chosen.backwards ? shape.grid_y - 1 - y : y;
-      b.alive = shape.threads;
-      b.at_barrier = 0;
-      b.fibers.assign(shape.threads, {});
-      b.warps.assign(shape.threads / 32, {});
-      b.named.fill({});
-      std::memset(b.shared - guard_bytes, guard_value, guard_bytes);
-      std::memset(b.shared, poison, shape.shared_bytes);
-      std::memset(b.shared + shape.shared_bytes, guard_value, guard_bytes);
-      for (unsigned t = 0; t < shape.threads; ++t) {
-        b.fibers[t].thread = t;
-        prepare(b.fibers[t], stack + stack_bytes * t);
-      }
-      block = &b;
-      if (counting()) {
-        note_block(b.shared, shape.shared_bytes, stack, stack_bytes * shape.threads);
-      }
-      run_block(b, stack);
+    for (unsigned x = 0; x < clusters; ++x) {
+      begin(c, (chosen.backwards ? clusters - 1 - x : x) * shape.cluster,
+            chosen.backwards ? shape.grid_y - 1 - y : y, stack);
+      if (counting()) note_block(memory, bytes, stack, stack_bytes * threads, threads / 32);
+      run_cluster(c, stack);
       if (counting()) note_block_end();
-      for (std::size_t w = 0; w < b.warps.size(); ++w) {
-        if (b.warps[w].issued.size() != b.warps[w / 4 * 4].issued.size()) {
-          throw emulation_error("emulator: " + place_of(b) + ": wgmma in some warps of a group");
-        }
-      }
-      const auto intact = [](const unsigned char* p) {
-        return std::all_of(p, p + guard_bytes, [](unsigned char c) { return c == guard_value; });
-      };
-      if (!intact(b.shared - guard_bytes) || !intact(b.shared + shape.shared_bytes)) {
-        throw emulation_error("emulator: " + place_of(b) + " wrote outside its shared memory");
-      }
+      for (const block_state& b : c.blocks) check_end(b);
     }
   }
 }
 
 unsigned thread_index() {
   return running->thread;
+}
+unsigned thread_of_cluster() {
+  return block->rank * block->shape.threads + running->thread;
+}
+unsigned rank_in_cluster() {
+  return block->rank;
 }
 unsigned block_index() {
   return block->x;
@@ -405,7 +493,7 @@ void rendezvous(int kind, void* argument, void (*complete)(void** arguments), co
     return;
   }
   complete(w.argument.data());
-  if (counting()) meet(running->thread / 32);
+  if (counting()) meet(thread_of_cluster() / 32);
   w.arrived = 0;
   ++w.generation;
 }
@@ -423,6 +511,40 @@ void barrier(const where& place) {
   running->at_barrier = true;
   wait_on(&block->barrier_generation);
   running->at_barrier = false;
+}
+
+void cluster_barrier(const where& place) {
+  cluster_state& c = *cluster;
+  if (c.at_barrier > 0 && c.barrier_line != place.line) {
+    fail("divergent barriers of a cluster, on lines " + std::to_string(c.barrier_line) + " and " +
+         std::to_string(place.line) + " of " + place.file);
+  }
+  c.barrier_line = place.line;
+  if (++c.at_barrier == alive_in_cluster()) {
+    complete_cluster_barrier();
+    return;
+  }
+  running->at_barrier = true;
+  wait_on(&c.phase);
+  running->at_barrier = false;
+}
+
+const void* of_peer(const void* own, std::size_t bytes, unsigned rank) {
+  const auto* byte = static_cast<const unsigned char*>(own);
+  if (byte < block->shared || byte + bytes > block->shared + block->shape.shared_bytes) {
+    fail("an address outside the block's shared memory");
+  }
+  if (reinterpret_cast<std::uintptr_t>(own) % bytes != 0) {
+    fail("a shared address not aligned to " + std::to_string(bytes));
+  }
+  if (rank >= cluster->blocks.size()) {
+    fail("there is no block " + std::to_string(rank) + " in the cluster");
+  }
+  block_state& peer = cluster->blocks[rank];
+  if (cluster->phase == 0) fail("reads a block of the cluster that may not have begun");
+  if (peer.alive == 0) fail("reads a block of the cluster that has ended");
+  if (&peer != block) peer.read_in = cluster->phase;
+  return peer.shared + (byte - block->shared);
 }
 
 namespace {

@@ -4,12 +4,12 @@
 // A GPU made of fibers, so that the CUDA kernels' own source runs, and is tested, on any machine.
 // Every thread of a block is a fiber; warp collectives and barriers are rendezvous; cp.async lands
 // and wgmma multiplies at the wait (or at once, see schedule). Blocks run one after the other, first
-// to last or back.
+// to last or back; those of a cluster run at the same time.
 //
 // What it finds, each as an emulation_error: collectives that a warp reaches divergently, barriers
 // that some threads of a block never reach, accesses outside the block's shared memory (through
 // shared_array, cp.async, ldmatrix, wgmma, or by overwriting the guard bytes around it), wgmma on
-// what was copied without a fence. A forgotten wait for copies or products, a forgotten barrier or a
+// what was copied without a fence, reads of a cluster's block that no barrier keeps. A forgotten wait for copies or products, a forgotten barrier or a
 // wrong swizzle give wrong numbers under at least one schedule. What it does not show: bank
 // conflicts, weak memory ordering, time.
 #pragma once
@@ -41,6 +41,7 @@ struct extent {
   unsigned grid_x = 1, grid_y = 1;
   unsigned threads = 32;  // per block, a multiple of 32
   std::size_t shared_bytes = 0;
+  unsigned cluster = 1;  // blocks along x that share their memory
 };
 
 // Runs body(argument) once for every thread of the grid.
@@ -48,6 +49,7 @@ void run(const extent& shape, void (*body)(const void*), const void* argument);
 
 // -- called by emulated threads --
 unsigned thread_index();
+unsigned thread_of_cluster();  // counted over all its blocks
 unsigned block_index();
 unsigned block_index_y();
 unsigned grid_size();
@@ -70,6 +72,11 @@ struct where {
 // last one runs complete(arguments of lane 0..31).
 void rendezvous(int kind, void* argument, void (*complete)(void** arguments), const where& place);
 void barrier(const where& place);
+// clusters.h. of_peer() throws for what is no shared memory, no block of the cluster, or a block that no
+// barrier keeps.
+unsigned rank_in_cluster();
+void cluster_barrier(const where& place);
+const void* of_peer(const void* own, std::size_t bytes, unsigned rank);
 void copy_async(void* shared, const void* global, bool valid);
 void copy_commit();
 void copy_wait(std::size_t groups_left);

@@ -63,14 +63,15 @@ class counter {
   bool in_launch() const { return kernel_ != nullptr; }
   kernel_traffic& kernel() { return *kernel_; }
 
-  void block(range shared, range stacks) {
+  void block(range shared, range stacks, unsigned warps) {
     shared_ = shared;
     stacks_ = stacks;
+    warps_.resize(std::max<std::size_t>(warps, warps_.size()));
     for (auto& w : warps_) w.clear();
     in_block_ = true;
   }
   void end_block() {
-    meet_all();
+    meet_all(0, static_cast<unsigned>(warps_.size()));
     in_block_ = false;
   }
   bool in_block() const { return in_block_; }
@@ -110,8 +111,8 @@ class counter {
     }
     seen.clear();
   }
-  void meet_all() {
-    for (unsigned w = 0; w < warps_.size(); ++w) meet(w);
+  void meet_all(unsigned first, unsigned warps) {
+    for (unsigned w = first; w < first + warps; ++w) meet(w);
   }
 
   // Lanes of shared memory meet in banks of 4 bytes; `bytes` per lane make 128 bytes a pass.
@@ -223,7 +224,7 @@ class counter {
   };
   std::array<allocation, 8> recent_;  // more than the operands of most kernels
   std::size_t oldest_ = 0;
-  std::array<std::vector<access>, 32> warps_;
+  std::vector<std::vector<access>> warps_;
   std::unordered_set<address> read_, written_;
 
  public:
@@ -335,13 +336,13 @@ void note_fill(std::size_t) {
 
 void note_access(const void* at, std::size_t bytes, bool write, const void* site) {
   if (current == nullptr || !current->in_block() || bytes == 0) return;
-  current->see(number(at), bytes, write, number(site), thread_index());
+  current->see(number(at), bytes, write, number(site), thread_of_cluster());
 }
 void note_block(const unsigned char* shared, std::size_t bytes, const unsigned char* stacks,
-                std::size_t stack_bytes) {
+                std::size_t stack_bytes, unsigned warps) {
   if (current == nullptr || !current->in_launch()) return;
   current->block({number(shared), number(shared) + bytes},
-                 {number(stacks), number(stacks) + stack_bytes});
+                 {number(stacks), number(stacks) + stack_bytes}, warps);
   in_counted_block = accesses_count;
 }
 void meet(unsigned warp) {
@@ -349,10 +350,10 @@ void meet(unsigned warp) {
   ++current->kernel().collectives;
   current->meet(warp);
 }
-void meet_all() {
+void meet_all(unsigned first, unsigned warps) {
   if (current == nullptr || !current->in_block()) return;
   ++current->kernel().barriers;
-  current->meet_all();
+  current->meet_all(first, warps);
 }
 void note_block_end() {
   in_counted_block = false;

@@ -85,11 +85,12 @@ void note_fill(std::size_t bytes);
 
 // -- called by the emulator, while counting() --
 void note_access(const void* address, std::size_t bytes, bool write, const void* site);
+// A block, or the blocks of a cluster, whose warps are counted one after the other.
 void note_block(const unsigned char* shared, std::size_t bytes, const unsigned char* stacks,
-                std::size_t stack_bytes);
+                std::size_t stack_bytes, unsigned warps);
 void note_block_end();
 void meet(unsigned warp);                        // its lanes stand at a collective
-void meet_all();                                 // at a barrier
+void meet_all(unsigned first, unsigned warps);   // at a barrier
 void note_matrix_load(const void* const* rows);  // [32] addresses in shared memory
 void note_product(double operations);
 

@@ -257,6 +257,21 @@ void queue::allow_shared(const void* kernel, const grid_shape& shape) {
                                         static_cast<int>(shape.shared_bytes)));
 }
 
+void queue::launch_clusters(const void* kernel, const grid_shape& shape, void** arguments) {
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = shape.cluster;
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cudaLaunchConfig_t how{};
+  how.gridDim = dim3(shape.x, shape.y);
+  how.blockDim = dim3(shape.threads);
+  how.dynamicSmemBytes = shape.shared_bytes;
+  how.stream = stream_;
+  how.attrs = &cluster;
+  how.numAttrs = 1;
+  UNMASK_CUDA_CALL(cudaLaunchKernelExC(&how, kernel, arguments));
+}
+
 #else
 
 struct recorded_launches {
@@ -322,8 +337,8 @@ void run_now(const waiting_launch& l) {
     const auto before = static_cast<const unsigned char*>(l.arguments) - closure;
     emulator::begin_launch(l.name, std::size_t{l.shape.x} * l.shape.y, closure,
                            static_cast<std::size_t>(before) + l.bytes);
-    emulator::run({l.shape.x, l.shape.y, l.shape.threads, l.shape.shared_bytes}, l.body,
-                  l.keep.get());
+    emulator::run({l.shape.x, l.shape.y, l.shape.threads, l.shape.shared_bytes, l.shape.cluster},
+                  l.body, l.keep.get());
     emulator::end_launch();
   } catch (const emulator::emulation_error& failure) {
     throw emulator::emulation_error(std::string(l.name) + ": " + failure.what());
