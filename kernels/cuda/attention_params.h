@@ -153,6 +153,13 @@ bool takes_refresh_attention(const device_backend& device, const attention_param
                              std::int64_t packed_rows);
 void launch_refresh_attention(const device_backend& device, const attention_params& p,
                               unsigned blocks);
+// Returns true if ops/attention_cluster.cu computes this attention, which launch_tensor_attention asks: a
+// newer kernel, of few sequences with many keys, without block masks and masses of keys. Queries are
+// bfloat16.
+bool takes_cluster_attention(const device_backend& device, const attention_params& p,
+                             std::int64_t packed_rows, std::int64_t most_keys);
+void launch_cluster_attention(const device_backend& device, attention_params p,
+                              std::int64_t packed_rows);
 // Returns true if ops/attention_joined.cu computes this attention, which launch_tensor_attention asks:
 // a newer kernel that merges the parts of cut keys itself.
 bool takes_joined_attention(const device_backend& device, const attention_params& p);

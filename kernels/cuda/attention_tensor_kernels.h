@@ -20,7 +20,7 @@
 // whose warps hold 16 rows as above, so that everything but the products and the places in shared
 // memory is the same. Tensor cores read keys, values and queries from there themselves, in tiles of
 // 64 dimensions one behind the other; two blocks run at once, and multiply while others
-// exponentiate.
+// exponentiate. Clusters take one warpgroup (attention_cluster_kernels.h).
 #pragma once
 
 #include "kernels/cuda/attention_tensor_plan.h"
@@ -146,7 +146,7 @@ struct tensor_shape {
   // the rest of its registers. The bits of a row may not depend on how many rows a warp has.
   static constexpr int score_keys = dim > 64 && !groups ? tensor_keys / 2 : tensor_keys;
   static_assert(stages == 2);
-  static_assert(!groups || (dim == 128 && warps == 8 && row_tiles == 1));
+  static_assert(!groups || (dim == 128 && warps % 4 == 0 && row_tiles == 1));
 };
 
 // The scores of a tile or of half of it. In every row tile of its warp a lane holds two rows, lane

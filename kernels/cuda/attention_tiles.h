@@ -53,6 +53,40 @@ UNMASK_HOST_DEVICE inline int tensor_pieces(int tiles, std::int64_t share) {
   return tiles > share ? static_cast<int>((tiles + share - 1) / share) : 1;
 }
 
+// Attention by clusters (attention_cluster_kernels.h): blocks that share the keys of a tile of rows, and keys from
+// which on this may pay.
+constexpr int cluster_blocks = 8;
+constexpr int least_cluster_keys = joined_piece * tensor_keys;
+
+// Returns the packed rows of an item: at most 64, because a cluster's blocks read each other's sums, and
+// few sequences leave multiprocessors idle otherwise.
+constexpr int cluster_tile_rows(std::int64_t average) {
+  return std::min(64, tensor_tile_rows(average));
+}
+
+// With its largest scores, its sums of weights, and what a block notes of its item.
+constexpr std::size_t cluster_shared_bytes(int dim, int rows) {
+  return tensor_shared_bytes(dim, rows, tensor_stages) +
+         static_cast<std::size_t>(rows) * 2 * sizeof(float) + 4 * sizeof(std::int32_t);
+}
+
+// Whether clusters are faster than the work list for this many items, of sequences with so many packed rows
+// in the mean, with so many tiles of keys. All clusters have to run at once: `at_once` blocks on each
+// multiprocessor. A block takes an eighth of the keys, however many multiprocessors are idle. The work list
+// spreads pieces evenly, but none is shorter than joined_piece, and it takes the time of some tiles more to
+// store parts and to merge them. Its tiles of 128 rows take 7/4 of the time of a tile here.
+constexpr bool clusters_pay(std::int64_t average, std::int64_t items, std::int64_t key_tiles,
+                            std::int64_t multiprocessors, std::int64_t at_once) {
+  const bool wide = tensor_tile_rows(average) == 128;
+  const std::int64_t blocks = items * cluster_blocks;
+  const std::int64_t each = (blocks + multiprocessors - 1) / multiprocessors;
+  const std::int64_t longest = (key_tiles + cluster_blocks - 1) / cluster_blocks * each;
+  const std::int64_t even = (key_tiles * items + multiprocessors - 1) / multiprocessors;
+  if (each > at_once) return false;
+  if (wide) return longest <= std::max<std::int64_t>(even, 2 * joined_piece) * 7 / 8 + 6;
+  return longest <= std::max<std::int64_t>(even, joined_piece) + 2;
+}
+
 // What the work costs if it is cut. It is the larger of two times: that of its longest piece, and
 // that of its waves, if pieces of the mean size fill the device. What is stored and read again for
 // the parts comes on top. The unit is a 32nd of a tile of keys, times the blocks that run at once:

@@ -14,8 +14,9 @@ namespace unmask::cuda {
 // Operations with several ways to multiply, and the ways, in the order in which they are preferred.
 // products: of bfloat16 weights, by the library or on CUDA cores; int8_products the same (dp4a);
 // attention (bfloat16 K/V) and experts (bfloat16 weights): by wgmma, mma.sync or on CUDA cores. newer: by
-// a kernel that no card has measured yet beside the one before it: of attention those of many rows, of the
-// head the fold of a chunk of logits, of gate and up (bfloat16 weights) the product that gates few rows.
+// a kernel that no card has measured yet beside the one before it: of attention those of many rows, of
+// few sequences (clusters) and of cut keys, of the head the fold of a chunk of logits, of gate and up
+// (bfloat16 weights) the product that gates few rows.
 enum class multiplied : std::uint8_t { products, int8_products, attention, experts, head, gated };
 enum class multiplier : std::uint8_t { newer, library, wgmma, mma_sync, cuda_cores };
 

@@ -35,7 +35,7 @@ KIND_OF = {opcode: kind for kind, opcodes in KINDS.items() for opcode in opcodes
 NAME = re.compile(r"_ZN6unmask4cuda6native\d+([a-z][a-z0-9_]*_kernel)")
 # Instances with a line of their own: those of dtype::bf16, and attention by wgmma, whose loop is a sixth of the others'.
 INSTANCES = {" of bfloat16 rows": re.compile(r"_kernelILNS_5dtypeE1E"),
-             " by warpgroups": re.compile(r"attention_tensor_kernelI\w+Lb1EEEv")}
+             " by warpgroups": re.compile(r"attention_(?:tensor|cluster)_kernelI\w+Lb1EEEv")}
 LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)([^;]*);")
 TARGET = re.compile(r"0x([0-9a-f]+)\s*$")
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/cuda/attention_tiles.h"
 #include "kernels/cuda/device/traffic.h"
 #include "kernels/float16.h"
 
@@ -350,6 +351,133 @@ TEST(attention, many_rows_by_warpgroups_in_turn) {
   });
 }
 
+// Attention as a batch of these choices of kernels computes it, of all rows or of those of the first sequence.
+void attend_by(const backend& device, bool newer, const attention_case& c, const half_cache& half,
+               const grid& out, bool first_sequence = false) {
+  cuda::choices choices = cuda::choices_of_environment(/*graphs=*/false);
+  choices.newer = newer;
+  row_set rows = c.rows.set;
+  if (first_sequence) {
+    rows.sequences = 1;
+    rows.rows = rows.row_begin[1];
+  }
+  with(choices, device)
+      .run(op::attention{rows,
+                         c.q.view().first(rows.rows),
+                         half.kv,
+                         c.keys,
+                         0.1F,
+                         out.view().first(rows.rows),
+                         {}});
+  device.synchronize();
+}
+
+// A cluster of eight blocks shares the keys of a tile of rows. Keys at both sides of a tile's end and of
+// eight tiles, fewer tiles than blocks, one key and none; tiles of 16, 32 and 64 rows, full or not;
+// sequences without rows. The emulator, of four multiprocessors, takes clusters for few items only.
+TEST(attention, clusters_share_the_keys_of_few_sequences) {
+  struct few_sequences {
+    shape of;
+    std::vector<std::int32_t> rows, keys;  // of each sequence; keys of listed ones are any
+    std::int32_t pages;
+    mask_kind mask;
+    bool listed, many;  // many: more items than the emulator takes
+  };
+  const std::vector<few_sequences> cases = {
+      {{1, 1, 128}, {3}, {321}, 6, mask_kind::full, false, false},
+      {{4, 1, 128}, {4}, {1}, 6, mask_kind::full, false, false},
+      {{4, 1, 128}, {5}, {512}, 8, mask_kind::causal, false, false},
+      {{8, 1, 128}, {8}, {513}, 9, mask_kind::full, false, false},
+      {{8, 1, 128}, {7}, {1087}, 17, mask_kind::block_causal, false, false},
+      {{4, 1, 128}, {12}, {576}, 9, mask_kind::full, true, false},
+      {{7, 1, 128}, {9}, {1000}, 16, mask_kind::causal, true, false},
+      {{4, 2, 64}, {4}, {448}, 8, mask_kind::full, false, false},
+      {{1, 1, 64}, {9, 0, 2}, {511, 70, 0}, 8, mask_kind::full, false, false},
+      {{8, 1, 64}, {8}, {449}, 8, mask_kind::block_causal, false, false},
+      {{2, 1, 64}, {16}, {512}, 8, mask_kind::causal, true, false},
+      {{8, 2, 128}, {20, 11, 1, 0}, {640, 65, 64, 63}, 10, mask_kind::full, false, true},
+      {{8, 1, 128}, {17, 33}, {700, 512}, 11, mask_kind::causal, false, true},
+      {{3, 3, 128}, {9, 2}, {700, 512}, 11, mask_kind::full, true, true},
+      {{8, 2, 64}, {40, 3}, {641, 600}, 11, mask_kind::block_causal, false, true}};
+  for_each_device([&](const backend& device) {
+    unsigned seed = 700;
+    const bool card = device.where() == target::cuda;
+    for (const few_sequences& t : cases) {
+      SCOPED_TRACE("case of seed " + std::to_string(seed));
+      attention_case c(t.of, t.rows, t.pages, t.mask, t.listed, seed++);
+      half_cache half(c);
+      round_queries(c);
+      std::ranges::copy(t.keys, c.length.begin());
+      const std::vector<std::int64_t> shape_of_rows{c.rows.set.rows, t.of.heads, t.of.dim};
+      grid want(shape_of_rows), got(shape_of_rows, 4), again(shape_of_rows, 4);
+      cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.1F, want, {}});
+      if (!card) cuda::emulator::begin_counting(false);
+      attend_by(device, true, c, half, got);
+      if (!card) {
+        const auto launched = cuda::emulator::end_counting().kernels;
+        const bool groups = launched.contains("attention_cluster: groups");
+        EXPECT_EQ(groups || launched.contains("attention_cluster"), !t.many);
+        EXPECT_TRUE(t.many || !launched.contains("attention_plan"));
+      }
+      EXPECT_LT(relative_error(got, want), 6e-3);
+      attend_by(device, true, c, half, again);
+      EXPECT_EQ(relative_error(again, got), 0);
+      if (card) continue;  // as rows of every GPU's kernels
+      attend_by(device, false, c, half, again);
+      EXPECT_LT(relative_error(got, again), 4e-3);
+    }
+  });
+}
+
+// A row has the same bits whatever other sequences and tiles the batch has: alone tiles have 16, 32 or 64
+// rows, and so they have in the batch, or more by mma.sync.
+TEST(attention, a_row_has_its_bits_in_any_batch_that_clusters_take) {
+  struct batch {
+    shape of;
+    std::vector<std::int32_t> rows;
+    bool many;
+  };
+  const std::vector<batch> batches = {{{1, 1, 64}, {5, 3, 8}, false},
+                                      {{2, 1, 64}, {4, 6}, false},
+                                      {{2, 1, 64}, {8, 12}, true},
+                                      {{4, 1, 128}, {3, 8, 9}, true},
+                                      {{8, 2, 128}, {12, 11, 9}, true}};
+  for_each_device([&](const backend& device) {
+    unsigned seed = 740;
+    const bool card = device.where() == target::cuda;
+    if (card && cuda::query().devices.front().compute_major != 9) return;  // it has no clusters
+    for (const batch& t : batches) {
+      if (t.many && !card) continue;
+      attention_case c(t.of, t.rows, 16, mask_kind::causal, false, seed++);
+      half_cache half(c);
+      round_queries(c);
+      c.length[0] = 600;
+      const std::vector<std::int64_t> shape_of_rows{c.rows.set.rows, t.of.heads, t.of.dim};
+      grid together(shape_of_rows), alone(shape_of_rows);
+      attend_by(device, true, c, half, together);
+      attend_by(device, true, c, half, alone, true);
+      for (std::int64_t r = 0; r < t.rows[0]; ++r) {
+        EXPECT_TRUE(same_bits(alone.row(r), together.row(r), alone.columns())) << seed - 1;
+      }
+    }
+  });
+}
+
+// A sequence of 32 rows of SDAR-8B's heads is 16 items: two of them fill an H100, and three have no room at
+// the same time. Of 7 rows it is 8 items, on 64 multiprocessors: more are worth merging from 3,073 keys on.
+TEST(attention, clusters_are_taken_where_they_pay) {
+  const auto pay = [](std::int64_t average, std::int64_t items, std::int64_t keys) {
+    return cuda::clusters_pay(average, items, (keys + 63) / 64, 132, 2);
+  };
+  EXPECT_TRUE(pay(128, 16, 512) && pay(128, 16, 16384) && pay(128, 32, 8192));
+  EXPECT_FALSE(pay(128, 16, 32768) || pay(128, 32, 16384) || pay(128, 48, 512));
+  EXPECT_TRUE(pay(28, 8, 3072));
+  EXPECT_FALSE(pay(28, 8, 3073));
+  EXPECT_EQ(cuda::cluster_tile_rows(16), 16);
+  EXPECT_EQ(cuda::cluster_tile_rows(17), 32);
+  EXPECT_EQ(cuda::cluster_tile_rows(500), 64);
+}
+
 // Blocks draw tickets and merge the parts of cut keys themselves, in pieces of 256 keys and more: rows of
 // every tile, keys at both sides of a piece's end, sequences that are cut beside others that are not, and the
 // counts as one launch leaves them to the next.
@@ -363,7 +491,7 @@ TEST(attention, parts_are_merged_in_the_same_launch) {
   };
   const std::vector<cut_keys> cases = {
       {{2, 2, 128}, {5, 1, 9}, 5, mask_kind::full, false, true},
-      {{7, 1, 128}, {3}, 12, mask_kind::block_causal, false, false},
+      {{14, 2, 128}, {3}, 12, mask_kind::block_causal, false, false},
       {{4, 1, 128}, {11, 2}, 6, mask_kind::full, true, false},
       {{4, 2, 128}, {32}, 8, mask_kind::full, false, true},
       {{4, 1, 128}, {40, 33}, 9, mask_kind::full, true, false},

@@ -82,6 +82,9 @@ struct attention_case {
   // its loop masks. Scores are far apart: a row takes most of its result from one key, which must not be
   // left out.
   bool refresh = false;
+  std::int64_t kv_heads = 2;
+  std::vector<std::int32_t> keys =
+      {};  // of each sequence; none: several parts, a sequence of one key
 };
 
 // The keys that rows see.
@@ -116,14 +119,15 @@ void expect_rounded(checker& c, const std::string& what, const mirrored& wide,
 }
 
 void attend(checker& c, const attention_case& t) {
-  const std::int64_t kv_heads = t.refresh ? 1 : 2, heads = kv_heads * t.group;
+  const std::int64_t kv_heads = t.refresh ? 1 : t.kv_heads, heads = kv_heads * t.group;
   const auto keys = [&](std::int64_t small, std::int64_t large) {
     return static_cast<std::int32_t>(c.size(small, large));
   };
   // More than one part of 512 keys, a sequence of one key, and a page that is not full.
   const ragged r(c,
-                 t.refresh ? std::vector{keys(383, 1500), keys(257, 2100)}
-                           : std::vector{keys(70, 1500), 1, keys(600, 3001)},
+                 !t.keys.empty() ? t.keys
+                 : t.refresh     ? std::vector{keys(383, 1500), keys(257, 2100)}
+                                 : std::vector{keys(70, 1500), 1, keys(600, 3001)},
                  t.apart > 0 ? t.apart : c.size(60, 120));
   const cache_pair cache = filled_cache(c, r, t.type, kv_heads, t.dim);
   const mirrored q = representable(c, t.type, {r.rows, heads, t.dim}, t.refresh ? 4.0F : 1.0F);
@@ -216,6 +220,42 @@ void attend_half(checker& c) {
   for (const attention_case& t : cases) attend(c, t);
 }
 
+// More items than clusters are taken for, in tiles of 16, 32, 64 and 128 rows.
+void attend_many_heads(checker& c) {
+  if (!c.device().holds_kv(dtype::bf16)) {
+    return c.report("attention", "this backend keeps no bf16 K/V", 0);
+  }
+  for (const auto& [apart, kv_heads] : {std::pair{120, 17}, {12, 17}, {6, 12}, {2, 6}}) {
+    attention_case t{dtype::bf16, mask_kind::block_causal, 1, 128, false, false, apart};
+    t.kv_heads = kv_heads;
+    t.keys = {70, 1, static_cast<std::int32_t>(c.size(330, 3001))};
+    attend(c, t);
+  }
+}
+
+// Few sequences with many keys, which clusters share: eight tiles of 64 keys, one key more and one less;
+// fewer tiles than blocks; groups of 1, 4 and 8 heads; listed keys.
+void attend_few_sequences(checker& c) {
+  if (!c.device().holds_kv(dtype::bf16)) {
+    return c.report("attention", "this backend keeps no bf16 K/V", 0);
+  }
+  const std::vector<std::vector<std::int32_t>> edges = {{511, 512, 513}, {449, 65, 3}};
+  for (const std::int64_t dim : {64, 128}) {
+    for (const auto& [group, mask] : {std::pair{std::int64_t{8}, mask_kind::full},
+                                      {std::int64_t{4}, mask_kind::causal},
+                                      {std::int64_t{1}, mask_kind::block_causal}}) {
+      for (const auto& keys : edges) {
+        attention_case t{dtype::bf16, mask, group, dim, false, false, 200};
+        t.keys = keys;
+        attend(c, t);
+      }
+    }
+    attention_case t{dtype::bf16, mask_kind::full, 8, dim, true, false, 200};
+    t.keys = edges[0];
+    attend(c, t);
+  }
+}
+
 void attend_many_rows(checker& c) {
   if (!c.device().holds_kv(dtype::bf16)) {
     return c.report("attention", "this backend keeps no bf16 K/V", 0);
@@ -227,9 +267,13 @@ void attend_many_rows(checker& c) {
   }
 }
 
-// One sequence whose last `rows` rows see 4,096 keys, of the 8B checkpoints' heads: a refresh, or a block.
-std::function<void()> one_sequence(const backend& device, std::int32_t rows) {
+// Sequences whose last `each` rows see 4,096 keys, of the 8B checkpoints' heads: a refresh, or blocks. All
+// read the same pages.
+std::function<void()> some_sequences(const backend& device, std::int32_t sequences,
+                                     std::int32_t each) {
   constexpr std::int64_t keys = 4096, heads = 32, kv_heads = 8, dim = 128;
+  constexpr std::int32_t pages = keys / kv_page_size;
+  const std::int32_t rows = sequences * each;
   struct operands {
     tensor q, k, v, out, lists, pages;
   };
@@ -243,32 +287,38 @@ std::function<void()> one_sequence(const backend& device, std::int32_t rows) {
     return t;
   };
   const auto all = std::make_shared<operands>(
-      filled({rows, heads, dim}), filled({keys / kv_page_size, kv_page_size, kv_heads, dim}),
-      filled({keys / kv_page_size, kv_page_size, kv_heads, dim}),
+      filled({rows, heads, dim}), filled({pages, kv_page_size, kv_heads, dim}),
+      filled({pages, kv_page_size, kv_heads, dim}),
       device.allocate(dtype::bf16, {rows, heads, dim}),
-      device.allocate(dtype::i32, {rows + 4}, memory_use::host_visible),
-      device.allocate(dtype::i32, {keys / kv_page_size}, memory_use::host_visible));
-  auto* list = all->lists.as<std::int32_t>();  // positions, then where rows begin, then keys
-  std::iota(list, list + rows, static_cast<std::int32_t>(keys) - rows);
-  list[rows] = 0;
-  list[rows + 1] = rows;
-  list[rows + 2] = static_cast<std::int32_t>(keys);
-  std::iota(all->pages.as<std::int32_t>(), all->pages.as<std::int32_t>() + keys / kv_page_size, 0);
-  return [&device, all, rows] {
-    const auto* at = all->lists.as<std::int32_t>();
-    const row_set set{1, rows, at + rows, nullptr, at, nullptr};
-    const paged_kv cache{all->k.view(), all->v.view(), all->pages.as<std::int32_t>(),
-                         keys / kv_page_size};
+      device.allocate(dtype::i32, {rows + 2 * sequences + 1}, memory_use::host_visible),
+      device.allocate(dtype::i32, {sequences * pages}, memory_use::host_visible));
+  // Positions, then where rows begin, then keys.
+  auto *list = all->lists.as<std::int32_t>(), *begins = list + rows,
+       *table = all->pages.as<std::int32_t>();
+  begins[0] = 0;
+  for (std::int32_t s = 0; s < sequences; ++s) {
+    std::iota(list + s * each, list + (s + 1) * each, static_cast<std::int32_t>(keys) - each);
+    std::iota(table + s * pages, table + (s + 1) * pages, 0);
+    begins[s + 1] = (s + 1) * each;
+    begins[sequences + 1 + s] = static_cast<std::int32_t>(keys);
+  }
+  return [&device, all, rows, sequences] {
+    const auto *at = all->lists.as<std::int32_t>(), *first = at + rows;
+    const row_set set{sequences, rows, first, nullptr, at, nullptr};
+    const paged_kv cache{all->k.view(), all->v.view(), all->pages.as<std::int32_t>(), pages};
     key_set seen;
-    seen.kv_length = at + rows + 2;
+    seen.kv_length = first + sequences + 1;
     device.run(op::attention{set, all->q.view(), cache, seen, 0.0884F, all->out.view(), {}});
   };
 }
-// Newer kernels of attention are taken together, so both have to be faster.
+// Newer kernels of attention are taken together, so all have to be faster: of a refresh, of few sequences by
+// clusters, and of more that merge the parts of cut keys in the same launch.
 const register_device_race raced("refresh", cuda::multiplied::attention,
-                                 [](const backend& device) { return one_sequence(device, 4096); });
+                                 [](const backend& d) { return some_sequences(d, 1, 4096); });
 const register_device_race raced_block("block", cuda::multiplied::attention,
-                                       [](const backend& d) { return one_sequence(d, 32); });
+                                       [](const backend& d) { return some_sequences(d, 1, 32); });
+const register_device_race raced_blocks("blocks", cuda::multiplied::attention,
+                                        [](const backend& d) { return some_sequences(d, 8, 32); });
 
 void attend_exactly(checker& c) {
   for (const mask_kind mask : {mask_kind::full, mask_kind::causal, mask_kind::block_causal}) {
@@ -283,6 +333,10 @@ void attend_exactly(checker& c) {
 const register_device_check half("attention bf16", attend_half, cuda::multiplied::attention);
 const register_device_check many("attention of many rows", attend_many_rows,
                                  cuda::multiplied::attention);
+const register_device_check heads("attention of many heads", attend_many_heads,
+                                  cuda::multiplied::attention);
+const register_device_check few("attention of few sequences", attend_few_sequences,
+                                cuda::multiplied::attention);
 const register_device_check exact("attention f32", attend_exactly);
 const register_device_check stored("rotate_and_store", [](checker& c) {
   if (c.device().holds_kv(dtype::bf16)) rotate_and_store(c, dtype::bf16);

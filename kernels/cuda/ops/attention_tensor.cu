@@ -106,6 +106,9 @@ void launch_tensor_attention(const device_backend& device, attention_params p,
   const std::int64_t tiles =
       (blocks_for(packed_rows, p.tile_rows) + p.sequences) * std::int64_t{p.kv_heads};
   const bool refresh = takes_refresh_attention(device, p, packed_rows);
+  if (!refresh && takes_cluster_attention(device, p, packed_rows, most_keys)) {
+    return launch_cluster_attention(device, p, packed_rows);
+  }
   const bool joined = !refresh && takes_joined_attention(device, p);
   p.rows_fastest = refresh;
   p.places =
