@@ -37,13 +37,20 @@ bench_case parse(std::string name) {
   return c;
 }
 
-std::vector<launch> attention_launches(const bench_case& c, const device_ceilings& d, bool joined) {
+std::vector<launch> attention_launches(const bench_case& c, const device_ceilings& d, bool newer) {
   double splits = 1;
-  const launch attention =
-      attention_tensor(c("sequences"), c("rows"), c("keys"), static_cast<int>(c("heads")),
-                       static_cast<int>(c("kv")), static_cast<int>(c("dim")), &splits, d, joined);
+  const int heads = static_cast<int>(c("heads")), kv_heads = static_cast<int>(c("kv")),
+            dim = static_cast<int>(c("dim"));
+  const auto by = [&](merging how) {
+    return attention_tensor(c("sequences"), c("rows"), c("keys"), heads, kv_heads, dim, &splits, d,
+                            how);
+  };
+  if (newer && takes_clusters(c("sequences"), c("rows"), c("keys"), heads, kv_heads, dim, d)) {
+    return {by(merging::cluster)};
+  }
   const launch plan = streaming(c("sequences") * 32, 0, d);
-  if (joined) return {plan, attention};
+  if (newer && dim == 128) return {plan, by(merging::within)};
+  const launch attention = by(merging::after);
   return {plan, attention,
           attention_merge(c("sequences") * c("rows"), c("heads"), c("dim"), splits, d)};
 }
@@ -71,7 +78,7 @@ std::vector<launch> gated_launches(const bench_case& c, const device_ceilings& d
 
 // The launches of a call; empty: the model knows no such kernel.
 std::vector<launch> launches_of(const bench_case& c, const device_ceilings& d, bool newer) {
-  if (c.operation == "attention") return attention_launches(c, d, newer && c("dim") == 128);
+  if (c.operation == "attention") return attention_launches(c, d, newer);
   if (c.operation == "experts") return expert_launches(c, d);
   if (c.operation == "gated_linear") return gated_launches(c, d, newer);
   if (c.operation == "linear") {

@@ -50,6 +50,17 @@ double joining(double tile_rows, double warps, double splits, double part_bytes,
   return (2 + rows * (1 + std::ceil(splits / 8))) * d.latency + 2 * part_bytes / d.l2;
 }
 
+// Of a cluster's blocks a trip to another one's memory takes 180 clocks. Clusters of four blocks read 2.65 TB/s
+// on 114 multiprocessors at 1.755 GHz (arXiv 2402.13499). Of eight nothing was published.
+constexpr double peer_clocks = 180, peer_bytes = 2.65e12 / (114 * 1.755e9);
+
+// Seconds that `blocks_each` blocks of a multiprocessor take to add a cluster's sums: two barriers, the
+// scores of a row and its sums, one after the other, and all bytes.
+double adding(double tile_rows, double head_dim, double blocks_each, const device_ceilings& d) {
+  const double bytes = blocks_each * tile_rows * head_dim * f32;
+  return (4 * peer_clocks + bytes / peer_bytes) / d.clock;
+}
+
 double wave_count(double blocks, double at_once) {
   return std::ceil(blocks / at_once - 1e-9);
 }
@@ -195,7 +206,8 @@ group_clocks attention_group_clocks(double blocks_each, double tile_rows, double
   const double products =
       blocks_each * 4 * tile_rows * keys * head_dim * d.multiprocessors * d.clock / d.products;
   // Each warpgroup reads queries, keys and values from shared memory.
-  const double reads = blocks_each * (2 * (64 + 2 * keys) + 2 * keys) * head_dim * bf16 / 128;
+  const double reads =
+      blocks_each * (tile_rows / 64 * (64 + 2 * keys) + 2 * keys) * head_dim * bf16 / 128;
   const double issue = blocks_each * warps / schedulers * instructions;
   const double all = std::max({products, reads, issue}) + issue_share * issue + group_waits;
   return {all, products > std::max(reads, issue) ? "products"
@@ -223,14 +235,30 @@ launch attention_merge(double rows, double heads, double head_dim, double splits
   return l;
 }
 
+bool takes_clusters(double sequences, double rows, double keys, int heads, int kv_heads,
+                    int head_dim, const device_ceilings& d) {
+  const double packed = rows * heads / kv_heads;
+  const auto average = static_cast<std::int64_t>(std::ceil(packed));
+  const int tile_rows = cuda::cluster_tile_rows(average);
+  return d.wgmma && sequences <= 32 && keys > cuda::least_cluster_keys &&
+         cuda::clusters_pay(
+             average,
+             static_cast<std::int64_t>(sequences * kv_heads * std::ceil(packed / tile_rows)),
+             static_cast<std::int64_t>(std::ceil(keys / cuda::tensor_keys)), d.multiprocessors,
+             cuda::tensor_blocks(head_dim, tile_rows, static_cast<int>(d.shared) - 1024));
+}
+
 // attention_tensor_kernels.h: tiles of 16, 32, 64 or 128 packed rows, 16 rows a warp or, in the last,
-// 32, and 64 keys. By wgmma, 128 rows of two warpgroups.
+// 32, and 64 keys. By wgmma, 128 rows of two warpgroups. Clusters have at most 64, by wgmma of one.
 launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
-                        int head_dim, double* splits, const device_ceilings& d, bool joined) {
+                        int head_dim, double* splits, const device_ceilings& d, merging how) {
   constexpr double tile_keys = cuda::tensor_keys;
+  const bool joined = how == merging::within, clusters = how == merging::cluster;
   const double group = double(heads) / kv_heads, packed = rows * group;
-  const int tile_rows = cuda::tensor_tile_rows(static_cast<std::int64_t>(std::ceil(packed)));
-  const bool groups = tile_rows == 128 && head_dim == 128 && d.wgmma;
+  const auto average = static_cast<std::int64_t>(std::ceil(packed));
+  const int tile_rows =
+      clusters ? cuda::cluster_tile_rows(average) : cuda::tensor_tile_rows(average);
+  const bool groups = tile_rows == (clusters ? 64 : 128) && head_dim == 128 && d.wgmma;
   const double row_tiles = tile_rows == 128 && !groups ? 2 : 1,
                warps = tile_rows / (16 * row_tiles);
   const auto items =
@@ -254,22 +282,24 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
     least_cost = cost;
     *splits = pieces;
   }
+  if (clusters) *splits = std::min(tiles, cuda::cluster_blocks);
   const double blocks = double(items) * *splits, key_tiles = std::ceil(keys / *splits / tile_keys);
 
   launch l;
   l.operations = 4 * sequences * rows * keys * heads * head_dim;
   const double kv = sequences * keys * 2 * kv_heads * head_dim * bf16;
   const double queries = sequences * rows * heads * head_dim;
-  const double partial = *splits > 1 ? queries * *splits * f32 * (head_dim + 2.0) / head_dim : 0;
+  const double partial =
+      *splits > 1 && !clusters ? queries * *splits * f32 * (head_dim + 2.0) / head_dim : 0;
   l.bytes = kv + queries * bf16 + (partial > 0 ? partial : queries * bf16);
   l.limit = std::max(l.operations / d.products, kv / d.read);
 
-  // Blocks of a multiprocessor: its shared memory, 65536 registers of which a thread has 255, by
-  // wgmma 128.
+  // Blocks of a multiprocessor: its shared memory, 65536 registers of which a thread has 255, in two
+  // warpgroups 128.
   const double shared = (tile_rows + 2 * 2 * tile_keys) * head_dim * bf16;
   const double resident =
       std::max(1.0, std::min({std::floor(d.shared / shared),
-                              std::floor(65536 / ((groups ? 128 : 255) * 32 * warps)),
+                              std::floor(65536 / ((groups && !clusters ? 128 : 255) * 32 * warps)),
                               std::ceil(blocks / d.multiprocessors)}));
   // Clocks of a tile of keys for all resident warps: fragments are read again by every warp; sums of
   // scores, exponentials and addresses do not overlap with products inside a warp. Per lane and
@@ -286,7 +316,8 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
       3.44 * copies;
   const auto by_groups = [&](double blocks_each) {
     const group_clocks c =
-        attention_group_clocks(blocks_each, tile_rows, head_dim, refresh_instructions, d);
+        attention_group_clocks(blocks_each, tile_rows, head_dim,
+                               clusters ? cluster_instructions : refresh_instructions, d);
     l.held_by = c.held_by;
     return c.clocks;
   };
@@ -313,9 +344,11 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
       l.held_by = copies_take <= trips ? "latency" : again ? "L2" : "memory";
     return std::max({compute, copies_take, trips}) + 3 * d.latency;
   };
-  // A ticket and what it says are two trips to memory.
+  // A ticket and what it says are two trips to memory. A cluster's lists are one.
   l.busy = in_waves(blocks, resident, d.multiprocessors, wave) +
-           (joined ? 2 * d.latency + joining(tile_rows, warps, *splits, partial, d) : look_up);
+           (joined     ? 2 * d.latency + joining(tile_rows, warps, *splits, partial, d)
+            : clusters ? d.latency + adding(tile_rows, head_dim, resident, d)
+                       : look_up);
   if (l.bytes / d.copy >= l.busy) {
     l.busy = l.bytes / d.copy;
     l.held_by = "memory";

@@ -24,10 +24,15 @@ launch library_product(double rows, double columns, double depth, double out_byt
 launch few_rows_product(double rows, double columns, double depth, const device_ceilings& d);
 // A kernel that streams: `bytes` of memory and `instructions` of warps.
 launch streaming(double bytes, double instructions, const device_ceilings& d);
-// joined: blocks draw tickets and merge the parts themselves (attention_joined_kernels.h).
+// How the parts of cut keys come together: by another launch; by blocks that draw tickets and merge parts
+// themselves (attention_joined_kernels.h); in the shared memory of a cluster (attention_cluster_kernels.h).
+enum class merging { after, within, cluster };
 launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
                         int head_dim, double* splits, const device_ceilings& d,
-                        bool joined = false);
+                        merging how = merging::after);
+// Whether clusters are taken where they may be.
+bool takes_clusters(double sequences, double rows, double keys, int heads, int kv_heads,
+                    int head_dim, const device_ceilings& d);
 // What merges the parts of attention over cut keys; splits 1: nothing was cut.
 launch attention_merge(double rows, double heads, double head_dim, double splits,
                        const device_ceilings& d);
@@ -42,8 +47,10 @@ struct group_clocks {
 };
 group_clocks attention_group_clocks(double blocks_each, double tile_rows, double head_dim,
                                     double instructions, const device_ceilings& d);
-// Of attention_tensor_kernel by wgmma, as Nsight Compute counted them for a refresh.
-inline constexpr double refresh_instructions = 470;
+// Of attention_tensor_kernel by wgmma, as Nsight Compute counted them for a refresh. Of
+// attention_cluster_kernel, whose warps copy twice as much for a tile of 64 rows, as they are in sm_90a's
+// machine code.
+inline constexpr double refresh_instructions = 470, cluster_instructions = 512;
 // Of a warp per element of a rotation.
 inline constexpr double rotate_instructions = 10;
 // The experts' product from `in` to `out` features: y [assignments, out] = x W_e^T, or with `gated`

@@ -211,28 +211,84 @@ TEST(cost_model, merging_takes_a_trip_for_every_piece) {
   EXPECT_GE(merge(1), h200().shortest);
 }
 
+device_ceilings measured_h100() {
+  return measured_ceilings(ceilings_of("h100"), 770e12, 2.821e12, 3.018e12);
+}
+double attention_seconds(int sequences, int keys, bool newer) {
+  return cost::expected_of_case("attention/sequences:" + std::to_string(sequences) +
+                                    "/rows:32/heads:32/kv:8/dim:128/keys:" + std::to_string(keys) +
+                                    "/bits:16",
+                                measured_h100(), newer)
+      ->seconds;
+}
+
 // One sequence with 4,096 keys took 30 us on an H100 with a launch that merges. Without it, with pieces of
-// 256 keys and tickets instead of a look-up it has, by hand: 3 us of the plan's launch, 1.4 of a ticket, 7.5 of
-// four tiles, 3.5 of five trips to merge, 3.1 of parts to L2 and back, 1 of a gap.
+// 256 keys and tickets instead of a look-up, attention has, by hand: 1.4 us of a ticket, 7.5 of four tiles,
+// 3.5 of five trips to merge, 3.1 of parts to L2 and back.
 TEST(cost_model, parts_are_merged_in_the_same_launch) {
-  const device_ceilings card = measured_ceilings(ceilings_of("h100"), 770e12, 2.821e12, 3.018e12);
-  const auto seconds = [&](int keys, bool newer) {
-    return cost::expected_of_case("attention/sequences:1/rows:32/heads:32/kv:8/dim:128/keys:" +
-                                      std::to_string(keys) + "/bits:16",
-                                  card, newer)
-        ->seconds;
+  double splits = 0;
+  EXPECT_NEAR(attention_seconds(1, 4096, false), 30e-6, 6e-6);
+  EXPECT_NEAR(cost::attention_tensor(1, 32, 4096, 32, 8, 128, &splits, measured_h100(),
+                                     cost::merging::within)
+                  .busy,
+              15.5e-6, 1e-6);
+  EXPECT_EQ(splits, 16);
+  for (const int keys : {512, 4096}) {
+    EXPECT_LT(attention_seconds(8, keys, true), attention_seconds(8, keys, false));
+  }
+}
+
+// By clusters, by hand: 6.3 us of eight tiles of 64 rows and keys at 1,392 clocks, 0.7 of the lists, 2.1 of three
+// trips to memory, 1.8 of sums that are added (720 clocks of trips to other blocks, and 32 KiB), 1 of a gap.
+TEST(cost_model, clusters_share_the_keys_of_few_sequences) {
+  EXPECT_NEAR(attention_seconds(1, 4096, true), 12.0e-6, 0.1e-6);
+  EXPECT_NEAR(attention_seconds(1, 512, true), 6.4e-6, 0.2e-6);
+  EXPECT_LT(attention_seconds(1, 32768, true), attention_seconds(1, 32768, false));
+  const auto taken = [](int sequences, int keys) {
+    return cost::takes_clusters(sequences, 32, keys, 32, 8, 128, measured_h100());
   };
-  EXPECT_NEAR(seconds(4096, false), 30e-6, 6e-6);
-  EXPECT_NEAR(seconds(4096, true), 19.5e-6, 1e-6);
-  EXPECT_LT(seconds(512, true), seconds(512, false));
-  EXPECT_LT(seconds(32768, true), seconds(32768, false));
+  EXPECT_TRUE(taken(1, 512) && taken(1, 16384) && taken(2, 4096));
+  EXPECT_FALSE(taken(1, 256) || taken(1, 32768) || taken(3, 512));
+  EXPECT_FALSE(cost::takes_clusters(1, 32, 512, 32, 8, 128, ceilings_of("a100")));
+}
+
+// Where the kernels take clusters, the model says that they are faster, if a plan costs nothing.
+TEST(cost_model, clusters_are_taken_where_they_pay) {
+  const device_ceilings card = measured_h100();
+  struct batch {
+    int heads, kv_heads, sequences, rows, keys;
+  };
+  std::vector<batch> taken;
+  for (const auto& [heads, kv_heads] : {std::pair{32, 8}, {16, 4}, {28, 4}, {32, 32}}) {
+    for (const int sequences : {1, 2, 3, 4, 6}) {
+      for (const int rows : {1, 7, 32}) {
+        for (const int keys : {300, 512, 1024, 2048, 4096, 8192, 16384, 32768}) {
+          if (cost::takes_clusters(sequences, rows, keys, heads, kv_heads, 128, card)) {
+            taken.push_back({heads, kv_heads, sequences, rows, keys});
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(taken.size(), 100U);
+  for (const batch& b : taken) {
+    const auto seconds = [&](cost::merging how) {
+      double splits = 0;
+      return cost::attention_tensor(b.sequences, b.rows, b.keys, b.heads, b.kv_heads, 128, &splits,
+                                    card, how)
+          .busy;
+    };
+    EXPECT_LT(seconds(cost::merging::cluster), seconds(cost::merging::within))
+        << b.sequences << " sequences of " << b.rows << " rows, " << b.keys << " keys, " << b.heads
+        << " heads of " << b.kv_heads;
+  }
 }
 
 // 192 rows took 86.4 us on an H100 by the library and a kernel that gates. In one launch, by hand: 201.3 MB
 // of W and 1.6 MB of x at 3.018 TB/s are 67.2 us, 4.7 MB of y at 2.821 are 1.7; L2 gives 128 blocks 64 steps
 // of 384 rows, 402.7 MB, in 67.0; four of a start and two trips to memory, one of a gap.
 TEST(cost_model, few_rows_are_gated_in_one_launch) {
-  const device_ceilings card = measured_ceilings(ceilings_of("h100"), 770e12, 2.821e12, 3.018e12);
+  const device_ceilings card = measured_h100();
   const auto expected = [&](int rows, bool newer) {
     return *cost::expected_of_case(
         "cuda_gated_linear/rows:" + std::to_string(rows) + "/in:4096/hidden:12288", card, newer);
