@@ -330,6 +330,14 @@ void note_copy(std::size_t bytes) {
   ++current->total.copies;
   current->total.copied_bytes += bytes;
 }
+void note_fetch(std::size_t bytes) {
+  if (current == nullptr) return;
+  ++current->total.fetches;
+  current->total.fetched_bytes += bytes;
+}
+void note_call() {
+  if (current != nullptr) ++current->total.calls;
+}
 void note_fill(std::size_t) {
   if (current != nullptr) ++current->total.fills;
 }

@@ -56,8 +56,11 @@ struct device_traffic {
   std::map<std::string, kernel_traffic> kernels;  // by the name of the launch
   std::uint64_t launches = 0;  // kernels, the library's products among them; fills and copies not
   std::uint64_t waits = 0;     // the host waited for something that it had queued
-  std::uint64_t copies = 0, copied_bytes = 0;  // from the host
+  std::uint64_t copies = 0, copied_bytes = 0;    // from the host
+  std::uint64_t fetches = 0, fetched_bytes = 0;  // copies to the host
   std::uint64_t fills = 0;
+  // What the host asked the runtime for: launches, graphs, copies, fills and waits. A graph is one call.
+  std::uint64_t calls = 0;
 };
 
 // Counts what this thread runs, until end_counting. Fibers are threads of this thread. Without
@@ -81,6 +84,8 @@ void note_library_product(std::int64_t rows, std::int64_t columns, std::int64_t 
                           std::size_t in_bytes, std::size_t out_bytes, bool accumulate);
 void note_wait();
 void note_copy(std::size_t bytes);
+void note_fetch(std::size_t bytes);
+void note_call();
 void note_fill(std::size_t bytes);
 
 // -- called by the emulator, while counting() --

@@ -484,6 +484,7 @@ void queue::fill_zero(void* to, std::size_t bytes) {
 
 void queue::copy_to_host(void* to, const void* from, std::size_t bytes) {
   refuse_while_recording("copies to the host");
+  emulator::note_fetch(bytes);
   struct copy {
     void* to;
     const void* from;
@@ -499,6 +500,7 @@ void queue::copy_to_host(void* to, const void* from, std::size_t bytes) {
 
 void queue::wait() {
   emulator::note_wait();
+  emulator::note_call();
   drain();
 }
 
@@ -522,6 +524,7 @@ void queue::drop_recording() {
 void queue::repeat(const recorded_launches& work) {
   lists_change();
   for (const auto& [host, written] : work.used) (void)staging_.on_device(*this, host, written);
+  emulator::note_call();
   for (const waiting_launch& l : work.launches) submit(l);
 }
 
@@ -542,11 +545,13 @@ void queue::submit(waiting_launch l) {
 }
 
 void queue::host_work(void (*body)(const void*), std::shared_ptr<void> argument) {
+  if (!recording_) emulator::note_call();
   submit({"host work", {}, std::move(argument), body, nullptr, 0, true});
 }
 
 void queue::enqueue(const char* name, const grid_shape& shape, std::shared_ptr<void> keep,
                     void (*body)(const void*), const void* arguments, std::size_t bytes) {
+  if (!recording_) emulator::note_call();
   submit({name, shape, std::move(keep), body, arguments, bytes, false});
 }
 
