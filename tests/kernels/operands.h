@@ -77,6 +77,7 @@ class operands {
   // ---- inputs ----
   template <class T>
   T* in(const std::vector<T>& values) {
+    note<T>(std::ssize(values));
     T* to = room<T>(static_cast<std::int64_t>(values.size()));
     std::copy(values.begin(), values.end(), to);
     return to;
@@ -86,6 +87,7 @@ class operands {
   tensor_view in(const std::vector<T>& values, const shape& row, std::int64_t gap = 0) {
     const std::int64_t width = elements(row);
     const auto rows = static_cast<std::int64_t>(values.size()) / width;
+    note<T>(rows, row);
     const tensor_view v = view(room<T>(rows * (width + gap)), rows, row, gap);
     for (std::int64_t r = 0; r < rows; ++r) {
       std::copy_n(values.data() + r * width, width, v.row<T>(r));
@@ -123,6 +125,7 @@ class operands {
   tensor_view out_rows(const counts& rows, const shape& row, std::int64_t gap = 0,
                        const std::vector<T>& before = {}, std::int64_t more = 0) {
     const std::int64_t width = elements(row), all = total(rows) + more;
+    note<T>(all, row);
     const tensor_view v = view(room<T>(all * (width + gap)), all, row, gap);
     for (std::int64_t r = 0; r < (before.empty() ? 0 : all); ++r) {
       std::copy_n(before.data() + r * width, width, v.row<T>(r));
@@ -134,7 +137,7 @@ class operands {
     results_.push_back({[=](std::size_t i) {
                           return bytes_of(start + begin[i] * stride, start + begin[i + 1] * stride);
                         },
-                        kind_of<T>(stride)});
+                        kind_of<T>(stride, row)});
     return v;
   }
   template <class T>
@@ -147,6 +150,7 @@ class operands {
   }
   // n[i] indices for the i-th sequence, which are compared from base[i] on.
   std::int32_t* out_indices(const counts& n, const counts& base) {
+    note<std::int32_t>(total(n));
     std::int32_t* start = room<std::int32_t>(total(n));
     const indices begin = begins_of(n);
     results_.push_back({[=](std::size_t i) {
@@ -161,6 +165,7 @@ class operands {
   // of the i-th sequence are compared from base[i] on; `rest`: what no list reaches stays as it was.
   std::int32_t* begins(const batch& b) {
     sequences_ = b.size();
+    note<std::int32_t>(std::ssize(b) + 1);
     begin_ = room<std::int32_t>(static_cast<std::int64_t>(b.size()) + 1);
     const std::int32_t* begin = begin_;
     const std::size_t n = b.size();
@@ -172,6 +177,7 @@ class operands {
   }
   template <class T>
   T* list(std::int64_t most, const counts& base = {}, bool rest = true) {
+    note<T>(most);
     T* start = room<T>(most);
     const std::int32_t* begin = begin_;
     const std::size_t n = sequences_;
@@ -190,8 +196,9 @@ class operands {
   struct element_kind {
     bool floats = false;
     std::size_t size = 1;
-    std::int64_t width = 1;
+    std::int64_t width = 1;  // with the gap behind the row
     std::string (*text)(const unsigned char* element) = nullptr;
+    shape row;  // dimensions of a row; two are heads, experts or the like, and the elements of each
   };
   struct segment {
     raw bytes;
@@ -204,6 +211,8 @@ class operands {
     for (const result& r : results_) all.push_back({r.of(i), r.elements});
     return all;
   }
+  // Of the arrays in the order in which they were made: "float32 7 x 4 x 64, int32 8".
+  const std::string& shapes() const { return shapes_; }
   // Whether an array was written beyond its end.
   bool ran_over() const {
     for (const guard& g : guards_) {
@@ -222,14 +231,23 @@ class operands {
     element_kind elements;
   };
   template <class T>
-  static element_kind kind_of(std::int64_t width = 1) {
-    return {std::is_floating_point_v<T>, sizeof(T), width, [](const unsigned char* element) {
+  static element_kind kind_of(std::int64_t width = 1, const shape& row = {}) {
+    return {std::is_floating_point_v<T>, sizeof(T), width,
+            [](const unsigned char* element) {
               T value;
               std::memcpy(&value, element, sizeof value);
               std::ostringstream text;
               text << +value;
               return text.str();
-            }};
+            },
+            row};
+  }
+  template <class T>
+  void note(std::int64_t rows, const shape& row = {}) {
+    if (!shapes_.empty()) shapes_ += ", ";
+    shapes_ += std::is_floating_point_v<T> ? "float" : "int";
+    shapes_ += std::to_string(8 * sizeof(T)) + " " + std::to_string(rows);
+    for (const std::int64_t d : row) shapes_ += " x " + std::to_string(d);
   }
   struct guard {
     const unsigned char *first, *last;
@@ -281,6 +299,7 @@ class operands {
   std::vector<std::shared_ptr<void>> kept_;
   std::vector<guard> guards_;
   std::vector<result> results_;
+  std::string shapes_;
   std::int32_t* begin_ = nullptr;  // of the lists that come next
   std::size_t sequences_ = 0;
 };
@@ -299,6 +318,7 @@ inline paged_kv operands::cache(const batch& b, int pages, std::int64_t kv_heads
   const std::size_t size = half ? sizeof(std::uint16_t) : sizeof(float);
   const std::int64_t page_bytes = width * static_cast<std::int64_t>(size);
   const std::size_t sequences = b.size();
+  note<float>(all, {kv_page_size, kv_heads, dim});
   paged_kv kv;
   for (tensor_view* side : {&kv.keys, &kv.values}) {
     unsigned char* data = room(all * page_bytes);
@@ -333,7 +353,7 @@ inline paged_kv operands::cache(const batch& b, int pages, std::int64_t kv_heads
                           }
                           return bytes_of(own.data(), own.data() + own.size());
                         },
-                        kind_of<float>(kv_heads * dim)});
+                        kind_of<float>(kv_heads * dim, {kv_heads, dim})});
   }
   kv.page_table = in(place);
   kv.table_stride = pages;

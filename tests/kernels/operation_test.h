@@ -23,6 +23,19 @@
 
 namespace unmask::test {
 
+// Where an element of a result is, in words.
+inline std::string place_of(const operands::element_kind& of, std::int64_t element,
+                            std::int64_t elements) {
+  std::string text = "candidate (row or entry) " + std::to_string(element / of.width) + " of " +
+                     std::to_string(elements / of.width);
+  if (of.width == 1) return text;
+  const std::int64_t at = element % of.width;
+  if (of.row.size() != 2) return text + ", element " + std::to_string(at);
+  if (at >= of.row[0] * of.row[1]) return text + ", in the gap behind it";
+  return text + ", head (or expert) " + std::to_string(at / of.row[1]) + " of " +
+         std::to_string(of.row[0]) + ", element " + std::to_string(at % of.row[1]);
+}
+
 // The first element of a result that differs, in words; empty: none does. `tolerance` is for floats,
 // relative above 1; 0 asks for the same bits.
 inline std::string first_difference(const operands::segment& got, const operands::segment& want,
@@ -44,10 +57,9 @@ inline std::string first_difference(const operands::segment& got, const operands
         continue;
       }
     }
-    const auto element = static_cast<std::int64_t>(at / of.size);
-    std::string text = "candidate (row or entry) " + std::to_string(element / of.width);
-    if (of.width > 1) text += ", element " + std::to_string(element % of.width);
-    return text + ": " + of.text(a) + ", not " + of.text(b);
+    return place_of(of, static_cast<std::int64_t>(at / of.size),
+                    static_cast<std::int64_t>(want.bytes.size() / of.size)) +
+           ": " + of.text(a) + ", not " + of.text(b);
   }
   return "";
 }
@@ -57,7 +69,8 @@ inline void expect_same(const operands& got, std::size_t i, const operands& want
   const auto a = got.of(i), b = want.of(j);
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t r = 0; r < a.size(); ++r) {
-    ASSERT_EQ(first_difference(a[r], b[r], tolerance), "") << "result " << r << " of the operation";
+    ASSERT_EQ(first_difference(a[r], b[r], tolerance), "")
+        << "result " << r << " of the operation on " << got.shapes();
   }
 }
 

@@ -90,12 +90,27 @@ inline ::testing::AssertionResult close(double got, double want, double toleranc
   return ::testing::AssertionSuccess();
 }
 
+// "row 3, head 1, element 17 of 40 x 4 x 64"; heads are named where a row has some.
+inline std::string place_in(const grid& of, std::int64_t r, std::int64_t c) {
+  const tensor_view& v = of.view();
+  std::string text = "row " + std::to_string(r);
+  if (v.rank == 3) {
+    text += ", head " + std::to_string(c / v.shape[2]);
+    c %= v.shape[2];
+  }
+  text += ", element " + std::to_string(c) + " of " + std::to_string(v.shape[0]);
+  for (int d = 1; d < v.rank; ++d) {
+    text += " x " + std::to_string(v.shape[static_cast<std::size_t>(d)]);
+  }
+  return text;
+}
+
 inline void expect_close(const grid& got, const grid& want, double tolerance,
                          const std::string& what = "") {
   for (std::int64_t r = 0; r < want.rows(); ++r) {
     for (std::int64_t c = 0; c < want.columns(); ++c) {
       ASSERT_TRUE(close(got.at(r, c), want.at(r, c), tolerance))
-          << what << " at " << r << ", " << c;
+          << what << " at " << place_in(want, r, c);
     }
   }
 }

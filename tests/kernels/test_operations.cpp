@@ -69,8 +69,11 @@ INSTANTIATE_TEST_SUITE_P(each, operation, ::testing::ValuesIn(names_of_declared(
                          [](const auto& i) { return i.param; });
 
 TEST_P(operation, keeps_the_rules_with_every_shape) {
+  int shapes = 0;
   for (const test::declared_operation& o : test::declared_operations()) {
-    if (o.name == GetParam()) o.check();
+    if (o.name != GetParam()) continue;
+    SCOPED_TRACE("shapes " + std::to_string(++shapes) + " that are declared for it");
+    o.check();
     if (::testing::Test::HasFatalFailure()) return;
   }
 }
@@ -102,16 +105,22 @@ TEST(operations, name_the_first_element_that_differs) {
   EXPECT_EQ(told([](test::operands& at, int second) {
               at.inout<std::int32_t>({2, 4}, {1, 2, 3, 4, second == 0 ? 5 : -7, 6});
             }),
-            "candidate (row or entry) 2: 5, not -7");
+            "candidate (row or entry) 2 of 4: 5, not -7");
   EXPECT_EQ(told([](test::operands& at, int second) {
               const auto flag = static_cast<std::uint8_t>(second);
               at.out_rows<std::uint8_t>({1, 2}, {2}, 0, {1, 1, 0, 1, flag, 1});
             }),
-            "candidate (row or entry) 1, element 0: 0, not 1");
+            "candidate (row or entry) 1 of 2, element 0: 0, not 1");
+  EXPECT_EQ(told([](test::operands& at, int second) {
+              std::vector<float> rows(3 * 2 * 2, 1.0F);
+              rows[10] = second == 0 ? 2.0F : 1.0F;
+              at.out_rows<float>({1, 2}, {2, 2}, 1, rows);
+            }),
+            "candidate (row or entry) 1 of 2, head (or expert) 1 of 2, element 0: 2, not 1");
   EXPECT_EQ(told([](test::operands& at, int second) {
               at.inout<float>({1, 3}, {1, 2, 3, second == 0 ? 0.5F : 0.25F});
             }),
-            "candidate (row or entry) 2: 0.5, not 0.25");
+            "candidate (row or entry) 2 of 3: 0.5, not 0.25");
   EXPECT_EQ(told([](test::operands& at, int second) {
               at.inout<std::int32_t>({1, second}, std::vector<std::int32_t>(1U + second, 1));
             }),
@@ -134,7 +143,12 @@ TEST(operations, that_depend_on_the_batch_are_found) {
         ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &failures);
     test::check_operation(whole_batch);
   }
-  EXPECT_GT(failures.size(), 0);
+  ASSERT_GT(failures.size(), 0);
+  // It says on which shapes: those of the batch, or of one sequence alone.
+  std::string said;
+  for (int i = 0; i < failures.size(); ++i) said += failures.GetTestPartResult(i).message();
+  EXPECT_NE(said.find("of the operation on "), std::string::npos) << said;
+  EXPECT_NE(said.find("int32 "), std::string::npos) << said;
 }
 
 }  // namespace
