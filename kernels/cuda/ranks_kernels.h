@@ -39,17 +39,12 @@ UNMASK_DEVICE float sum_in_pairs(int count, const F& number) {
   return sum;
 }
 
-// What parts are: float32; bfloat16, as they travelled; or float32 that counts as if it had travelled so.
-enum class part_format : std::uint8_t { floats, halves, rounded };
-
-template <part_format format>
-UNMASK_DEVICE float part_at(const void* parts, std::int64_t i) {
-  if constexpr (format == part_format::halves) {
-    return bf16_to_float(static_cast<const std::uint16_t*>(parts)[i]);
-  } else {
-    const float x = static_cast<const float*>(parts)[i];
-    return format == part_format::rounded ? bf16_to_float(bf16_of(x)) : x;
-  }
+// An element of a part, which is float32 or came as bfloat16.
+UNMASK_DEVICE float part_element(float x) {
+  return x;
+}
+UNMASK_DEVICE float part_element(std::uint16_t half) {
+  return bf16_to_float(half);
 }
 
 struct sum_parts_params {
@@ -61,15 +56,15 @@ struct sum_parts_params {
 };
 
 // Blocks: rows, and stretches of their columns.
-template <part_format format>
+template <class number>
 UNMASK_KERNEL void sum_parts_kernel(sum_parts_params p) {
-  const std::int64_t row = std::int64_t{block_index()} * p.width;
+  const auto* parts = static_cast<const number*>(p.parts) + std::int64_t{block_index()} * p.width;
   float* y = p.y + std::int64_t{block_index()} * p.y_stride;
   const int first = static_cast<int>(block_index_y()) * sum_columns;
   const int end = first + sum_columns < p.width ? first + sum_columns : p.width;
   for (int d = first + static_cast<int>(thread_index()); d < end; d += row_threads) {
-    const float sum = sum_in_pairs(
-        p.count, [&](int i) { return part_at<format>(p.parts, row + d + i * p.size); });
+    const float sum =
+        sum_in_pairs(p.count, [&](int i) { return part_element(parts[d + i * p.size]); });
     y[d] = p.accumulate ? y[d] + sum : sum;
   }
 }

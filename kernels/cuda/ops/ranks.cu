@@ -53,13 +53,13 @@ void* rank_memory(queue& work, rank_slot slot, std::size_t bytes) {
 
 namespace {
 
-// y (+)= the sum of parts [count, rows * width].
-template <part_format format>
+// y (+)= the sum of parts [count, rows * width] of float or, as bfloat16, std::uint16_t.
+template <class number>
 void add_parts(queue& work, const void* parts, std::int64_t count, const tensor_view& y,
                bool accumulate) {
   const std::int64_t rows = y.rows(), width = y.columns();
   work.launch("sum_parts", {blocks_for(rows, 1), row_threads, 0, blocks_for(width, sum_columns)},
-              sum_parts_kernel<format>,
+              sum_parts_kernel<number>,
               {parts, y.as<float>(), rows * width, y.row_stride, static_cast<int>(count),
                static_cast<int>(width), accumulate});
 }
@@ -69,8 +69,7 @@ const float* own_sum(queue& work, const float* parts, std::int64_t count, std::i
                      std::int64_t width) {
   if (count == 1) return parts;
   auto* own = rank_memory<float>(work, rank_slot::own, rows * width);
-  add_parts<part_format::floats>(work, parts, count, make_view(own, dtype::f32, {rows, width}),
-                                 false);
+  add_parts<float>(work, parts, count, make_view(own, dtype::f32, {rows, width}), false);
   return own;
 }
 
@@ -79,22 +78,21 @@ void sum_ranks(const device_backend& device, const op::sum_ranks& args) {
   const std::int64_t rows = args.y.rows(), width = args.y.columns(), n = rows * width;
   if (n == 0) return;
   queue& work = device.work();
-  const bool halves = args.travels == dtype::bf16;
+  const std::int64_t count = args.parts.rows();
   const auto* parts = device.in(args.parts).as<float>();
+  const bool halves = args.travels == dtype::bf16;
+  const auto add = halves ? add_parts<std::uint16_t> : add_parts<float>;
+  const void* own = parts;
+  if (halves) own = device.as_bf16(parts, dtype::f32, width, nullptr, count * rows, width);
   if (args.group == nullptr) {
-    const auto add = halves ? add_parts<part_format::rounded> : add_parts<part_format::floats>;
-    add(work, parts, args.parts.rows(), device.out(args.y), args.accumulate);
+    add(work, own, count, device.out(args.y), args.accumulate);
     return;
   }
-  const void* own =
-      halves
-          ? static_cast<const void*>(device.as_bf16(parts, dtype::f32, width, nullptr, rows, width))
-          : own_sum(work, parts, args.parts.rows(), rows, width);
+  if (!halves) own = own_sum(work, parts, count, rows, width);
   const auto bytes = static_cast<std::size_t>(n) * size_of(args.travels);
   const int ranks = args.group->size();
   void* all = rank_memory(work, rank_slot::all, static_cast<std::size_t>(ranks) * bytes);
   gather_ranks(work, *args.group, own, bytes, all);
-  const auto add = halves ? add_parts<part_format::halves> : add_parts<part_format::floats>;
   add(work, all, ranks, device.out(args.y), args.accumulate);
 }
 
