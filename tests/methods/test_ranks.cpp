@@ -8,6 +8,8 @@
 
 #include "harness/base/ranks/group.h"
 #include "harness/profile/phase_clock.h"
+#include "kernels/moe.h"
+#include "kernels/ranks.h"
 #include "tests/methods/ranked_decoding.h"
 
 namespace unmask {
@@ -101,6 +103,29 @@ TEST(ranks, whole_experts_find_what_parts_of_all_find) {
       }
     }
   }
+}
+
+void refuse_sum(const backend&, const op::sum_ranks&) {
+  throw std::logic_error("one rank has nothing to add");
+}
+void refuse_choice(const backend&, const op::moe_held&) {
+  throw std::logic_error("one rank has all experts");
+}
+
+// What several ranks need costs one nothing: it runs none of their operations, whatever they would share.
+TEST(ranks, one_alone_runs_none_of_their_operations) {
+  const auto sum = replace_body<op::sum_ranks>(target::cpu, refuse_sum);
+  const auto choice = replace_body<op::moe_held>(target::cpu, refuse_choice);
+  for (const char* label : {"block_dynamic", "focus", "optimus_moe", "llada2_blocks"}) {
+    const setting p = named_setting(label);
+    model_share like = experts_by_whole();
+    like.sums = dtype::bf16;
+    const decoded whole = decode(p, {});
+    EXPECT_EQ(decode(p, share_like(like, 0, 1, 1)).bits, whole.bits) << label;
+    EXPECT_THROW(decode(p, share_of(0, 1, 2)), std::logic_error) << label;
+  }
+  replace_body<op::sum_ranks>(target::cpu, sum);
+  replace_body<op::moe_held>(target::cpu, choice);
 }
 
 // Parts that travel as bfloat16 are rounded in one process, too.

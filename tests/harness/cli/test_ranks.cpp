@@ -11,14 +11,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <thread>
 
 #include <nlohmann/json.hpp>
 
-#include "harness/base/files.h"
 #include "harness/base/process.h"
 #include "tests/harness/cli/program.h"
+#include "tests/harness/cli/ranked_runs.h"
 #include "tests/support.h"
 
 namespace unmask {
@@ -26,59 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using test::comes_true;
+using test::followers_in;
+using test::ranked_runs;
 using test::run_program;
-
-class ranked_runs : public ::testing::Test {
- protected:
-  // An experiment of `limit` problems with these methods.
-  void write(const std::string& methods, int limit = 2, const std::string& more = "",
-             const std::string& model = "tiny-sdar") {
-    std::ofstream out(folder() + "/x.toml");
-    out << "title = \"t\"\n[run]\nwarmup = 0\nrepetitions = 1\nbatch_size = 2\ngen_length = 32\n"
-        << more << "[[model]]\npath = \"" UNMASK_SOURCE_DIR "/experiments/models/" << model
-        << "\"\n[[workload]]\nfile = \"" UNMASK_SOURCE_DIR
-           "/experiments/data/word_problem.jsonl\"\nlimit = "
-        << limit << "\n";
-    std::istringstream names(methods);
-    for (std::string name; names >> name;) out << "[[method]]\nname = \"" << name << "\"\n";
-  }
-  std::vector<json> rows_in(const std::string& output) const {
-    std::ifstream in(fs::path(folder()) / output / "rows.jsonl");
-    std::vector<json> rows;
-    for (std::string line; std::getline(in, line);) rows.push_back(json::parse(line));
-    return rows;
-  }
-  std::string folder() const { return scratch_.path().string(); }
-
- private:
-  const scratch_folder scratch_;
-};
-
-// Processes whose environment says that they follow a run of this folder.
-std::vector<pid_t> followers_in(const std::string& folder) {
-  std::vector<pid_t> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream in(entry.path() / "environ", std::ios::binary);
-    const std::string all((std::istreambuf_iterator<char>(in)), {});
-    std::error_code none;
-    if (all.find("UNMASK_FOLLOWS=") != std::string::npos &&
-        fs::read_symlink(entry.path() / "cwd", none) == fs::path(folder)) {
-      found.push_back(std::stoi(name));
-    }
-  }
-  return found;
-}
-
-template <class Condition>
-bool comes_true(const Condition& condition, double seconds = 20) {
-  for (double waited = 0; waited < seconds; waited += 0.02) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
-}
 
 // What a row of two ranks says of them, beside that of one process. tiny-sdar: hidden size 192, of three
 // KV heads rank 0 has one and rank 1 two. Rows that a layer's attention and feed-forward let pass are

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Ranks that end at every place of a run: the point is FAILED and names the rank, the next one is measured by
+// new ranks, and the same command measures what is missing of the first.
+#include "tests/harness/cli/planted_death.h"
+
+#include <gtest/gtest.h>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "harness/base/process.h"
+#include "harness/base/ranks/group.h"
+#include "harness/devices/device.h"
+#include "kernels/head.h"
+#include "kernels/ranks.h"
+#include "tests/harness/cli/program.h"
+#include "tests/harness/cli/ranked_runs.h"
+#include "tests/support.h"
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::comes_true;
+using test::followers_in;
+using test::shell_word;
+
+// ---- in the program ----
+
+struct death {
+  int rank = -1;
+  std::string how, place;
+  int number = 0;
+  fs::path file;
+};
+death planted;
+int times_there = 0;
+
+bool has_come() {
+  return ++times_there == planted.number && ::unlink(planted.file.c_str()) == 0;
+}
+
+void meet_it() {
+  if (planted.how == "kill") ::raise(SIGKILL);
+  if (planted.how == "stop") ::raise(SIGSTOP);
+  if (planted.how == "exit") std::exit(1);
+  if (planted.how == "no_memory") throw std::bad_alloc();
+}
+
+void come_to(const char* place) {
+  const rank_group* group = current_ranks();
+  if (planted.place != place || group == nullptr || group->rank() != planted.rank) return;
+  if (has_come()) meet_it();
+}
+
+template <class P>
+typename detail::bodies<P>::body right = nullptr;
+void mortal_sum(const backend& with, const op::sum_ranks& args) {
+  come_to("sum");
+  right<op::sum_ranks>(with, args);
+}
+void mortal_head(const backend& with, const op::confidence& args) {
+  come_to("head");
+  right<op::confidence>(with, args);
+}
+template <class P>
+void replace(typename detail::bodies<P>::body with) {
+  right<P> = std::exchange(detail::bodies<P>::of[static_cast<std::size_t>(target::cpu)], with);
+}
+
+const backend& mortal_kernels(const run_keys& run) {
+  come_to("loading");
+  return find_device("cpu").kernels(run);
+}
+
+// Rank 0 asks what a pass costs before it begins one: the others wait for its command.
+energy_meter meter_of_a_pass() {
+  if (planted.place == "pass" && has_come()) {
+    const std::vector<pid_t> all = followers_in(fs::current_path());
+    ::kill(all.at(static_cast<std::size_t>(planted.rank - 1)),
+           planted.how == "stop" ? SIGSTOP : SIGKILL);
+  }
+  return energy_meter("");
+}
+
+}  // namespace
+
+bool test::plant_death() {
+  const char* asked = std::getenv("UNMASK_PLANTED");
+  if (asked == nullptr) return false;
+  std::istringstream in(asked);
+  std::string file;
+  in >> planted.rank >> planted.how >> planted.place >> planted.number >> std::ws;
+  std::getline(in, file);
+  planted.file = file;
+  const char* follows = std::getenv("UNMASK_FOLLOWS");
+  const int own = follows == nullptr ? 0 : std::atoi(follows);
+  if (planted.place == "start" && own == planted.rank && has_come()) meet_it();
+  replace<op::sum_ranks>(mortal_sum);
+  replace<op::confidence>(mortal_head);
+  device mortal = find_device("cpu");
+  mortal.name = "mortal";
+  mortal.kernels = mortal_kernels;
+  mortal.energy = meter_of_a_pass;
+  register_device(mortal);
+  return true;
+}
+
+namespace {
+
+// ---- in the test ----
+
+constexpr int last_of_two_passes = -1;  // NUMBER: of the sums
+
+struct ranked_death {
+  const char *name, *how, *place;
+  int number;
+  const char* reason;
+  int kept;  // passes of the first point that were made before
+};
+void PrintTo(const ranked_death& d, std::ostream* out) {
+  *out << d.name;
+}
+
+constexpr const char* killed = "was ended by signal 9";
+constexpr const char* ended = "ended with exit code 1";
+constexpr const char* no_memory = "rank 1: no memory is left for its share of the model";
+constexpr const char* silent = "rank 1 did not answer within 1 s while rank 0 waited";
+
+class ranked_deaths : public test::ranked_runs, public ::testing::WithParamInterface<ranked_death> {
+ protected:
+  static std::string own_program() { return fs::read_symlink("/proc/self/exe"); }
+  bool stops() const { return std::string(GetParam().how) == "stop"; }
+  // The run, as a line for the shell.
+  std::string line(int number) const {
+    const ranked_death& d = GetParam();
+    const std::string what = "UNMASK_PLANTED=1 " + std::string(d.how) + " " + d.place + " " +
+                             std::to_string(number) + " " + once();
+    return "env " + shell_word(what) + (stops() ? " UNMASK_RANKS_PATIENCE=1 " : " ") +
+           shell_word(own_program()) + " run x.toml -o out --no-progress --ranks 2 --device mortal";
+  }
+  std::string once() const { return folder() + "/once"; }
+  // Sums of a pass of the first point.
+  int sums_of_a_pass() const {
+    const test::outcome o = test::run_program(
+        folder(), "run x.toml -o whole --no-progress --ranks 2 --device cpu --points " +
+                      shell_word("{gen_length = 8}"));
+    EXPECT_EQ(o.code, 0) << o.text;
+    return rows_in("whole").at(0).at("metrics").at("sum_calls").get<int>();
+  }
+  // Runs until it has come and the run has ended, and looks at both.
+  void run_with(int number) const {
+    std::ofstream(once()) << "\n";
+    child_process run({"sh", "-c", "cd " + shell_word(folder()) + " && exec " + line(number)},
+                      folder() + "/out.txt", folder() + "/err.txt");
+    ASSERT_TRUE(comes_true([&] { return !fs::exists(once()); }, 60))
+        << test::text_of(folder() + "/err.txt");
+    const auto came = std::chrono::steady_clock::now();
+    ASSERT_TRUE(comes_true([&] { return !rows_in("out").empty(); }, 20));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - came;
+    EXPECT_LT(took.count(), stops() ? 3 : 2);
+    ASSERT_TRUE(comes_true([&] { return run.ended().has_value(); }, 60));
+    EXPECT_EQ(test::exit_code_of(*run.ended()), 1) << test::text_of(folder() + "/err.txt");
+  }
+};
+
+TEST_P(ranked_deaths, cost_their_point_the_pass_in_flight) {
+  const ranked_death& d = GetParam();
+  write("block_diffusion", 1, "[sweep]\ngen_length = [8, 16]\n", "tiny-sdar", 2);
+  const int number = d.number == last_of_two_passes ? 2 * sums_of_a_pass() : d.number;
+  run_with(number);
+  const std::vector<json> rows = rows_in("out");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].at("verdict"), "FAILED");
+  const std::string reason = rows[0].at("reason");
+  EXPECT_NE(reason.find(d.reason), std::string::npos) << reason;
+  EXPECT_NE(reason.find("rank 1"), std::string::npos) << reason;
+  EXPECT_NE(rows[1].at("verdict"), "FAILED") << rows[1].at("reason");
+  EXPECT_EQ(followers_in(folder()), std::vector<pid_t>());
+  const test::outcome again = test::run_shell(folder(), line(number));
+  EXPECT_EQ(again.code, 0) << again.text;
+  const std::vector<json> all = rows_in("out");
+  ASSERT_EQ(all.size(), 3U) << again.text;
+  EXPECT_EQ(all[2].at("point_id"), rows[0].at("point_id"));
+  EXPECT_NE(all[2].at("verdict"), "FAILED") << all[2].at("reason");
+  EXPECT_EQ(all[2].at("samples").value("taken_up", 0), d.kept);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    of, ranked_deaths,
+    ::testing::Values(ranked_death{"killed_at_its_start", "kill", "start", 1, killed, 0},
+                      ranked_death{"ended_at_its_start", "exit", "start", 1, ended, 0},
+                      ranked_death{"killed_while_loading", "kill", "loading", 2, killed, 0},
+                      ranked_death{"ended_before_loading", "exit", "loading", 1, ended, 0},
+                      ranked_death{"no_memory_to_load", "no_memory", "loading", 2, no_memory, 0},
+                      ranked_death{"ended_at_the_first_sum", "exit", "sum", 1, ended, 0},
+                      ranked_death{"no_memory_at_a_sum", "no_memory", "sum", 1, no_memory, 0},
+                      ranked_death{"stopped_at_the_first_sum", "stop", "sum", 1, silent, 0},
+                      ranked_death{"killed_at_the_head", "kill", "head", 1, killed, 0},
+                      ranked_death{"killed_in_the_last_step", "kill", "sum", last_of_two_passes,
+                                   killed, 1},
+                      ranked_death{"killed_between_passes", "kill", "pass", 2, killed, 1},
+                      ranked_death{"stopped_between_passes", "stop", "pass", 2, silent, 1}),
+    [](const auto& i) { return std::string(i.param.name); });
+
+}  // namespace
+}  // namespace unmask
