@@ -164,6 +164,8 @@ class backend {
   // only after this; what one reads it may overwrite at once. Backends that compute at once need
   // nothing.
   virtual void synchronize() const {}
+  // synchronize() if operations wrote host-visible memory since the last wait. What else they do goes on.
+  virtual void bring_home() const { synchronize(); }
 
   // Between the host's arrays and resident memory, in order with the operations. write() has read
   // `from` when it returns, read() waits; clear() fills with zeros.

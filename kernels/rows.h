@@ -22,11 +22,12 @@ struct staged_rows {
 
 namespace op {
 
-// to = the lists of `rows`, tokens and index (each [R]); entries R .. padded - 1 are padding rows:
-// sequence -1, position, slot, token and index 0. No array may be one of `rows`.
+// to = the lists of `rows`, their tokens as gather_tokens finds them, and index [R]; entries R ..
+// padded - 1 are padding rows: sequence -1, position, slot, token and index 0. No array may be one of `rows`.
 struct stage_rows {
   row_set rows;
-  const std::int32_t* token = nullptr;
+  tensor_view canvas;
+  const std::int32_t* own = nullptr;
   const std::int32_t* index = nullptr;
   std::int32_t padded = 0;
   staged_rows to;

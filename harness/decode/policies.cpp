@@ -30,13 +30,17 @@ candidate_lists make_candidate_lists(const backend& backend, std::int32_t sequen
     return backend.allocate(type, {count}, memory_use::host_visible);
   };
   candidate_lists c;
+  // Neighbours share a copy on a GPU: the short lists lie between the long ones that the host makes, and then comes
+  // what a rule finds.
+  c.position = list(dtype::i32, rows);
   c.begin = list(dtype::i32, sequences + 1);
+  c.row = list(dtype::i32, rows);
   c.outcome = list(dtype::i32, 4 * sequences);
-  for (tensor* t : {&c.position, &c.row, &c.token}) *t = list(dtype::i32, rows);
-  for (tensor* t : {&c.probability, &c.margin, &c.negative_entropy, &c.score}) {
+  c.accept = list(dtype::u8, rows);
+  c.token = list(dtype::i32, rows);
+  for (tensor* t : {&c.probability, &c.score, &c.margin, &c.negative_entropy}) {
     *t = list(dtype::f32, rows);
   }
-  c.accept = list(dtype::u8, rows);
   return c;
 }
 

@@ -110,7 +110,7 @@ struct row_views {
 };
 
 // The row lists of a forward pass in backend memory. They are rebuilt every step without
-// allocating.
+// allocating. The tokens are the operations' own, and the host sees the others.
 struct row_lists {
   tensor begin, sequence, position, token;
   std::int32_t rows = 0;

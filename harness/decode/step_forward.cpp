@@ -44,7 +44,7 @@ bool step_loop::impl::choose_rows() {
   const stopwatch clock(totals.selection_seconds);
   rows.slots_differ = false;
   method.rows->select(state, plan, rows);
-  backend.synchronize();
+  backend.bring_home();
   if (rows.rows > model.max_rows()) {
     throw std::logic_error("step_loop: more rows than the model was made for");
   }
@@ -111,11 +111,14 @@ void step_loop::impl::note_entered() {
 }
 
 void step_loop::impl::gather_tokens() {
-  backend.run(
-      op::gather_tokens{.rows = rows.set(limits.sequences),
-                        .canvas = state.canvas(),
-                        .token = rows.token.as<std::int32_t>(),
-                        .own = most_views > 0 ? rows.views.token.as<std::int32_t>() : nullptr});
+  backend.run(op::gather_tokens{.rows = rows.set(limits.sequences),
+                                .canvas = state.canvas(),
+                                .token = rows.token.as<std::int32_t>(),
+                                .own = own_tokens()});
+}
+
+const std::int32_t* step_loop::impl::own_tokens() const {
+  return most_views > 0 ? rows.views.token.as<std::int32_t>() : nullptr;
 }
 
 void step_loop::impl::make_program(bool evicts) {
@@ -292,17 +295,24 @@ layer_input step_loop::impl::input() {
           &acts[static_cast<std::size_t>(active_buffer)]};
 }
 
-layer_input step_loop::impl::staged_input(std::int32_t padded, bool gather) {
+// Rows that are gathered have been embedded, and rows.token stays as it was when they entered.
+layer_input step_loop::impl::staged_input(std::int32_t padded, bool gather, bool is_staged) {
   const staged_rows to{staged.begin.as<std::int32_t>(),
                        staged.sequence.as<std::int32_t>(),
                        staged.position.as<std::int32_t>(),
                        rows.slots_differ ? staged.slot.as<std::int32_t>() : nullptr,
-                       staged.token.as<std::int32_t>(),
+                       gather ? nullptr : rows.token.as<std::int32_t>(),
                        gather ? staged_kept.as<std::int32_t>() : nullptr};
-  backend.run(op::stage_rows{rows.set(limits.sequences), rows.token.as<std::int32_t>(),
-                             kept.as<std::int32_t>(), padded, to});
+  if (!is_staged) {
+    backend.run(op::stage_rows{.rows = rows.set(limits.sequences),
+                               .canvas = state.canvas(),
+                               .own = own_tokens(),
+                               .index = kept.as<std::int32_t>(),
+                               .padded = padded,
+                               .to = to});
+  }
   return {{limits.sequences, padded, to.row_begin, to.sequence, to.position, to.slot},
-          to.token,
+          rows.token.as<std::int32_t>(),
           &acts[static_cast<std::size_t>(active_buffer)]};
 }
 
@@ -417,17 +427,15 @@ bool step_loop::impl::can_capture(profile_phase kind) const {
 }
 
 void step_loop::impl::issue_captured() {
-  {
-    const phase_range range(profile_phase::embed, rows.rows);
-    gather_tokens();
-  }
-  bool shrank = false;
+  bool shrank = false, is_staged = false;
   for (const segment& actions : program->segments()) {
     if (actions.front().what == step_action::narrow) {
       shrank = narrow(actions.front().layer);
+      is_staged = is_staged && !shrank;
       continue;
     }
-    run_captured(actions, shrank);
+    run_captured(actions, shrank, is_staged);
+    is_staged = true;
     const phase_range range(profile_phase::accounting, actions.front().layer);
     for (const layer_action& action : actions) {
       if (action.what != step_action::close) continue;
@@ -438,10 +446,11 @@ void step_loop::impl::issue_captured() {
 }
 
 // The rows are filled up with padding rows to the next number for which graphs are made, and the
-// graph is known by everything that its launches are given: actions, rows, addresses, masks.
-void step_loop::impl::run_captured(const segment& actions, bool shrank) {
+// graph is known by everything that its launches are given: actions, rows, addresses, masks. `is_staged`: the
+// segment before left the same rows.
+void step_loop::impl::run_captured(const segment& actions, bool shrank, bool is_staged) {
   const std::int32_t padded = std::min(backend.graph_bucket(rows.rows), model.max_rows());
-  const layer_input in = staged_input(padded, shrank);
+  const layer_input in = staged_input(padded, shrank, is_staged);
   std::vector<std::uint64_t> key{
       static_cast<std::uint64_t>(actions.data() - program->actions().data()),
       shrank ? 1U : 0U,

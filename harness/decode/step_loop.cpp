@@ -9,6 +9,7 @@
 #include "harness/decode/phase_costs.h"
 #include "harness/decode/step_loop_impl.h"
 #include "kernels/decisions.h"
+#include "kernels/host_memory.h"
 #include "kernels/rows.h"
 #include "kernels/shared_vector.h"
 
@@ -73,24 +74,31 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
   const std::int64_t behind = carries ? carried_outputs::room(l.sequences, l.max_length) : 0;
   if (carries) carried.emplace(backend, l.sequences, l.max_length, n, m.config().hidden);
   final = backend.allocate(dtype::f32, {n + behind, m.config().hidden});
-  kept = ints(n);
   const auto arrays = std::array{&step_arrays::first,           &step_arrays::last,
                                  &step_arrays::candidate_first, &step_arrays::candidate_last,
                                  &step_arrays::kv_length,       &step_arrays::quota,
                                  &step_arrays::block_first};
+  // On a GPU neighbours share a copy: the short ones lie between the long ones that change with them.
+  rows.sequence = ints(n);
+  rows.begin = ints(s + 1);
   plan_memory = ints(std::ssize(arrays) * s);
+  rows.position = ints(n);
+  rows.slot = ints(n);
+  kept = ints(n);
+  rows.token = ints(n, memory_use::resident);
   auto* next = plan_memory.as<std::int32_t>();
   for (std::int32_t* step_arrays::*array : arrays) {
     plan.arrays.*array = next;
     next += s;
   }
   const auto lists = [&](memory_use use) {
-    return row_lists{ints(s + 1, use), ints(n, use), ints(n, use), ints(n, use), 0,
-                     ints(n, use),     false};
+    return row_lists{ints(s + 1, use), ints(n, use), ints(n, use), {}, 0, ints(n, use), false};
   };
-  rows = lists(memory_use::host_visible);
-  entered = lists(memory_use::host_visible);
   staged = lists(memory_use::resident);
+  entered.begin = allocate_host(dtype::i32, {s + 1});
+  for (tensor* t : {&entered.sequence, &entered.position, &entered.token}) {
+    *t = allocate_host(dtype::i32, {n});
+  }
   staged_kept = ints(n, memory_use::resident);
   if (partial) {
     updated = lists(memory_use::host_visible);
@@ -316,7 +324,7 @@ bool step_loop::impl::make_plan() {
   const stopwatch clock(totals.planning_seconds);
   bool any = false;
   std::int32_t most_keys = 0;
-  backend.synchronize();
+  backend.bring_home();
   method.pace->begin(state, parts);
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     sequence_step& step = plan.of[static_cast<std::size_t>(s)];
@@ -451,8 +459,8 @@ void step_loop::impl::decide() {
     method.unmask->decide(state, plan, found);
   }
   if (observer) {
-    backend.synchronize();
-    std::copy_n(rows.token.as<std::int32_t>(), entered.rows, entered.token.as<std::int32_t>());
+    backend.read(entered.token.as<std::int32_t>(), rows.token.as<std::int32_t>(),
+                 static_cast<std::size_t>(entered.rows) * sizeof(std::int32_t));  // waits for all
     list_decisions();
     observer->on_step({state, plan, entered.set(sequences), entered.token.as<std::int32_t>(),
                        rows.set(sequences), found, final.view().first(outputs), decisions});

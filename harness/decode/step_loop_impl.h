@@ -23,13 +23,13 @@ namespace unmask {
 
 class rank_group;
 
-// Where the host waits for the backend. backend::synchronize() stands before every place that reads on
-// the host what an operation wrote:
-//   plan     once for all requests that were admitted since the last step: pace->start() of each
-//   forward  after rows->select(): the rows are counted and copied
-//   decide   before a step observer; after commit() and settle(): tokens committed, states
-// and in the policies that look at results themselves. It returns at once when nothing was queued
-// since the last time. Operations that make lists wait on their own for what they read.
+// Where the host waits for the backend: before every place that reads on the host what an operation wrote.
+//   plan     bring_home(), for pace->start() of the requests that were admitted since the last step
+//   forward  bring_home() after rows->select(): the rows are counted and copied
+//   decide   synchronize() before a step observer; after commit() and settle(): tokens committed, states
+// and in the policies that look at results themselves. bring_home() waits only if an operation wrote what
+// the host sees. So pages that are handed out and memory that is cleared are waited for by nobody, and a step
+// waits once, at its end. Operations that make lists wait on their own for what they read.
 
 // Adds the life of this object to a sum. Two clock readings, some 50 ns: nothing beside a layer.
 class stopwatch {
@@ -131,12 +131,13 @@ struct step_loop::impl {
   void list_views();
   void note_entered();
   void gather_tokens();
+  const std::int32_t* own_tokens() const;  // null: no row has a token of its own
   void make_program(bool evicts);
   bool can_capture(profile_phase kind) const;
   void issue_at_once();
   void issue_captured();
   using segment = std::span<const layer_action>;
-  void run_captured(const segment& actions, bool shrank);
+  void run_captured(const segment& actions, bool shrank, bool is_staged);
   void issue(const layer_action& action, const layer_input& in);
   void embed(const layer_input& in);
   void decide_on_host(const layer_action& action);
@@ -149,7 +150,7 @@ struct step_loop::impl {
   layer_rows rows_of_layer(std::int32_t layer) const;
   // The rows as the layers read them: the lists themselves, or copies of them with padding rows.
   layer_input input();
-  layer_input staged_input(std::int32_t padded, bool gather);
+  layer_input staged_input(std::int32_t padded, bool gather, bool is_staged);
   bool stores_at_once() const { return !partial && has_own<op::rotate_and_store>(backend); }
 
   // step_counts.cpp

@@ -6,8 +6,9 @@
 // operations with the stem it has in reference/, and the kernels in <group>_kernels.h.
 //
 // Every operation returns when its kernels are queued. What it wrote to host-visible memory may be read
-// by the host after synchronize(). Operations that make lists for the host from what the host has,
-// or return a count, run on the host (on_host): they wait only where a kernel wrote what they read.
+// by the host after synchronize(). Operations that make lists for the host from what the host has
+// run on the host (on_host): they wait only where a kernel wrote what they read. One that makes lists
+// from what kernels have posts them (posting.h).
 #pragma once
 
 #include <memory>
@@ -90,6 +91,9 @@ class device_backend : public backend {
   void synchronize() const override {
     queue_.synchronize();
     check_faults();
+  }
+  void bring_home() const override {
+    if (queue_.owes_results()) synchronize();
   }
 
   void write(void* to, const void* from, std::size_t bytes) const override {

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/cache_access.h"
 #include "kernels/cuda/groups.h"
+#include "kernels/cuda/row_tokens.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -65,18 +66,7 @@ struct gather_tokens_params {
 
 UNMASK_KERNEL void gather_tokens_kernel(gather_tokens_params p) {
   const int r = static_cast<int>(block_index() * block_size() + thread_index());
-  if (r >= p.rows.rows) return;
-  const int s = p.rows.sequence[r];
-  p.token[r] = s < 0 ? 0 : p.canvas[s * p.stride + p.rows.position[r]];
-}
-
-// The same where rows may have a token of their own.
-UNMASK_KERNEL void gather_own_tokens_kernel(gather_tokens_params p) {
-  const int r = static_cast<int>(block_index() * block_size() + thread_index());
-  if (r >= p.rows.rows) return;
-  const int s = p.rows.sequence[r];
-  const std::int32_t own = s < 0 ? 0 : p.own[r];
-  p.token[r] = own >= 0 ? own : p.canvas[s * p.stride + p.rows.position[r]];
+  if (r < p.rows.rows) p.token[r] = token_of(p.rows, p.canvas, p.stride, p.own, r);
 }
 
 struct list_ranges_params {

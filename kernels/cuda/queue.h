@@ -106,6 +106,8 @@ class queue {
   void fill_zero(void* to, std::size_t bytes);
   // Returns at once when nothing was queued since the last time.
   void synchronize();
+  // Kernels wrote memory of the host's since the last wait.
+  bool owes_results() const { return staging_.owes_results(); }
 
   // Where kernels find what lies at a host address, which stays as it is where they see it already;
   // `written` when they change it (staging.h).
@@ -113,6 +115,12 @@ class queue {
     return staging_.holds(host) ? staging_.on_device(*this, host, written)
                                 : const_cast<void*>(host);
   }
+  // For posting.h. The pinned copy of what lies at a host address; null: kernels see the address itself.
+  void* pinned_copy(const void* host) {
+    refuse_while_recording("is waited for");
+    return staging_.holds(host) ? staging_.pinned_copy(host) : nullptr;
+  }
+  void wait_for_posted();
   // Before host code runs an operation: waits when kernels wrote one of these since the last wait.
   template <class... T>
   void bring_home(const T*... host) {

@@ -8,6 +8,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/device/portable.h"
+#include "kernels/cuda/row_tokens.h"
 #include "kernels/rows.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -30,8 +31,10 @@ UNMASK_KERNEL void stage_rows_kernel(op::stage_rows p) {
   stage_entry(p.rows.sequence, there, -1, p.to.sequence, i);
   stage_entry(p.rows.position, there, 0, p.to.position, i);
   stage_entry(p.rows.slot, there, 0, p.to.slot, i);
-  stage_entry(p.token, there, 0, p.to.token, i);
   stage_entry(p.index, there, 0, p.to.index, i);
+  if (p.to.token == nullptr) return;
+  const auto* canvas = static_cast<const std::int32_t*>(p.canvas.data);
+  p.to.token[i] = there ? token_of(p.rows, canvas, p.canvas.row_stride, p.own, i) : 0;
 }
 
 }  // namespace unmask::cuda::UNMASK_TARGET

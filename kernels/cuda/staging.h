@@ -41,6 +41,9 @@ class staging {
   void* on_device(queue& work, const void* host, bool written);
   // A kernel has written it since the last wait.
   bool is_behind(const void* host) const;
+  bool owes_results() const { return !behind_.empty(); }  // of any block
+  // Where the pinned copy of a host address is (posting.h).
+  void* pinned_copy(const void* host);
 
   // What recorded launches use: copied whenever they are repeated.
   using uses = std::vector<std::pair<const void*, bool>>;

@@ -138,8 +138,10 @@ void stage_rows(const op::stage_rows& args) {
   stage(args.rows.sequence, -1, args.to.sequence);
   stage(args.rows.position, 0, args.to.position);
   stage(args.rows.slot, 0, args.to.slot);
-  stage(args.token, 0, args.to.token);
   stage(args.index, 0, args.to.index);
+  if (args.to.token == nullptr) return;
+  gather_tokens({args.rows, args.canvas, args.to.token, args.own});
+  std::fill(args.to.token + args.rows.rows, args.to.token + args.padded, 0);
 }
 
 void fill_flags(const op::fill_flags& args) {

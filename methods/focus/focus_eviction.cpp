@@ -31,20 +31,23 @@ average_scope scope_of(const std::string& name) {
 void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   if (begin_) return;
   const backend& backend = b.backend();
+  backend_ = &backend;
   const std::int64_t places = b.capacity();
+  const memory_use scores = scores_on_host() ? memory_use::host_visible : memory_use::resident;
   for (tensor* t : {&layer0_, &layer1_, &score_}) *t = backend.allocate(dtype::f32, {rows, 1});
-  for (tensor* t : {&delta_, &all0_, &all1_}) {  // report() and raise_targets() read them
-    *t = backend.allocate(dtype::f32, {rows, 1}, memory_use::host_visible);
-  }
+  for (tensor* t : {&delta_, &all0_, &all1_}) *t = backend.allocate(dtype::f32, {rows, 1}, scores);
+  accept_ = backend.allocate(dtype::u8, {rows}, scores);
   const auto host_visible = [&](std::int64_t n) {
     return backend.allocate(dtype::i32, {n}, memory_use::host_visible);
   };
-  for (tensor* t : {&position_, &row_, &list_}) *t = host_visible(rows);
-  for (tensor* t : {&begin_, &list_begin_}) *t = host_visible(places + 1);
-  accept_ = backend.allocate(dtype::u8, {rows}, memory_use::host_visible);
+  // What find() lists lies together and shares a copy on a GPU.
+  position_ = host_visible(rows);
+  begin_ = host_visible(places + 1);
   for (auto* list : {&target_, &first_, &last_, &row_first_, &row_last_, &processed_end_}) {
     list->assign(static_cast<std::size_t>(places), 0);
   }
+  for (tensor* t : {&row_, &list_}) *t = host_visible(rows);
+  list_begin_ = host_visible(places + 1);
   budget_.assign(static_cast<std::size_t>(places), 0);
 }
 
@@ -85,8 +88,14 @@ method_report focus_eviction::report(std::int32_t s) const {
                   {"processed_end", r.processed_end}};
   if (target_[place] == 0) return told;
   const std::int32_t* begin = begin_.as<std::int32_t>();
-  const float* delta = delta_.as<float>();
-  told.arrays["score"].assign(delta + begin[s], delta + begin[s + 1]);
+  const float* delta = delta_.as<float>() + begin[s];
+  std::vector<float>& scores = told.arrays["score"];
+  scores.resize(static_cast<std::size_t>(begin[s + 1] - begin[s]));
+  if (scores_on_host()) {
+    std::copy_n(delta, scores.size(), scores.begin());
+  } else {
+    backend_->read(scores.data(), delta, scores.size() * sizeof(float));
+  }
   return told;
 }
 

@@ -77,6 +77,8 @@ class focus_eviction {
 
  private:
   void prepare(const batch& b, std::int64_t rows);
+  // Whether the host looks at scores between the layers: at those of a block, or to impose others.
+  bool scores_on_host() const { return budgets_->settings.block_deviation || order_; }
   void find(const batch& b, const step_choice& plan, const row_lists& rows);
   void importance(const batch& b, const tensor_view& q, const tensor_view& k, const tensor& out);
   const float* score(const batch& b);
@@ -88,6 +90,7 @@ class focus_eviction {
             row_.as<std::int32_t>()};
   }
   std::shared_ptr<focus_budgets> budgets_;
+  const backend* backend_ = nullptr;
   decision_order order_;    // null: activations rank
   std::int32_t count_ = 0;  // masked rows of the evicting sequences
   // [S], all 0 for a sequence that evicts nothing.

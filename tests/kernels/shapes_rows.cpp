@@ -178,7 +178,11 @@ const auto staged = for_each_of<bool>({false, true}, [](bool slots) {
     to.slot = slots ? at.out<std::int32_t>(r.rows, 7) : nullptr;
     to.token = at.out<std::int32_t>(r.rows, 7);
     to.index = at.out<std::int32_t>(r.rows, 7);
-    return op::stage_rows{r.set, drawn(1), drawn(2), r.set.rows + 7, to};
+    const tensor_view canvas =
+        at.in(random_numbers<std::int32_t>(b, same(b, 1000), 3, 0, 1000), {1000});
+    const std::int32_t* own =
+        slots ? at.in(random_numbers<std::int32_t>(b, r.rows, 1, -2, 9)) : nullptr;
+    return op::stage_rows{r.set, canvas, own, drawn(2), r.set.rows + 7, to};
   });
 });
 // Some rows of each sequence among all of them.

@@ -39,6 +39,30 @@ TEST(device_memory, faults_are_reported_when_the_host_waits) {
   cuda::set_emulation(before);
 }
 
+// Work that the host is to see nothing of goes on while it comes for its lists.
+TEST(device_memory, what_the_host_does_not_see_is_not_waited_for) {
+  const cuda::emulation before = cuda::current_emulation();
+  cuda::set_emulation({{}, true, true});
+  const backend& device = cuda_emulated_backend();
+  const tensor own = device.allocate(dtype::f32, {8}),
+               list = device.allocate(dtype::f32, {8}, memory_use::host_visible);
+  device.synchronize();
+  cuda::emulator::begin_counting(false);
+  device.clear(own.view().data, own.bytes());
+  device.run(op::combine_scores{8, own.as<float>(), 1, nullptr, 0, own.as<float>()});
+  device.bring_home();
+  EXPECT_EQ(cuda::emulator::end_counting().waits, 0U);
+  const std::vector<float> fives(8, 5.0F);
+  device.write(own.view().data, fives.data(), own.bytes());
+  cuda::emulator::begin_counting(false);
+  device.run(op::combine_scores{8, own.as<float>(), 2, nullptr, 0, list.as<float>()});
+  device.bring_home();
+  device.bring_home();
+  EXPECT_EQ(cuda::emulator::end_counting().waits, 1U);
+  EXPECT_EQ(list.as<float>()[7], 10);
+  cuda::set_emulation(before);
+}
+
 // What the host and kernels share: kernels see it as it was when they were launched, the host sees
 // what they wrote behind the next wait.
 TEST(device_memory, exchanged_arrays_are_copied_when_an_operation_is_run) {

@@ -146,7 +146,13 @@ TEST_F(recording, buckets_hold_the_rows_and_waste_less_than_a_tile) {
 
 TEST(staged_rows, are_the_lists_and_nobody_behind_them) {
   const indices begin{0, 2, 2, 5}, sequence{0, 0, 2, 2, 2}, position{3, 4, 0, 1, 7},
-      slot{1, 2, 3, 4, 5}, token{9, 8, 7, 6, 5}, index{4, 3, 2, 1, 0};
+      slot{1, 2, 3, 4, 5}, token{103, 104, 6, 301, 307}, index{4, 3, 2, 1, 0},
+      own{-1, -1, 6, -1, -1};
+  indices canvas(32);
+  for (std::size_t i = 0; i < canvas.size(); ++i) {
+    canvas[i] = static_cast<std::int32_t>(100 * (i / 8 + 1) + i % 8);
+  }
+  const tensor_view there = make_view(canvas.data(), dtype::i32, {4, 8});
   for (const backend* backend : test::host_backends()) {
     SCOPED_TRACE(backend->name());
     for (const std::int32_t padded : {5, 6, 300}) {
@@ -155,7 +161,8 @@ TEST(staged_rows, are_the_lists_and_nobody_behind_them) {
       indices to_begin(4, 7), lists[5];
       for (indices& list : lists) list.assign(n, 77);
       backend->run(op::stage_rows{rows,
-                                  token.data(),
+                                  there,
+                                  own.data(),
                                   index.data(),
                                   padded,
                                   {to_begin.data(), lists[0].data(), lists[1].data(),
@@ -170,7 +177,7 @@ TEST(staged_rows, are_the_lists_and_nobody_behind_them) {
       // Nothing else is written, and nothing is read that is not there.
       indices only(n, 77);
       const row_set bare{3, 5, begin.data(), sequence.data(), position.data(), nullptr};
-      backend->run(op::stage_rows{bare, nullptr, nullptr, padded, {nullptr, only.data()}});
+      backend->run(op::stage_rows{bare, {}, nullptr, nullptr, padded, {nullptr, only.data()}});
       EXPECT_EQ(only, lists[0]);
     }
   }

@@ -29,7 +29,7 @@ head_params params_of(const device_backend& device, const op::confidence& args, 
   p.partial = device.work().scratch<head_state>(scratch_slot::head_state, count * (slices + 1));
   p.state = p.partial + count * slices;
   p.candidates = device.in(args.candidates);
-  p.noise = device.in(args.params.noise);
+  if (args.params.gumbel_temperature > 0) p.noise = device.in(args.params.noise);
   const token_list banned = with_refused(args.head, {args.params.banned, args.params.banned_count});
   p.banned = device.in(banned.token);
   p.banned_count = banned.count;

@@ -103,6 +103,13 @@ void queue::synchronize() {
   staging_.finish_fetching();
 }
 
+void queue::wait_for_posted() {
+  refuse_while_recording("waits");
+  lists_change();
+  wait();
+  queued_ = owes_results();  // which the next synchronize() brings home
+}
+
 #if defined(__CUDACC__)
 
 struct recorded_launches {

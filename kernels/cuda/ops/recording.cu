@@ -60,7 +60,8 @@ void stage_rows(const device_backend& device, const op::stage_rows& args) {
   device.work().launch(
       "stage_rows", {blocks_for(entries, stage_threads), stage_threads}, stage_rows_kernel,
       {device.in(args.rows),
-       device.in(args.token),
+       device.in(args.canvas),
+       device.in(args.own),
        device.in(args.index),
        args.padded,
        {device.out(args.to.row_begin), device.out(args.to.sequence), device.out(args.to.position),

@@ -107,7 +107,7 @@ void list_flags(const device_backend& device, const op::list_flags& args) {
 
 void gather_tokens(const device_backend& device, const op::gather_tokens& args) {
   device.work().launch("gather_tokens", {blocks_for(args.rows.rows, group_threads), group_threads},
-                       args.own != nullptr ? gather_own_tokens_kernel : gather_tokens_kernel,
+                       gather_tokens_kernel,
                        {device.in(args.rows), device.in(args.canvas).as<std::int32_t>(),
                         args.canvas.row_stride, device.out(args.token), device.in(args.own)});
 }

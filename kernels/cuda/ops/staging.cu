@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "harness/base/error.h"
+#include "kernels/cuda/posting.h"
 #include "kernels/cuda/queue.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -189,6 +190,17 @@ void* staging::on_device(queue& work, const void* host, bool written) {
 
 bool staging::is_behind(const void* host) const {
   return holds(host) && const_cast<staging*>(this)->block_of(host)->second.behind;
+}
+
+void* staging::pinned_copy(const void* host) {
+  const auto at = block_of(host);
+  return at->second.known + (reinterpret_cast<std::uintptr_t>(host) - at->first);
+}
+
+void posting::take() {
+  work_.wait_for_posted();
+  for (const piece& p : pieces_) std::memcpy(p.host, p.home, p.bytes);
+  pieces_.clear();
 }
 
 void staging::start_fetching(queue& work) {

@@ -5,6 +5,9 @@
 // retention promises.
 #include <rapidcheck.h>
 
+#include "kernels/cuda/device/traffic.h"
+#include "kernels/decisions.h"
+#include "kernels/rows.h"
 #include "methods/focus/kernels/eviction.h"
 #include "tests/kernels/scenes.h"
 
@@ -174,6 +177,112 @@ TEST(blocks, retain_knows_both_deviations) {
     backend->run(op::retain{four.set(), ones.data(), p, accept.data()});
     EXPECT_EQ(accept, (bytes{0, 1, 1, 1}));
   }
+}
+
+// The lists that the host goes on with come home behind one wait. Nothing is copied, neither then nor when
+// kernels read them; what else kernels wrote comes with the next wait.
+TEST(blocks, dropped_rows_are_there_behind_one_wait) {
+  if (thread_sanitized) GTEST_SKIP() << "the emulator's fibers are not followed";
+  const cuda::emulation before = cuda::current_emulation();
+  cuda::set_emulation({{}, true, true});
+  const backend& device = cuda_emulated_backend();
+  const auto visible = [&]<class T>(const std::vector<T>& values) {
+    const tensor t =
+        device.allocate(dtype_of<T>::value, {std::ssize(values)}, memory_use::host_visible);
+    std::ranges::copy(values, t.as<T>());
+    return t;
+  };
+  const tensor score = visible(std::vector<float>{1, 2, 3}),
+               doubled = visible(std::vector<float>(3)), quota = visible(indices{1, 0}),
+               of = visible(indices{0, 2, 3}), place = visible(indices{1, 2, 9}),
+               row = visible(indices{1, 2, 4}), accept = device.allocate(dtype::u8, {3}),
+               kept = visible(indices(5));
+  const candidate_set candidates{2, 3, of.as<std::int32_t>(), place.as<std::int32_t>(),
+                                 row.as<std::int32_t>()};
+  tensor begin, sequence, position;
+  const auto drop = [&] {
+    begin = visible(indices{0, 3, 5});
+    sequence = visible(indices{0, 0, 0, 1, 1});
+    position = visible(indices{0, 1, 2, 8, 9});
+    device.run(op::accept_top{candidates, score.as<float>(), quota.as<std::int32_t>(),
+                              accept.as<std::uint8_t>()});
+    device.run(op::combine_scores{3, score.as<float>(), 2, nullptr, 0, doubled.as<float>()});
+    return device.run(op::drop_rows{{2, 5, begin.as<std::int32_t>(), sequence.as<std::int32_t>(),
+                                     position.as<std::int32_t>(), nullptr},
+                                    candidates,
+                                    accept.as<std::uint8_t>(),
+                                    begin.as<std::int32_t>(),
+                                    sequence.as<std::int32_t>(),
+                                    position.as<std::int32_t>(),
+                                    kept.as<std::int32_t>()});
+  };
+  const auto first = [](const tensor& list, std::int32_t n) {
+    return indices(list.as<std::int32_t>(), list.as<std::int32_t>() + n);
+  };
+  drop();  // takes scratch memory
+  device.synchronize();
+  std::fill_n(doubled.as<float>(), 3, 0.0F);
+  std::fill_n(kept.as<std::int32_t>(), 5, -1);
+  cuda::emulator::begin_counting(false);
+  EXPECT_EQ(drop(), 3);
+  const auto dropping = cuda::emulator::end_counting();
+  EXPECT_EQ(dropping.waits, 1U);
+  EXPECT_EQ(dropping.fetches, 0U);
+  EXPECT_EQ(first(begin, 3), (indices{0, 2, 3}));
+  EXPECT_EQ(first(sequence, 3), (indices{0, 0, 1}));
+  EXPECT_EQ(first(position, 3), (indices{0, 2, 8}));
+  EXPECT_EQ(first(kept, 5), (indices{0, 2, 3, -1, -1}));
+  EXPECT_EQ(doubled.as<float>()[2], 0);
+  const tensor rows = device.allocate(dtype::f32, {5, 1}),
+               left = device.allocate(dtype::f32, {3, 1});
+  const std::vector<float> numbers{10, 11, 12, 13, 14};
+  device.write(rows.view().data, numbers.data(), rows.bytes());
+  cuda::emulator::begin_counting(false);
+  device.run(op::gather_rows{rows, kept.as<std::int32_t>(), left});
+  EXPECT_EQ(cuda::emulator::end_counting().copies, 0U);
+  std::vector<float> got(3);
+  device.read(got.data(), left.view().data, left.bytes());
+  EXPECT_EQ(got, (std::vector<float>{10, 12, 13}));
+  EXPECT_EQ(doubled.as<float>()[2], 6);
+  cuda::set_emulation(before);
+}
+
+// Many rows: tiles of one block, in place and beside, as the definition has them.
+TEST(blocks, rows_of_several_tiles_are_dropped_as_one) {
+  constexpr std::int32_t n = 2500, sequences = 5;
+  for_each_device([&](const backend& device) {
+    std::mt19937 rng(11);
+    indices begin{0, 0, 700, 1025, 2500, 2500}, sequence, position, row;
+    bytes accept;
+    for (std::int32_t s = 0; s < sequences; ++s) {
+      for (std::int32_t r = begin[static_cast<std::size_t>(s)];
+           r < begin[static_cast<std::size_t>(s) + 1]; ++r) {
+        sequence.push_back(s);
+        position.push_back(2 * r);
+        row.push_back(r);
+        accept.push_back(static_cast<std::uint8_t>(draw(rng, 0, 3) == 0));
+      }
+    }
+    const indices candidate_begin = begin, candidate_position = position;
+    const candidate_set all{sequences, n, candidate_begin.data(), candidate_position.data(),
+                            row.data()};
+    indices want_begin(sequences + 1), want_sequence(n, -1), want_position(n, -1), want_kept(n, -1);
+    const row_set rows{sequences, n, begin.data(), sequence.data(), position.data(), nullptr};
+    const std::int32_t left = reference_backend().run(
+        op::drop_rows{rows, all, accept.data(), want_begin.data(), want_sequence.data(),
+                      want_position.data(), want_kept.data()});
+    indices kept(n, -1);
+    EXPECT_EQ(device.run(op::drop_rows{rows, all, accept.data(), begin.data(), sequence.data(),
+                                       position.data(), kept.data()}),
+              left);
+    for (indices* list : {&sequence, &position, &want_sequence, &want_position}) {
+      list->resize(static_cast<std::size_t>(left));
+    }
+    EXPECT_EQ(begin, want_begin);
+    EXPECT_EQ(sequence, want_sequence);
+    EXPECT_EQ(position, want_position);
+    EXPECT_EQ(kept, want_kept);
+  });
 }
 
 TEST(blocks, property_retain_keeps_the_target) {

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/groups.h"
+#include "kernels/cuda/posting.h"
 #include "kernels/token_state.h"
 #include "methods/focus/kernels/eviction.h"
 
@@ -149,6 +150,51 @@ UNMASK_KERNEL void retain_kernel(retain_kernel_params p) {
   }
 }
 
+struct drop_rows_params {
+  row_set rows;
+  candidate_set candidates;
+  const std::uint8_t* accept;
+  std::int32_t* place;  // [rows + 1] scratch: whether a row stays, then how many stay before it
+  posted_list<std::int32_t> begin, sequence, position, kept;
+};
+
+constexpr unsigned drop_threads = 1024;
+
+// One block, as the host waits for the lists and a forward has a few tiles of rows. What a tile holds is read
+// before any of it is overwritten: a list may take the place of the one that it is made from.
+UNMASK_KERNEL void UNMASK_THREADS(drop_threads) drop_rows_kernel(drop_rows_params p) {
+  shared_allocator shared;
+  const block_group group = take_group(shared);
+  const int n = p.rows.rows;
+  for (int r = group.rank(); r < n; r += group.size()) p.place[r] = 1;
+  group.sync();
+  for (int c = group.rank(); c < p.candidates.count; c += group.size()) {
+    if (p.accept[c] == 0) p.place[p.candidates.row[c]] = 0;
+  }
+  group.sync();
+  int left = 0;
+  for (int base = 0; base < n; base += group.size()) {
+    const int r = base + group.rank();
+    const bool there = r < n, stays = there && p.place[r] != 0;
+    const std::int32_t sequence = there ? p.rows.sequence[r] : 0,
+                       position = there ? p.rows.position[r] : 0;
+    int total = 0;
+    const int at = left + group.before(stays, total);
+    if (there) p.place[r] = at;
+    if (stays) {
+      p.sequence.put(at, sequence);
+      p.position.put(at, position);
+      p.kept.put(at, r);
+    }
+    left += total;
+  }
+  if (group.rank() == 0) p.place[n] = left;
+  group.sync();
+  for (int s = group.rank(); s <= p.rows.sequences; s += group.size()) {
+    p.begin.put(s, p.place[p.rows.row_begin[s]]);
+  }
+}
+
 namespace {
 
 void retain(const device_backend& device, const op::retain& args) {
@@ -165,8 +211,17 @@ void freeze(const device_backend& device, const op::mark_kv_final& args) {
 }
 
 std::int32_t drop_rows(const device_backend& device, const op::drop_rows& args) {
-  return device.on_host(args, args.rows.row_begin, args.candidates.begin, args.candidates.row,
-                        args.accept, args.begin, args.sequence, args.position, args.kept);
+  queue& work = device.work();
+  const std::int32_t rows = args.rows.rows;
+  auto* place = work.scratch<std::int32_t>(scratch_slot::selection_a, std::int64_t{rows} + 1);
+  posting home(work);
+  work.launch(
+      "drop_rows", {1, drop_threads, group_bytes}, drop_rows_kernel,
+      {device.in(args.rows), device.in(args.candidates), device.in(args.accept), place,
+       home.list(args.begin, std::int64_t{args.rows.sequences} + 1), home.list(args.sequence, rows),
+       home.list(args.position, rows), home.list(args.kept, rows)});
+  home.take();
+  return args.begin[args.rows.sequences];
 }
 
 }  // namespace
