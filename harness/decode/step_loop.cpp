@@ -65,20 +65,50 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
   }
   acts[0] = m.make_activations();
   if (!method.rows->traits().narrows_at.empty()) acts[1] = m.make_activations();
-  const auto ints = [&](std::int64_t count, memory_use use = memory_use::host_visible) {
-    return backend.allocate(dtype::i32, {count}, use);
-  };
   const bool carries =
       m.config().shifted_logits &&
       (m.config().attention == mask_kind::block_causal || method.rows->traits().carries);
   const std::int64_t behind = carries ? carried_outputs::room(l.sequences, l.max_length) : 0;
   if (carries) carried.emplace(backend, l.sequences, l.max_length, n, m.config().hidden);
   final = backend.allocate(dtype::f32, {n + behind, m.config().hidden});
+  make_row_lists();
+  if (partial) part = m.make_activations();
+  if (l.picture_rows > 0 && m.config().axes[0] > 0) {
+    for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+      axes[axis] = backend.allocate(dtype::i32, {s, l.max_length}, memory_use::host_visible);
+      for (transformer::activations* a : {&acts[0], &acts[1], &part}) {
+        a->axes[axis] = axes[axis];
+      }
+    }
+    for (transformer::activations* a : {&acts[0], &acts[1], &part}) {
+      a->axis_position = backend.allocate(dtype::i32, {n});
+    }
+  }
+  make_view_lists();
+  found = make_candidate_lists(backend, l.sequences, n);
+  if (method.unmask->traits().holds) state.keep_held_tokens();
+  tokens_had.resize(static_cast<std::size_t>(s));
+  idle.resize(static_cast<std::size_t>(s));
+  if (method.features) {
+    features = std::make_unique<feature_layers>(m, *method.features, l.sequences, l.max_length);
+  }
+  plan.of.resize(static_cast<std::size_t>(s));
+  last_step.resize(static_cast<std::size_t>(s));
+  choice_flops.resize(static_cast<std::size_t>(s));
+  keys_of.resize(static_cast<std::size_t>(m.config().layers));
+}
+
+// On a GPU neighbours share a copy: short lists lie between the long ones that change with them.
+void step_loop::impl::make_row_lists() {
+  const std::int64_t n = model.max_rows();
+  const std::int64_t s = limits.sequences;
+  const auto ints = [&](std::int64_t count, memory_use use = memory_use::host_visible) {
+    return backend.allocate(dtype::i32, {count}, use);
+  };
   const auto arrays = std::array{&step_arrays::first,           &step_arrays::last,
                                  &step_arrays::candidate_first, &step_arrays::candidate_last,
                                  &step_arrays::kv_length,       &step_arrays::quota,
                                  &step_arrays::block_first};
-  // On a GPU neighbours share a copy: the short ones lie between the long ones that change with them.
   rows.sequence = ints(n);
   rows.begin = ints(s + 1);
   plan_memory = ints(std::ssize(arrays) * s);
@@ -95,39 +125,14 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     return row_lists{ints(s + 1, use), ints(n, use), ints(n, use), {}, 0, ints(n, use), false};
   };
   staged = lists(memory_use::resident);
+  staged_kept = ints(n, memory_use::resident);
   entered.begin = allocate_host(dtype::i32, {s + 1});
   for (tensor* t : {&entered.sequence, &entered.position, &entered.token}) {
     *t = allocate_host(dtype::i32, {n});
   }
-  staged_kept = ints(n, memory_use::resident);
-  if (partial) {
-    updated = lists(memory_use::host_visible);
-    updated_index = ints(n);
-    part = m.make_activations();
-  }
-  if (l.picture_rows > 0 && m.config().axes[0] > 0) {
-    for (std::size_t axis = 0; axis < axes.size(); ++axis) {
-      axes[axis] = backend.allocate(dtype::i32, {s, l.max_length}, memory_use::host_visible);
-      for (transformer::activations* a : {&acts[0], &acts[1], &part}) {
-        a->axes[axis] = axes[axis];
-      }
-    }
-    for (transformer::activations* a : {&acts[0], &acts[1], &part}) {
-      a->axis_position = ints(n, memory_use::resident);
-    }
-  }
-  make_view_lists();
-  found = make_candidate_lists(backend, l.sequences, n);
-  if (method.unmask->traits().holds) state.keep_held_tokens();
-  tokens_had.resize(static_cast<std::size_t>(s));
-  idle.resize(static_cast<std::size_t>(s));
-  if (method.features) {
-    features = std::make_unique<feature_layers>(m, *method.features, l.sequences, l.max_length);
-  }
-  plan.of.resize(static_cast<std::size_t>(s));
-  last_step.resize(static_cast<std::size_t>(s));
-  choice_flops.resize(static_cast<std::size_t>(s));
-  keys_of.resize(static_cast<std::size_t>(m.config().layers));
+  if (!partial) return;
+  updated = lists(memory_use::host_visible);
+  updated_index = ints(n);
 }
 
 step_loop::step_loop(const transformer& model, recipe method, const loop_limits& limits)

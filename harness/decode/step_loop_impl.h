@@ -112,6 +112,7 @@ struct step_loop::impl {
   impl(const transformer& m, recipe r, const loop_limits& l);
 
   void refuse_dry() const;
+  void make_row_lists();
   // Returns what the first `length` positions of a sequence store, a chunk of its prompt or more.
   kv_storage storage(std::int32_t prompt, std::int32_t length) const {
     return method.cache->storage(std::min(prompt, length), length);
