@@ -24,8 +24,6 @@ title = "Ranks on GPUs"
 gen_length = 8
 repetitions = 1
 warmup = 0
-[[model]]
-path = "{ROOT}/experiments/models/tiny-sdar"
 [[workload]]
 file = "{ROOT}/experiments/data/word_problem.jsonl"
 """
@@ -34,6 +32,7 @@ FOUND = re.compile(r"softgpu: (?:NOTE|FAULT|HOST).*")
 
 class Ranks(unittest.TestCase):
     limit = 1  # answers
+    model = "tiny-sdar"
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -46,7 +45,8 @@ class Ranks(unittest.TestCase):
         output = os.path.join(self.folder.name, f"run-{self.runs}")
         file = output + ".toml"
         with open(file, "w", encoding="utf-8") as text:
-            text.write(EXPERIMENT + f"limit = {self.limit}\n" + "".join(f'[[method]]\nname = "{name}"\n' for name in methods))
+            text.write(EXPERIMENT + f"limit = {self.limit}\n" + f'[[model]]\npath = "{ROOT}/experiments/models/{self.model}"\n'
+                       + "".join(f'[[method]]\nname = "{name}"\n' for name in methods))
         if device == "cuda":
             settings = ("run.device_check=off", *settings)
         return output, [PROGRAM, "run", file, "--no-progress", "--device", device, "-o", output,
@@ -107,6 +107,19 @@ class Ranks(unittest.TestCase):
         for count in ("sum_calls", "sum_bytes"):
             self.assertGreater(want[0]["metrics"][count], 0)
             self.assertEqual(got[0]["metrics"][count], want[0]["metrics"][count], count)
+
+    def test_whole_experts_and_halves_are_those_of_one_gpu_with_two_pieces(self):
+        """tiny-llada2: hidden size 192; halves are two bytes an element. Bits are one device's: no CPU's."""
+        self.model, only = "tiny-llada2", ("block_diffusion",)
+        for settings in (("run.experts=experts",), ("run.experts=experts", "run.sums=bf16")):
+            code, want, said = self.run_on("cuda", "run.pieces=2", *settings, methods=only)
+            self.assertEqual(code, 0, said)
+            code, got, said = self.run_on("cuda", "run.ranks=2", "run.graphs=off", *settings, methods=only)
+            self.assertEqual(code, 0, said)
+            self.expect_the_work_of_one(got, want, said)
+            metrics = got[0]["metrics"]
+            elements = 192 * (metrics["layer_rows"] + metrics["feed_forward_rows"])
+            self.assertEqual(metrics["sum_bytes"], (2 if "run.sums=bf16" in settings else 4) * elements)
 
     def test_what_ranks_on_gpus_lack_is_said_before_weights_are_loaded(self):
         nowhere = os.path.join(self.folder.name, "libnccl.so.2")
