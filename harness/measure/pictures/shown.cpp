@@ -56,15 +56,22 @@ shown_pictures run_tower(const picture_tower& tower, const prepared_picture& pic
   return shown;
 }
 
-std::vector<task_picture> shown_by(const workload_entry& w, const std::filesystem::path& model) {
+// The pictures of the user's own tasks.
+std::vector<task_picture> shown_by(const workload_entry& w) {
   std::vector<task_picture> all;
-  const auto add = [&](const task_item& item) {
+  if (!w.trace_format.empty() || !w.benchmark.name.empty() || !is_file(w.file)) return all;
+  for (const task_item& item : select(read_tasks(w.file.string()), w.items)) {
     all.insert(all.end(), item.pictures.begin(), item.pictures.end());
-  };
-  if (!w.benchmark.name.empty()) {
-    for (const benchmark_item& item : chosen_tasks(w, model).items) add(item.task);
-  } else if (w.trace_format.empty() && is_file(w.file)) {
-    for (const task_item& item : select(read_tasks(w.file.string()), w.items)) add(item);
+  }
+  return all;
+}
+
+// And of a benchmark's prompts, which may be of one model.
+std::vector<task_picture> shown_by(const workload_entry& w, const std::filesystem::path& model) {
+  if (w.benchmark.name.empty()) return shown_by(w);
+  std::vector<task_picture> all;
+  for (const benchmark_item& item : chosen_tasks(w, model).items) {
+    all.insert(all.end(), item.task.pictures.begin(), item.task.pictures.end());
   }
   return all;
 }
@@ -127,13 +134,14 @@ shown_pictures workload_pictures::show(std::size_t item) const {
 }
 
 void prepare_pictures(const experiment_spec& spec) {
-  for (const model_entry& model : spec.models) {
-    if (!is_file(model.path / "config.json")) continue;  // loading says so
-    const vision_config vision =
-        read_vision_config(model.path, read_model_config(model.path).vocabulary);
-    if (!vision.has_tower()) continue;
-    for (const workload_entry& w : spec.workloads) {
-      if (!asked(w, model)) continue;
+  for (const workload_entry& w : spec.workloads) {
+    // A model whose tasks show nothing is not opened here.
+    if (w.benchmark.name.empty() && shown_by(w).empty()) continue;
+    for (const model_entry& model : spec.models) {
+      if (!asked(w, model) || !is_file(model.path / "config.json")) continue;  // loading says so
+      const vision_config vision =
+          read_vision_config(model.path, read_model_config(model.path).vocabulary);
+      if (!vision.has_tower()) continue;
       const std::vector<task_picture> all = shown_by(w, model.path);
       if (all.empty()) continue;
       if (!spec.probe.names.empty()) {
