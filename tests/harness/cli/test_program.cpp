@@ -46,13 +46,16 @@ TEST(program, version_names_commit_and_build) {
 TEST(program, bench_measures_methods_times_shapes) {
   const scratch_folder scratch;
   const std::string name = scratch.path().string();
-  // Once each: of two repetitions a busy machine would say in every row how badly it knows the speed.
   const std::string line =
       "bench experiments/models/tiny-llada -m vanilla,fast_dllm -p 16,24 -n 32 -b 1,2 "
-      "--repetitions 1 --warmup 0 --no-progress --set params.steps=4 ";
-  ends(line + "-o '" + name + "/rows'", 0,
-       {"| 16 random tokens |", "| 24 random tokens |", "batch_size=2", "fast_dllm", "| UNSCORED |",
-        "\n\nnot scored: random prompts have no right answer\n"});
+      "--repetitions 2 --warmup 0 --no-progress --set params.steps=4 ";
+  const outcome shown = ends(
+      line + "-o '" + name + "/rows'", 0,
+      {"| 16 random tokens |", "| 24 random tokens |", "batch_size=2", "fast_dllm", "| UNSCORED"});
+  // Once for all rows, or in each if a busy machine gives them further reasons.
+  EXPECT_TRUE(says(shown, "\n\nnot scored: random prompts have no right answer\n") ||
+              says(shown, "no item of this workload can be scored; "))
+      << shown.text;
   const outcome table = run("table '" + name + "/rows' --format csv");
   EXPECT_EQ(std::count(table.text.begin(), table.text.end(), '\n'), 9) << table.text;
   EXPECT_EQ(run("bench experiments/models/tiny-llada -b x").code, 2);
