@@ -30,6 +30,11 @@ void captured_graphs::run(const std::vector<std::uint64_t>& key,
   ++counts_.replayed;
 }
 
+void captured_graphs::forget() {
+  run_.synchronize();  // it may still run
+  known_.clear();
+}
+
 void captured_graphs::forget_oldest() {
   const auto oldest =
       std::ranges::min_element(known_, {}, [](const auto& named) { return named.second.last; });

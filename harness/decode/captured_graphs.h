@@ -29,8 +29,12 @@ class captured_graphs {
       : run_(backend), most_(most) {}
 
   // `key` names everything that the body's operations are given and that may differ between calls:
-  // numbers of rows, addresses, masks. What arrays hold is not part of it.
+  // numbers of rows, addresses, masks. What arrays hold is not part of it. Arrays stay where they are
+  // until forget().
   void run(const std::vector<std::uint64_t>& key, const std::function<void()>& body);
+  // Forgets all work, because an array has moved. Memory that comes back at an old address would be known
+  // on one rank and not on another, and ranks capture the same work at the same time.
+  void forget();
   const graph_counts& counts() const { return counts_; }
 
  private:

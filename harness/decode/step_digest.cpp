@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The step of one of several ranks. What ranks compare behind it: 8 bytes of what it computed and
-// decided. Ranks that differ would go on, and add rows that mean different positions.
+// The step of one of several ranks. What ranks compare behind it: 8 bytes of what it computed, decided and
+// recorded. Ranks that differ would go on, and add rows that mean different positions.
 #include <optional>
 #include <string>
 
@@ -98,7 +98,15 @@ void step_loop::impl::compare_ranks(rank_group& ranks) const {
     digest.add(static_cast<std::int64_t>(one));
     digest.add(static_cast<std::int64_t>(one >> 32));
   }
+  fnv recorded;
+  recorded.add(graphs.counts().direct);
+  recorded.add(graphs.counts().replayed);
+  digest.add(static_cast<std::int64_t>(recorded.value()));
   if (ranks.first_other(digest.value()) == 0) return;
+  if (const int other = ranks.first_other(recorded.value()); other != 0) {
+    ranks.give_up("ranks 0 and " + std::to_string(other) + " recorded other layers by step " +
+                  std::to_string(step_index) + ": the row is void; `graphs` = \"off\" records none");
+  }
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     const int other = ranks.first_other(digest_of(s));
     if (other == 0) continue;

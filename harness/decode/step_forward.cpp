@@ -93,6 +93,7 @@ void step_loop::impl::list_views() {
   if (limits.dry) return;
   const std::int64_t keys = begin[most_views];
   if (!view_slots || view_slots.view().rows() < keys) {
+    graphs.forget();
     view_slots = backend.allocate(dtype::i32, {keys + keys / 2});
   }
   backend.run(op::list_ranges{views.count, row_views::ranges, views.range.as<std::int32_t>(), begin,

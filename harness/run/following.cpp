@@ -26,6 +26,7 @@
 #include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "harness/plan/serve_settings.h"
+#include "harness/profile/phases.h"
 
 namespace unmask {
 namespace {
@@ -331,7 +332,8 @@ class ranked_executor final : public executor {
   // One pass of point `number`, by new ranks if the last ones are of no use.
   pass_record pass(std::size_t number, prepared_point& own) {
     if (!works()) start_again();
-    return team_->together({{"do", "pass"}, {"point", number}}, [&] {
+    const bool heard = current_listener() != nullptr;
+    return team_->together({{"do", "pass"}, {"point", number}, {"listens", heard}}, [&] {
       pass_record pass = own.pass();
       team_->group().gather(std::string());  // all have come so far
       return pass;
@@ -458,6 +460,14 @@ std::vector<experiment_point> points_of(const std::vector<experiment_point>& pla
   return group;
 }
 
+// Layers are launched one by one while somebody listens to their phases, so that all ranks have to listen if
+// rank 0 does.
+class silent_listener final : public phase_listener {
+ public:
+  void enter(profile_phase, std::int64_t) override {}
+  void leave(profile_phase) override {}
+};
+
 class follower {
  public:
   follower(const std::vector<experiment_point>& plan, executor& with, rank_group& group)
@@ -475,6 +485,8 @@ class follower {
     if (what == "remember") {
       of.point->remember(command.at("memory"));
     } else {
+      silent_listener silent;
+      const listening as_rank_0(command.at("listens") ? &silent : nullptr);
       of.point->pass();
       group_.gather(std::string());
     }

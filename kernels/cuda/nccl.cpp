@@ -52,7 +52,7 @@ nccl_functions open_functions() {
                             ": several ranks on GPUs need " + nccl_version_text(lowest_version) +
                             " or later; UNMASK_NCCL names another file");
   }
-  // Recordings are not announced to other ranks: these may record at another step.
+  // Memory of recorded calls is not announced to other ranks: what a rank outgrows is its own affair.
   ::setenv("NCCL_GRAPH_REGISTER", "0", 0);
   return f;
 }

@@ -54,6 +54,7 @@ struct decoded {
   std::vector<std::vector<std::int32_t>> tokens;
   std::vector<sequence_counters> counts;
   std::uint64_t bits = 0;
+  graph_counts graphs;
 };
 
 // What else than the share is another on a rank; nothing: all as it should be.
@@ -79,7 +80,7 @@ inline decoded decode(const model_config& config, const setting& p, const model_
   const parameters settings(method.resolve(p.preset, given));
   method.check(model.config(), settings);
   const closed_loop_result result = run_closed_loop(model, method, settings, requests, 2, &watch);
-  decoded all{outputs(result), {}, watch.value()};
+  decoded all{outputs(result), {}, watch.value(), result.graphs};
   for (const decoded_answer& a : result.answers) all.counts.push_back(a.counters);
   return all;
 }

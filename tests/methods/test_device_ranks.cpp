@@ -26,6 +26,11 @@ std::string text_of(const decoded& d) {
   return text;
 }
 
+std::string graphs_of(const decoded& d) {
+  return std::to_string(d.graphs.direct) + " segments launched, " +
+         std::to_string(d.graphs.replayed) + " repeated";
+}
+
 // The first setting of each method that sums over heads in a way of its own, and of one that does not.
 std::vector<setting> settings_here() {
   std::vector<setting> some;
@@ -42,12 +47,23 @@ class ranked_device : public ::testing::TestWithParam<setting> {};
 INSTANTIATE_TEST_SUITE_P(methods, ranked_device, ::testing::ValuesIn(settings_here()),
                          [](const auto& i) { return i.param.label; });
 
+// Launches wait, and blocks and threads run backwards.
+class emulated_for_ranks {
+ public:
+  emulated_for_ranks() { cuda::set_emulation({{.backwards = true}, true, true}); }
+  ~emulated_for_ranks() { cuda::set_emulation(before_); }
+  emulated_for_ranks(const emulated_for_ranks&) = delete;
+  emulated_for_ranks& operator=(const emulated_for_ranks&) = delete;
+
+ private:
+  const cuda::emulation before_ = cuda::current_emulation();
+};
+
 // Launched and recorded on each of `ranks` processes, of which this is one.
 void expect_one_process_of_pieces(int ranks, const setting& p, const model_share& like = {}) {
   constexpr int tokens = 8;
   test::rank_processes all(ranks, 600);
-  const cuda::emulation before = cuda::current_emulation();
-  cuda::set_emulation({{.backwards = true}, true, true});
+  const emulated_for_ranks emulated;
   const auto decoded_on = [&](const model_share& share, bool graphs) {
     const backend& device = cuda_emulated_backend({.graphs = graphs});
     const decoded d = decode(p, share, device, tokens);
@@ -59,8 +75,11 @@ void expect_one_process_of_pieces(int ranks, const setting& p, const model_share
   const std::string text = text_of(got);
   std::vector<std::string> found = all.group().gather(text);
   if (p.recording != layer_recording::never) {
-    const std::vector<std::string> recorded = all.group().gather(text_of(decoded_on(share, true)));
-    found.insert(found.end(), recorded.begin(), recorded.end());
+    const decoded recorded = decoded_on(share, true);
+    for (const std::string& one : all.group().gather(text_of(recorded))) found.push_back(one);
+    const std::string own = graphs_of(recorded);
+    for (const std::string& one : all.group().gather(own)) EXPECT_EQ(one, own);
+    EXPECT_EQ(recorded.graphs.replayed > 0, p.recording == layer_recording::repeated) << own;
   }
   for (const std::string& one : found) EXPECT_EQ(one, text);
   if (all.group().rank() == 0) {
@@ -77,7 +96,6 @@ void expect_one_process_of_pieces(int ranks, const setting& p, const model_share
       expect_same_counts(got, on_cpu);
     }
   }
-  cuda::set_emulation(before);
 }
 
 TEST_P(ranked_device, decodes_as_one_process_with_as_many_pieces) {
@@ -101,6 +119,20 @@ TEST(ranked_device_shares, of_three_are_whole_experts_whose_sums_travelled_in_ha
   like.whole_experts = true;
   like.sums = dtype::bf16;
   expect_one_process_of_pieces(3, named_setting("optimus_moe"), like);
+}
+
+// A rank that launches every kernel while another repeats what it has recorded: NCCL may hang then.
+TEST(ranked_device_faults, a_rank_that_records_alone_is_named) {
+  test::rank_processes all(2, 600);
+  const emulated_for_ranks emulated;
+  const int rank = all.group().rank();
+  const std::string said = test::message_of([&] {
+    const backend& device = cuda_emulated_backend({.graphs = rank == 0});
+    decode(settings_here().front(), share_of(rank, 2, 0), device, 8);
+    device.synchronize();
+  });
+  EXPECT_EQ(said, "one of ranks 0 and 1 launches a move that the other has recorded: NCCL wants it "
+                  "recorded by all ranks or by none");
 }
 
 }  // namespace

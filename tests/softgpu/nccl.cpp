@@ -3,7 +3,8 @@
 //
 // A stand-in for NCCL between processes that each have a GPU in software: bytes go through shared memory, in
 // the order of a stream, and a call that waits for another rank does not return its stream. It checks what
-// nccl.h and the guide ask of a program, and fails as UNMASK_SOFTGPU_NCCL says:
+// nccl.h and the guide ask of a program: calls of equal length, which all ranks capture or none. It fails as
+// UNMASK_SOFTGPU_NCCL says:
 //
 //   version                 is 2.10.3
 //   refuse:RANK             CommInitRankConfig fails
@@ -14,6 +15,8 @@
 //   swapped                 parts 1 and 2 change places on every rank
 //   twice:RANK              its first part is also its second
 //   own_width:RANK          this rank gets an eighth less of every part than was sent
+//   launched:RANK           this rank's calls are taken for launched ones, whatever captured them
+#include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -47,6 +50,7 @@ struct shared_head {
   struct one {
     std::atomic<std::uint64_t> written;   // pieces
     std::atomic<std::uint64_t> bytes[2];  // of the calls that the last ones belong to, in turn
+    std::atomic<bool> recorded[2];        // whether these are repeated by a graph
   } of[most_ranks];
 };
 
@@ -116,6 +120,7 @@ struct gathering {
   const char* from;
   char* to;
   std::size_t bytes;
+  bool recorded;
   std::size_t at = 0;
   bool begun = false, written = false;
 
@@ -141,6 +146,7 @@ struct gathering {
     if (!written) {
       std::memcpy(c->area(c->rank), from + at, n);
       h.of[c->rank].bytes[c->pieces % 2] = bytes;
+      h.of[c->rank].recorded[c->pieces % 2] = recorded;
       h.of[c->rank].written = c->pieces + 1;
       written = true;
     }
@@ -150,6 +156,10 @@ struct gathering {
       if (of != bytes) {
         complain("rank " + std::to_string(r) + " gathers " + std::to_string(of) +
                  " bytes and rank " + std::to_string(c->rank) + " " + std::to_string(bytes));
+      }
+      if (h.of[r].recorded[c->pieces % 2] != recorded) {
+        complain("one of ranks " + std::to_string(r) + " and " + std::to_string(c->rank) +
+                 " launches a call that the other has captured");
       }
     }
     for (int r = 0; r < c->ranks; ++r) {
@@ -247,7 +257,12 @@ int ncclAllGather(const void* from, void* to, std::size_t count, int type, void*
     return invalid_argument;
   }
   ++c->issued;
-  const auto call = std::make_shared<gathering>(gathering{c, source, target, count});
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  (void)cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture);
+  const bool recorded =
+      capture != cudaStreamCaptureStatusNone && !planted().is("launched", c->rank);
+  const auto call =
+      std::make_shared<gathering>(gathering{c, source, target, count, recorded});
   int status = 0;
   enqueue_host(
       stream, [call] { call->run(); }, {{from, count, false}, {to, ranks * count, true}}, &status);

@@ -98,6 +98,21 @@ class Ranks(unittest.TestCase):
         self.expect_the_work_of_one(got, want, said)
         self.assertGreater(int(re.search(r"(\d+) graph launches", said).group(1)), 0, said)
 
+    def test_a_call_that_one_rank_alone_has_captured_is_found(self):
+        self.limit = 2
+        _, _, said = self.run_on("cuda", "run.ranks=2", methods=("block_diffusion",), UNMASK_SOFTGPU_NCCL="launched:1")
+        self.assertRegex(said, r"softgpu: HOST: NCCL: one of ranks [01] and [01] launches a call that the other has captured")
+
+    def test_ranks_launch_as_many_graphs_as_one_another(self):
+        self.limit = 2
+        rows, said = self.launched(UNMASK_SOFTGPU_STATS="on")
+        self.assertEqual(len(rows), 1, said)
+        counts = re.findall(r"(\d+) captures, (\d+) graph launches", said)
+        self.assertEqual(len(counts), 2, said)
+        self.assertEqual(counts[0], counts[1])
+        self.assertGreater(int(counts[0][1]), 0)
+        self.assertEqual(FOUND.findall(said), [])
+
     def test_sums_that_are_launched_move_what_they_do_on_the_cpu(self):
         only = ("block_diffusion",)
         _, want, _ = self.run_on("cpu", "run.ranks=2", methods=only)

@@ -5,6 +5,7 @@
 #include "kernels/ranks.h"
 
 #include <array>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/device_backend.h"
@@ -17,6 +18,20 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
+#if !defined(__CUDACC__)
+namespace {
+
+void compare_captures(rank_group& group, bool recorded) {
+  const int other = group.first_other(recorded ? 1 : 0);
+  if (other == 0) return;
+  group.give_up("one of ranks 0 and " + std::to_string(other) +
+                " launches a move that the other has recorded: NCCL wants it recorded by all ranks "
+                "or by none");
+}
+
+}  // namespace
+#endif
+
 void gather_ranks(queue& work, rank_group& group, const void* from, std::size_t bytes, void* all) {
 #if defined(__CUDACC__)
   gather_by_nccl(group, from, bytes, all, work.stream(), work.recording());
@@ -26,13 +41,15 @@ void gather_ranks(queue& work, rank_group& group, const void* from, std::size_t 
     const void* from;
     std::size_t bytes;
     void* all;
+    bool recorded;
   };
   work.host_work(
       [](const void* p) {
         const auto* m = static_cast<const move*>(p);
+        compare_captures(*m->group, m->recorded);
         m->group->gather(m->from, m->bytes, m->all);
       },
-      std::make_shared<move>(move{&group, from, bytes, all}));
+      std::make_shared<move>(move{&group, from, bytes, all, work.recording()}));
 #endif
 }
 

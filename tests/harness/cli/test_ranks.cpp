@@ -153,6 +153,17 @@ TEST_F(ranked_runs, show_their_sums_in_a_profile) {
   EXPECT_EQ(followers_in(folder()), std::vector<pid_t>());
 }
 
+// Somebody who listens to phases has every kernel launched, on all ranks: else rank 1 alone would repeat what it
+// has recorded.
+TEST_F(ranked_runs, record_nothing_in_a_profile_of_rank_0) {
+  const test::outcome o = run_program(
+      folder(), "profile " + test::shell_word(UNMASK_SOURCE_DIR "/experiments/models/tiny-sdar") +
+                    " -m block_diffusion --set run.ranks=2 --set run.graphs=on --limit 2 -n 8 "
+                    "--repetitions 1 --device cuda-emulated --no-roofs -o profile");
+  ASSERT_EQ(rows_in("profile").size(), 1U) << o.text;
+  EXPECT_EQ(rows_in("profile")[0].at("reason"), "emulated kernels: the times mean nothing");
+}
+
 // Requests of a shape on a virtual clock, whose tokens nobody computes.
 std::string served(const std::string& shape, const std::string& method, const std::string& serve) {
   return "title = \"t\"\nkind = \"serve\"\n[run]\nwarmup = 0\nrepetitions = 1\nbatch_size = 4\n"

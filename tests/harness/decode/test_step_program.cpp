@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The program of a forward follows from what the policies declare, and from nothing else.
+// The program of a forward follows from what the policies declare, and from nothing else; and what of it is
+// captured, from what comes again.
 #include <gtest/gtest.h>
 
+#include "harness/decode/captured_graphs.h"
 #include "harness/decode/step_program.h"
 #include "methods/parts/common.h"
 
@@ -108,6 +110,37 @@ TEST(step_program, of_partial_rows_is_not_captured) {
   r.rows = std::make_unique<row_policy>(row_traits{.partial_rows = true});
   EXPECT_FALSE(step_program(r, 2, false, false).is_capturable());
   EXPECT_EQ(needs_activations(r), nullptr);
+}
+
+// Captures and runs nothing.
+class capturing_backend final : public backend {
+ public:
+  capturing_backend() : backend(target::reference) {}
+  std::string name() const override { return "capturing"; }
+  tensor allocate(dtype, std::initializer_list<std::int64_t>, memory_use) const override {
+    return {};
+  }
+  packed_handle pack(const tensor_view&, weight_format) const override { return {}; }
+  std::unique_ptr<captured_graph> capture(const std::function<void()>&) const override {
+    return std::make_unique<captured_graph>();
+  }
+  void replay(const captured_graph&) const override {}
+};
+
+// By hand: work runs, is captured when it comes again, and runs anew once an array has moved, though it
+// has the same address by then.
+TEST(captured_graphs, of_arrays_that_have_moved_are_forgotten) {
+  const capturing_backend device;
+  captured_graphs graphs(device);
+  const std::vector<std::uint64_t> key = {3, 0x7000};
+  std::vector<std::int64_t> replayed;
+  for (int i = 0; i < 5; ++i) {
+    if (i == 3) graphs.forget();
+    graphs.run(key, [] {});
+    replayed.push_back(graphs.counts().replayed);
+  }
+  EXPECT_EQ(replayed, (std::vector<std::int64_t>{0, 1, 2, 2, 3}));
+  EXPECT_EQ(graphs.counts().direct, 2);
 }
 
 TEST(step_program, refuses_what_does_not_go_together) {
