@@ -89,6 +89,11 @@ bool runs_on(const method_entry& method, const model_entry& model, const workloa
 void check_ranks(const run_settings& run) {
   const model_share share = share_of(0, run);
   if (share.is_cut()) refuse_int8(weight_format_of(run));
+  if (run.ranks > 1 && run.gemm == "fastest") {
+    throw usage_error(
+        "`gemm` fastest needs ranks = 1: each rank would time its products and might take others; "
+        "own or library is the same on all");
+  }
 }
 
 // Where all settings of a point are known, whatever their order.

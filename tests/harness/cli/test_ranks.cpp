@@ -576,6 +576,7 @@ TEST_F(ranked_runs, refuse_what_ranks_cannot_do_in_a_sentence) {
   refused("--ranks 2 --set run.pieces=3 --device cpu", 2,
           "`pieces` is 3 but must be `ranks`, 2, times 1, 2, 4, ...");
   refused("--ranks 2 --set run.format=int8 --device cpu", 2, "`format` int8 needs ranks = 1");
+  refused("--ranks 2 --set run.gemm=fastest --device cpu", 2, "`gemm` fastest needs ranks = 1");
   refused("--ranks 2 --set run.pieces=4 --set run.sums=bf16 --device cpu", 2,
           "`sums` bf16 needs pieces = 0 or as many as ranks, 2, not 4");
   refused("--set run.experts=whole --device cpu", 2, "'whole'");
