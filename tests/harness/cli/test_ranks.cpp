@@ -376,6 +376,32 @@ TEST_F(ranked_runs, end_with_rank_0) {
   EXPECT_TRUE(comes_true([&] { return followers_in(folder()).empty(); }, 2));
 }
 
+// SIGINT as a terminal sends it, to all ranks, and SIGTERM as a scheduler may, to rank 0: both end as one
+// process does, and the same command goes on behind the row that was finished.
+TEST_F(ranked_runs, end_by_a_signal_with_the_rows_they_finished) {
+  write("block_diffusion", 60, "[sweep]\ngen_length = [8, 64]\n");
+  for (const auto& [number, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    SCOPED_TRACE(code);
+    const std::string output = "out" + std::to_string(code);
+    const std::string line = test::shell_word(UNMASK_PROGRAM) + " run x.toml -o " + output +
+                             " --no-progress --ranks 2 --device cpu";
+    const std::string said = folder() + "/err" + std::to_string(code);
+    child_process run({"sh", "-c", "cd " + test::shell_word(folder()) + " && exec setsid " + line},
+                      folder() + "/out.txt", said);
+    ASSERT_TRUE(comes_true([&] { return rows_in(output).size() == 1; })) << test::text_of(said);
+    ::kill(number == SIGINT ? -run.pid() : run.pid(), number);
+    ASSERT_TRUE(comes_true([&] { return run.ended().has_value(); }, 5));
+    EXPECT_EQ(test::exit_code_of(*run.ended()), code);
+    EXPECT_TRUE(comes_true([&] { return followers_in(folder()).empty(); }, 2));
+    EXPECT_NE(test::text_of(said).find("stopped; 1 row and "), std::string::npos)
+        << test::text_of(said);
+    ASSERT_EQ(rows_in(output).size(), 1U);
+    const test::outcome more = test::run_shell(folder(), line);
+    EXPECT_EQ(more.code, 0) << more.text;
+    EXPECT_EQ(rows_in(output).size(), 2U);
+  }
+}
+
 // The variables by which a launcher says that a process is rank `rank` of two.
 std::string variables_of(const std::string& launcher, int rank) {
   const std::string r = std::to_string(rank);
