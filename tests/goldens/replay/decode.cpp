@@ -509,7 +509,8 @@ class recordings {
                    int& taken) {
     const std::string id = golden.at("id").get<std::string>();
     if ((options_.limit > 0 && taken == options_.limit) ||
-        (options_.max_rows > 0 && total_rows(golden) > options_.max_rows)) {
+        (options_.max_rows > 0 && total_rows(golden) > options_.max_rows) ||
+        !is_dealt(golden.at("model"))) {
       ++sum.left_out;
       return;
     }
@@ -546,19 +547,33 @@ class recordings {
                          const recorded_pictures& shown, const std::vector<std::int32_t>& canvas) {
     const ranks_in_force alone(nullptr);
     std::vector<std::int32_t> other;
-    run_case(golden, how, name, model_of(golden.at("model"), share_of(0, 1, options_.share.pieces)),
-             shown, other);
+    model_share whole = options_.share;
+    whole.rank = 0;
+    whole.ranks = 1;
+    run_case(golden, how, name, model_of(golden.at("model"), whole), shown, other);
     return other == canvas;
   }
 
-  const transformer& model_of(const json& model, const model_share& share) {
+  std::filesystem::path folder_of(const json& model) const {
     const auto name = model.get<std::string>();
     if (std::filesystem::path(name).filename() != name) {
       throw environment_error("`model` names no folder of models/");
     }
-    std::unique_ptr<transformer>& there = models_[{name, share.ranks}];
+    return options_.directory / "models" / name;
+  }
+
+  bool is_dealt(const json& model) {
+    if (!options_.share.is_cut()) return true;
+    const std::filesystem::path directory = folder_of(model);
+    const auto [at, is_new] = dealt_.try_emplace(directory, false);
+    if (is_new) at->second = can_be_dealt(read_model_config(directory), options_.share);
+    return at->second;
+  }
+
+  const transformer& model_of(const json& model, const model_share& share) {
+    const std::filesystem::path directory = folder_of(model);
+    std::unique_ptr<transformer>& there = models_[{directory, share.ranks}];
     if (!there) {
-      const std::filesystem::path directory = options_.directory / "models" / name;
       const model_config config = read_model_config(directory);
       there = std::make_unique<transformer>(
           config, load_weights(config, directory, true, text_alone), *options_.backend,
@@ -568,10 +583,20 @@ class recordings {
   }
 
   const golden_options& options_;
-  std::map<std::pair<std::string, std::int32_t>, std::unique_ptr<transformer>> models_;
+  std::map<std::pair<std::filesystem::path, std::int32_t>, std::unique_ptr<transformer>> models_;
+  std::map<std::filesystem::path, bool> dealt_;
 };
 
 }  // namespace
+
+bool can_be_dealt(const model_config& whole, const model_share& share) {
+  try {
+    check_share(whole, share, weight_format::f32);
+  } catch (const error&) {
+    return false;
+  }
+  return true;
+}
 
 golden_summary replay_decode(const golden_options& options) {
   const std::filesystem::path folder = options.directory / "decode";

@@ -49,7 +49,12 @@ po::options_description option_list() {
       "max-rows", po::value<std::int64_t>()->default_value(0),
       "replay only runs that compute at most N rows in all (0: all): for slow backends")(
       "ranks", po::value<int>()->default_value(1),
-      "run the models on this many processes together; likelihoods stay whole on each")(
+      "run the models on this many processes together; likelihoods stay whole on each. Models that "
+      "cannot be dealt to them are left out")(
+      "pieces", po::value<int>()->default_value(0),
+      "add as many parts of every sum, as the run key does (0: one for each rank)")(
+      "experts", po::value<std::string>()->default_value("hidden"),
+      "what ranks or pieces share of experts, as the run key does: hidden or experts")(
       "data", po::value<texts>()->default_value({}, ""),
       "look for models/ and tokenizers/ of likelihoods here before DIR/data, DIR/../data and "
       "DIR/../goldens (repeatable)")("quiet,q", po::bool_switch(),
@@ -105,14 +110,26 @@ golden_options options_of(const po::variables_map& values) {
   return o;
 }
 
+// How the models are cut.
+run_keys cut_by(const po::variables_map& values) {
+  run_keys run;
+  run.ranks = values["ranks"].as<int>();
+  run.pieces = values["pieces"].as<int>();
+  run.experts = values["experts"].as<std::string>();
+  if (run.ranks < 1 || run.ranks > most_ranks) {
+    throw usage_error("--ranks must be from 1 to " + std::to_string(most_ranks));
+  }
+  if (run.pieces < 0) throw usage_error("--pieces must not be negative");
+  find_known("experts", run.experts, find_run_key("experts")->choices());
+  return run;
+}
+
 // The processes that replay together: each runs the same list of cases, on its share of the models.
 class golden_ranks {
  public:
   // `place`: RANK FILE of one that was started by rank 0; null: this is rank 0.
-  golden_ranks(int ranks, const char* place) {
-    if (ranks < 1 || ranks > most_ranks) {
-      throw usage_error("--ranks must be from 1 to " + std::to_string(most_ranks));
-    }
+  golden_ranks(const run_keys& cut, const char* place) : share(share_of(0, cut)) {
+    const auto ranks = static_cast<int>(cut.ranks);
     if (ranks == 1) return;
     int rank = 0;
     std::shared_ptr<rank_memory> memory;
@@ -131,7 +148,7 @@ class golden_ranks {
       return gone ? "rank " + std::to_string(r) + " has ended" : std::string();
     });
     force_.emplace(group_.get());
-    share = share_of(rank, ranks, 0);
+    share = share_of(rank, cut);
   }
   static constexpr const char* variable = "UNMASK_GOLDEN_RANK";
   // The others have come to the same place.
@@ -218,7 +235,7 @@ int replay_golden_data(int argc, char** argv) {
   const auto values = read_words(argc, argv);
   if (!values) return 0;
   golden_options o = options_of(*values);
-  golden_ranks ranks((*values)["ranks"].as<int>(), std::getenv(golden_ranks::variable));
+  golden_ranks ranks(cut_by(*values), std::getenv(golden_ranks::variable));
   o.share = ranks.share;
   const golden_summary sum = replay_all(o, (*values)["data"].as<texts>());
   ranks.end();
@@ -231,7 +248,9 @@ int replay_golden_data(int argc, char** argv) {
   }
   print("{} passed, {} failed", sum.passed, sum.failed);
   if (sum.skipped > 0) print(", {} skipped", sum.skipped);
-  if (sum.left_out > 0) print(", {} left out by --limit or --max-rows", sum.left_out);
+  if (sum.left_out > 0) {
+    print(", {} left out by --limit, --max-rows or models that cannot be dealt", sum.left_out);
+  }
   print("\n");
   check_output();
   const bool skips = sum.skipped > 0 && !(*values)["allow-skips"].as<bool>();

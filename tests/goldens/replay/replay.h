@@ -30,7 +30,7 @@ inline constexpr unread_use text_alone = {true, false};
 
 struct golden_summary {
   int passed = 0, failed = 0, skipped = 0;
-  int left_out = 0;  // by limit or max_rows
+  int left_out = 0;  // by limit or max_rows, or because can_be_dealt() is false
 };
 
 struct golden_options {
@@ -44,6 +44,9 @@ struct golden_options {
   std::int64_t max_rows = 0;
   model_share share;  // of this process
 };
+
+// Whether the heads and widths of a model can be dealt as `share` says.
+bool can_be_dealt(const model_config& whole, const model_share& share);
 
 golden_summary replay_logits(const golden_options& options);
 golden_summary replay_decode(const golden_options& options);
