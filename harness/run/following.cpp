@@ -35,15 +35,16 @@ using nlohmann::json;
 
 // RANK FILE: the memory of the group (rank_memory::file).
 constexpr const char* follows_whom = "UNMASK_FOLLOWS";
-constexpr double for_ever = 0, patience_of_loading = 3600;
+constexpr double for_ever = 0;
 constexpr double seconds_to_end = 2;
 constexpr std::size_t most_words = 400;  // of what a rank said last
 
 // Moves of a group wait so long while this lives.
 class waiting {
  public:
-  waiting(rank_group& group, double seconds) : group_(group), before_(group.patience()) {
-    group.wait_for(seconds);
+  waiting(rank_group& group, double seconds, const char* variable = patience_variable)
+      : group_(group), before_(group.patience()) {
+    group.wait_for(seconds, variable);
   }
   ~waiting() { group_.wait_for(before_); }
   waiting(const waiting&) = delete;
@@ -52,6 +53,13 @@ class waiting {
  private:
   rank_group& group_;
   double before_;
+};
+
+// The same while ranks start, load and calibrate.
+class waiting_for_loading : waiting {
+ public:
+  explicit waiting_for_loading(rank_group& group)
+      : waiting(group, ranks_loading_patience(), loading_patience_variable) {}
 };
 
 // The program that this process runs, also if its file was replaced meanwhile: the same of all ranks of a
@@ -128,7 +136,7 @@ class rank_team {
       : memory_(rank_memory::create(ranks)), group_(memory_, 0), threads_(threads_of(ranks)) {
     start_others(ranks);
     group_.watch([this](int rank) { return why_ended(rank); });
-    const waiting start(group_, patience_of_loading);  // of new processes
+    const waiting_for_loading start(group_);  // of new processes
     meet();
   }
   // Waits for those that a launcher started.
@@ -353,9 +361,8 @@ class ranked_executor final : public executor {
   template <class Own>
   std::vector<std::string> prepare_all(const Own& own) {
     return team_->together({{"do", "prepare"}, {"points", group_ids_}}, [&] {
-      const std::string mine = own();
-      const waiting load(team_->group(), patience_of_loading);
-      return lacks_of(team_->group().gather(mine));
+      const waiting_for_loading load(team_->group());
+      return lacks_of(team_->group().gather(own()));
     });
   }
 
@@ -497,8 +504,8 @@ class follower {
   void prepare(const json& ids) {
     done_ = {};
     group_points_ = points_of(plan_, ids);
+    const waiting_for_loading load(group_);
     done_ = prepared_by(with_, group_points_);
-    const waiting load(group_, patience_of_loading);
     group_.gather(done_.told());
   }
 

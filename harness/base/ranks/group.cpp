@@ -27,7 +27,6 @@ namespace {
 constexpr std::uint64_t magic = 0x756e6d61736b5233U;  // of this layout
 constexpr std::size_t area_bytes = std::size_t{1} << 20, head_bytes = std::size_t{1} << 16;
 constexpr std::size_t longest_words = 512;
-constexpr double usual_patience = 60;
 constexpr long slice_ns = 50'000'000;  // how often who waits looks around
 
 std::size_t bytes_for(int ranks) {
@@ -64,16 +63,27 @@ thread_local rank_group* in_force = nullptr;
 
 }  // namespace
 
-double ranks_patience() {
-  const char* given = std::getenv("UNMASK_RANKS_PATIENCE");
-  if (given == nullptr || *given == '\0') return usual_patience;
+namespace {
+
+double seconds_of(const char* variable, double otherwise) {
+  const char* given = std::getenv(variable);
+  if (given == nullptr || *given == '\0') return otherwise;
   char* end = nullptr;
   const double seconds = std::strtod(given, &end);
   if (*end != '\0' || !(seconds >= 0) || seconds > 1e9) {
-    throw usage_error(std::string("UNMASK_RANKS_PATIENCE is '") + given +
+    throw usage_error(std::string(variable) + " is '" + given +
                       "' but must be a number of seconds from 0 (for ever) on");
   }
   return seconds;
+}
+
+}  // namespace
+
+double ranks_patience() {
+  return seconds_of(patience_variable, 60);
+}
+double ranks_loading_patience() {
+  return seconds_of(loading_patience_variable, 600);
 }
 
 struct rank_group::header {
@@ -239,7 +249,7 @@ void rank_group::look_for(double waited, const std::function<bool(int rank)>& ha
   std::vector<int> silent, waiting;
   for (int r = 0; r < size(); ++r) (has_come(r) ? waiting : silent).push_back(r);
   const std::string within = " within " + short_text(patience_) + " s";
-  const std::string how = " (UNMASK_RANKS_PATIENCE sets the seconds)";
+  const std::string how = std::string(" (") + patience_set_by_ + " sets the seconds)";
   if (silent.empty())
     give_up(move + " did not end" + within + ", to which all ranks have come" + how);
   give_up(number_list(silent) + " did not " + what + within + " while " + number_list(waiting) +

@@ -30,9 +30,12 @@ class rank_failure : public error {
 
 inline constexpr int most_ranks = 64;
 
-// Seconds that ranks wait for each other: $UNMASK_RANKS_PATIENCE, else 60; 0: for ever. Usage error for a
-// value that is none.
+// Seconds that ranks wait for each other, by the variable of each: 60 unless it is set, and 600 while
+// processes start, load and calibrate; 0: for ever. Usage error for a value that is none.
+inline constexpr const char* patience_variable = "UNMASK_RANKS_PATIENCE";
+inline constexpr const char* loading_patience_variable = "UNMASK_RANKS_LOADING_PATIENCE";
 double ranks_patience();
+double ranks_loading_patience();
 
 // Memory of a group: of this process, its threads, and the processes that open it. It has no name in the
 // system: nothing is left of it once the last of them has ended, however that comes.
@@ -97,9 +100,13 @@ class rank_group {
   double from_first(double value);
   std::string from_first(const std::string& text);
 
-  // Seconds that a move waits for another rank; 0: for ever. At first ranks_patience().
+  // Seconds that a move waits for another rank; 0: for ever. At first ranks_patience(). `variable` sets
+  // them, as a sentence says when they are over.
   double patience() const { return patience_; }
-  void wait_for(double seconds) { patience_ = seconds; }
+  void wait_for(double seconds, const char* variable = patience_variable) {
+    patience_ = seconds;
+    patience_set_by_ = variable;
+  }
   // Says why a rank has ended, empty: it has not. Asked several times a second while a move waits.
   void watch(std::function<std::string(int rank)> ended) { ended_ = std::move(ended); }
   // All other ranks stop waiting with these words; the first that fails is heard.
@@ -144,6 +151,7 @@ class rank_group {
   std::shared_ptr<rank_memory> memory_;
   int rank_, turn_ = 0;
   double patience_;
+  const char* patience_set_by_ = patience_variable;
   std::uint64_t moves_ = 0, received_ = 0, moves_on_device_ = 0;
   rank_traffic traffic_;
   gather_listener* listener_ = nullptr;

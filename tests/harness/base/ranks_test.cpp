@@ -191,6 +191,11 @@ TEST(ranks, patience_is_a_number_of_seconds) {
   setenv("UNMASK_RANKS_PATIENCE", "2.5", 1);
   EXPECT_EQ(rank_group(rank_memory::create(1), 0).patience(), 2.5);
   unsetenv("UNMASK_RANKS_PATIENCE");
+  EXPECT_EQ(ranks_patience(), 60);
+  EXPECT_EQ(ranks_loading_patience(), 600);
+  setenv("UNMASK_RANKS_LOADING_PATIENCE", "1200", 1);
+  EXPECT_EQ(ranks_loading_patience(), 1200);
+  unsetenv("UNMASK_RANKS_LOADING_PATIENCE");
 }
 
 }  // namespace

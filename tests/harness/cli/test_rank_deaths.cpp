@@ -118,7 +118,8 @@ namespace {
 
 // ---- in the test ----
 
-constexpr int last_of_two_passes = -1;  // NUMBER: of the sums
+// NUMBER: of the sums
+constexpr int last_of_two_passes = -1, first_of_the_second = -2;
 
 struct ranked_death {
   const char *name, *how, *place;
@@ -134,17 +135,23 @@ constexpr const char* killed = "was ended by signal 9";
 constexpr const char* ended = "ended with exit code 1";
 constexpr const char* no_memory = "rank 1: no memory is left for its share of the model";
 constexpr const char* silent = "rank 1 did not answer within 1 s while rank 0 waited";
+constexpr const char* silent_in_loading =
+    "rank 1 did not answer within 4 s while rank 0 waited (UNMASK_RANKS_LOADING_PATIENCE sets the seconds)";
 
 class ranked_deaths : public test::ranked_runs, public ::testing::WithParamInterface<ranked_death> {
  protected:
   static std::string own_program() { return fs::read_symlink("/proc/self/exe"); }
   bool stops() const { return std::string(GetParam().how) == "stop"; }
+  bool is_waited_for_longer() const {
+    return std::string(GetParam().place) == "start" || std::string(GetParam().place) == "loading";
+  }
   // The run, as a line for the shell.
   std::string line(int number) const {
     const ranked_death& d = GetParam();
     const std::string what = "UNMASK_PLANTED=1 " + std::string(d.how) + " " + d.place + " " +
                              std::to_string(number) + " " + once();
-    return "env " + shell_word(what) + (stops() ? " UNMASK_RANKS_PATIENCE=1 " : " ") +
+    const char* patience = " UNMASK_RANKS_PATIENCE=1 UNMASK_RANKS_LOADING_PATIENCE=4 ";
+    return "env " + shell_word(what) + (stops() ? patience : " ") +
            shell_word(own_program()) + " run x.toml -o out --no-progress --ranks 2 --device mortal";
   }
   std::string once() const { return folder() + "/once"; }
@@ -166,7 +173,7 @@ class ranked_deaths : public test::ranked_runs, public ::testing::WithParamInter
     const auto came = std::chrono::steady_clock::now();
     ASSERT_TRUE(comes_true([&] { return !rows_in("out").empty(); }, 20));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - came;
-    EXPECT_LT(took.count(), stops() ? 3 : 2);
+    EXPECT_LT(took.count(), !stops() ? 2 : is_waited_for_longer() ? 6 : 3);
     ASSERT_TRUE(comes_true([&] { return run.ended().has_value(); }, 60));
     EXPECT_EQ(test::exit_code_of(*run.ended()), 1) << test::text_of(folder() + "/err.txt");
   }
@@ -175,7 +182,10 @@ class ranked_deaths : public test::ranked_runs, public ::testing::WithParamInter
 TEST_P(ranked_deaths, cost_their_point_the_pass_in_flight) {
   const ranked_death& d = GetParam();
   write("block_diffusion", 1, "[sweep]\ngen_length = [8, 16]\n", "tiny-sdar", 2);
-  const int number = d.number == last_of_two_passes ? 2 * sums_of_a_pass() : d.number;
+  const int sums = d.number < 0 ? sums_of_a_pass() : 0;
+  const int number = d.number == last_of_two_passes    ? 2 * sums
+                     : d.number == first_of_the_second ? sums + 1
+                                                       : d.number;
   run_with(number);
   const std::vector<json> rows = rows_in("out");
   ASSERT_EQ(rows.size(), 2U);
@@ -207,6 +217,24 @@ INSTANTIATE_TEST_SUITE_P(
                       ranked_death{"killed_at_the_head", "kill", "head", 1, killed, 0},
                       ranked_death{"killed_in_the_last_step", "kill", "sum", last_of_two_passes,
                                    killed, 1},
+                      ranked_death{"stopped_at_its_start", "stop", "start", 1, silent_in_loading,
+                                   0},
+                      ranked_death{"stopped_while_loading", "stop", "loading", 2,
+                                   silent_in_loading, 0},
+                      ranked_death{"killed_at_the_first_sum", "kill", "sum", 1, killed, 0},
+                      ranked_death{"ended_at_the_head", "exit", "head", 1, ended, 0},
+                      ranked_death{"no_memory_at_the_head", "no_memory", "head", 1, no_memory, 0},
+                      ranked_death{"stopped_at_the_head", "stop", "head", 1, silent, 0},
+                      ranked_death{"ended_in_the_last_step", "exit", "sum", last_of_two_passes,
+                                   ended, 1},
+                      ranked_death{"no_memory_in_the_last_step", "no_memory", "sum",
+                                   last_of_two_passes, no_memory, 1},
+                      ranked_death{"stopped_in_the_last_step", "stop", "sum", last_of_two_passes,
+                                   silent, 1},
+                      ranked_death{"ended_as_the_second_pass_began", "exit", "sum",
+                                   first_of_the_second, ended, 1},
+                      ranked_death{"no_memory_as_the_second_pass_began", "no_memory", "sum",
+                                   first_of_the_second, no_memory, 1},
                       ranked_death{"killed_between_passes", "kill", "pass", 2, killed, 1},
                       ranked_death{"stopped_between_passes", "stop", "pass", 2, silent, 1}),
     [](const auto& i) { return std::string(i.param.name); });
