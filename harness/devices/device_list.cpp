@@ -97,6 +97,7 @@ std::vector<device> built_in() {
   cuda.unusable = why_no_cuda;
   cuda.checked = check_gpu;
   cuda.energy = meter_of_gpu;
+  cuda.rank_library = cuda::rank_library_version;
   cuda.roofs = roofs_of_gpu;
 
   device emulated{.name = "cuda-emulated", .heeds = "cuda", .adds_over_ranks = true};

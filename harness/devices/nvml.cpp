@@ -190,4 +190,36 @@ device_load load_sampler::finish() {
   return {watts_.mean(), clock_.mean(), throttled_.mean()};
 }
 
+device_use use_meter::finish() {
+  device_use use{{}, load_.finish()};
+  if (const std::optional<double> after = meter_.joules(); before_ && after) {
+    use.joules = *after - *before_;
+  }
+  return use;
+}
+
+device_use use_of_all(const std::vector<device_use>& devices) {
+  if (devices.empty()) return {};
+  const auto combined = [&](const auto& field, const auto& combine) -> std::optional<double> {
+    std::optional<double> all;
+    for (const device_use& d : devices) {
+      const std::optional<double>& one = field(d);
+      if (!one) return std::nullopt;
+      all = all ? combine(*all, *one) : *one;
+    }
+    return all;
+  };
+  const auto sum = [](double a, double b) { return a + b; };
+  const auto larger = [](double a, double b) { return std::max(a, b); };
+  device_use all;
+  all.joules = combined([](const device_use& d) -> auto& { return d.joules; }, sum);
+  all.load.watts = combined([](const device_use& d) -> auto& { return d.load.watts; }, sum);
+  all.load.throttled_share =
+      combined([](const device_use& d) -> auto& { return d.load.throttled_share; }, larger);
+  all.load.sm_clock_mhz =
+      combined([](const device_use& d) -> auto& { return d.load.sm_clock_mhz; }, sum);
+  if (all.load.sm_clock_mhz) *all.load.sm_clock_mhz /= static_cast<double>(devices.size());
+  return all;
+}
+
 }  // namespace unmask

@@ -91,4 +91,27 @@ class load_sampler {
   std::jthread thread_;  // writes them
 };
 
+// The same with the energy of the span.
+struct device_use {
+  std::optional<double> joules;
+  device_load load;
+};
+
+// From its beginning until it is finished.
+class use_meter {
+ public:
+  explicit use_meter(const energy_meter& meter)
+      : meter_(meter), before_(meter.joules()), load_(meter) {}
+  device_use finish();
+
+ private:
+  energy_meter meter_;
+  std::optional<double> before_;
+  load_sampler load_;
+};
+
+// Of devices that work together: the sums of energy and power, the mean clock, and the share of the one that was
+// throttled longest. A field is empty if one device lacks it.
+device_use use_of_all(const std::vector<device_use>& devices);
+
 }  // namespace unmask

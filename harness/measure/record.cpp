@@ -597,7 +597,9 @@ void measure_row(result_row& row, const measured_point& point) {
   pass_metrics(row, point.passes);
   // On one machine: GPUs by NCCL, other ranks by the memory that they share (base/ranks/group.h).
   if (row.metrics.contains("sum_calls")) {
-    row.topology = {1, row.device && row.device->is_card ? "NCCL" : "shared memory"};
+    const device* on = device_if_chosen(row.run.device);
+    const std::string nccl = on != nullptr ? on->rank_library() : "";
+    row.topology = {1, nccl.empty() ? "shared memory" : "NCCL", nccl};
   }
   if (const auto energy = row.value_of("energy_joules"); energy && output > 0) {
     row.metrics["joules_per_token"] = {*energy / output, origin::measured};
@@ -633,6 +635,7 @@ void measure_row(result_row& row, const measured_point& point) {
     add_reason(row, no_end_seen(point));
   }
   add_reason(row, varied_answers(point.passes));
+  add_reason(row, first.unmetered);
   judge_times(row, point);
   check_batch(row, first);
   check_activity(row, point.knobs);

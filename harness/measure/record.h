@@ -44,6 +44,7 @@ struct pass_record : pass_totals {
   bool answers_vary = false;
   machine_use use;                        // who used the processors meanwhile
   std::map<std::string, metric> metrics;  // of this pass alone; the row has their means
+  std::string unmetered;                  // why the ranks of it have no energy together
   std::vector<answer_record> answers;
 };
 

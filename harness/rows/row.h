@@ -126,6 +126,7 @@ struct sample_record {
 struct topology_record {
   std::int64_t hosts = 0;  // 0: one process, or nothing was computed
   std::string transport;   // by which their bytes go
+  std::string nccl;        // its version, if they go by it
 };
 
 // The experiment that a row is of.

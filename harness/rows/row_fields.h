@@ -124,6 +124,7 @@ template <class Visit>
 void each_field(topology_record& t, Visit& visit) {
   visit(needed("hosts", "machines that the ranks are on"), t.hosts);
   visit(needed("transport", "by which bytes go from rank to rank"), t.transport);
+  visit(some("nccl", "version of NCCL, if they go by it"), t.nccl);
 }
 
 template <class Visit>

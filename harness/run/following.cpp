@@ -27,6 +27,7 @@
 #include "harness/devices/environment.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/profile/phases.h"
+#include "harness/run/pass_use.h"
 
 namespace unmask {
 namespace {
@@ -317,6 +318,7 @@ class ranked_executor final : public executor {
     }
     if (!launched_) check_gpus_for(group.front().run);
     if (!works() || team_->group().size() != ranks) start_team(ranks);
+    device_ = group.front().run.device;
     group_ids_.clear();
     for (const experiment_point& p : group) group_ids_.push_back(p.id);
     prepared_group own;
@@ -341,9 +343,10 @@ class ranked_executor final : public executor {
   pass_record pass(std::size_t number, prepared_point& own) {
     if (!works()) start_again();
     const bool heard = current_listener() != nullptr;
+    use_meter meter(meter_of(device_));
     return team_->together({{"do", "pass"}, {"point", number}, {"listens", heard}}, [&] {
       pass_record pass = own.pass();
-      team_->group().gather(std::string());  // all have come so far
+      put_use_of_ranks(pass, team_->group().gather(told_use(meter.finish())));
       return pass;
     });
   }
@@ -411,6 +414,7 @@ class ranked_executor final : public executor {
   std::unique_ptr<rank_team> team_;
   bool launched_ = false;  // by somebody else
   int ranks_ = 1;          // of the team
+  std::string device_;     // of the group
   std::vector<std::string> group_ids_;
   std::map<std::size_t, const prepared_point*> alive_;  // by their number in the group
 };
@@ -494,8 +498,9 @@ class follower {
     } else {
       silent_listener silent;
       const listening as_rank_0(command.at("listens") ? &silent : nullptr);
+      use_meter meter(meter_of(group_points_.front().run.device));
       of.point->pass();
-      group_.gather(std::string());
+      group_.gather(told_use(meter.finish()));
     }
     return true;
   }

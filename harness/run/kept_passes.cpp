@@ -147,6 +147,7 @@ std::string pass_line(const pass_record& pass, const pass_record* first) {
               {"clients_left", pass.clients_left},
               {"answers", pass.answers.size()}};
   if (pass.answers_vary) out["answers_vary"] = true;
+  if (!pass.unmetered.empty()) out["unmetered"] = pass.unmetered;
   each_number(const_cast<pass_record&>(pass),
               [&](const char* name, const auto& value) { put(out, name, value); });
   if (pass.use.seconds > 0) {  // else nobody watched
@@ -172,6 +173,7 @@ pass_record pass_of_line(const std::string& line, const pass_record* first) {
   pass.served = in.at("served");
   pass.clients_left = in.at("clients_left");
   pass.answers_vary = in.value("answers_vary", false);
+  pass.unmetered = in.value("unmetered", "");
   each_number(pass, [&](const char* name, auto& value) { take(in, name, value); });
   if (in.contains("use")) {
     each_number(pass.use, [&](const char* name, auto& value) { take(in.at("use"), name, value); });

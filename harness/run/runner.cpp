@@ -24,7 +24,6 @@
 #include "harness/base/output.h"
 #include "harness/devices/device.h"
 #include "harness/devices/first_use.h"
-#include "harness/devices/nvml.h"
 #include "harness/measure/official_scores.h"
 #include "harness/measure/probe.h"
 #include "harness/plan/needs.h"
@@ -37,6 +36,7 @@
 #include "harness/rows/store.h"
 #include "harness/run/following.h"
 #include "harness/run/kept_passes.h"
+#include "harness/run/pass_use.h"
 #include "harness/run/point_claim.h"
 #include "harness/run/stop_signal.h"
 
@@ -305,26 +305,16 @@ class experiment_run {
   }
 
   void add_pass(in_flight& f, std::int64_t round) {
-    const device* on = device_if_chosen(f.point->run.device);
-    const energy_meter meter = on ? on->energy() : energy_meter("");
-    const std::optional<double> before = meter.joules();
-    load_sampler load(meter);
+    // Of several ranks each has a device, and following.h asks all of them.
+    std::optional<use_meter> meter;
+    if (f.point->run.ranks == 1) meter.emplace(meter_of(f.point->run.device));
     {
       const phase_range range(profile_phase::measure,
                               round);  // what a profiler around us looks for
       f.measured.passes.push_back(timed_pass(f, fmt::format(" repetition {}", round + 1)));
     }
     pass_record& pass = f.measured.passes.back();
-    const device_load under = load.finish();
-    const auto put = [&](const char* name, const std::optional<double>& value) {
-      if (value) pass.metrics[name] = {*value, origin::measured};
-    };
-    put("watts_mean", under.watts);
-    put("clock_mhz_mean", under.sm_clock_mhz);
-    put("throttled_share", under.throttled_share);
-    if (const std::optional<double> after = meter.joules(); before && after) {
-      pass.metrics["energy_joules"] = {*after - *before, origin::measured};
-    }
+    if (meter) put_use(pass, meter->finish());
     f.seconds.push_back(pass.seconds);
     made_a_pass_ = true;
     const std::lock_guard hold(keeping_);

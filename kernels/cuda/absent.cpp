@@ -30,6 +30,9 @@ namespace {
 void require_rank_library() {
   throw environment_error(query().note);
 }
+std::string rank_library_version() {
+  throw environment_error(query().note);
+}
 
 std::string product_library() {
   return "none";

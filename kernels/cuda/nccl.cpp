@@ -246,6 +246,9 @@ const nccl_functions& nccl() {
 void require_rank_library() {
   (void)nccl();
 }
+std::string rank_library_version() {
+  return nccl_version_text(nccl().version);
+}
 
 void gather_by_nccl(rank_group& group, const void* from, std::size_t bytes, void* all,
                     cudaStream_t stream, bool recorded) {

@@ -96,6 +96,7 @@ class Ranks(unittest.TestCase):
         code, got, said = self.run_on("cuda", "run.ranks=2", UNMASK_SOFTGPU_STATS="on")
         self.assertEqual(code, 0, said)
         self.expect_the_work_of_one(got, want, said)
+        self.assertEqual(got[0]["topology"], {"hosts": 1, "transport": "NCCL", "nccl": "2.28.9"})
         self.assertGreater(int(re.search(r"(\d+) graph launches", said).group(1)), 0, said)
 
     def test_a_call_that_one_rank_alone_has_captured_is_found(self):

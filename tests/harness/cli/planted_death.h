@@ -12,6 +12,9 @@
 //   NUMBER  the how-manieth time that the rank, or rank 0, comes there
 //   FILE    is there until it happens, so that it happens once
 //
+// UNMASK_PLANTED="RANK unmetered - 0 -" asks for no death: each rank has the stand-in for the driver's telemetry
+// except RANK, which has none.
+//
 // Runs have --device mortal, which is the device cpu besides.
 #pragma once
 

@@ -81,9 +81,17 @@ const backend& mortal_kernels(const run_keys& run) {
   return find_device("cpu").kernels(run);
 }
 
+int own_rank() {
+  const char* follows = std::getenv("UNMASK_FOLLOWS");
+  return follows == nullptr ? 0 : std::atoi(follows);
+}
+
 // Rank 0 asks what a pass costs before it begins one: the others wait for its command.
 energy_meter meter_of_a_pass() {
-  if (planted.place == "pass" && has_come()) {
+  if (planted.how == "unmetered") {
+    return energy_meter(own_rank() == planted.rank ? "" : "0000:17:00.0", UNMASK_FAKE_NVML);
+  }
+  if (planted.place == "pass" && own_rank() == 0 && has_come()) {
     const std::vector<pid_t> all = followers_in(fs::current_path());
     ::kill(all.at(static_cast<std::size_t>(planted.rank - 1)),
            planted.how == "stop" ? SIGSTOP : SIGKILL);
@@ -101,9 +109,7 @@ bool test::plant_death() {
   in >> planted.rank >> planted.how >> planted.place >> planted.number >> std::ws;
   std::getline(in, file);
   planted.file = file;
-  const char* follows = std::getenv("UNMASK_FOLLOWS");
-  const int own = follows == nullptr ? 0 : std::atoi(follows);
-  if (planted.place == "start" && own == planted.rank && has_come()) meet_it();
+  if (planted.place == "start" && own_rank() == planted.rank && has_come()) meet_it();
   replace<op::sum_ranks>(mortal_sum);
   replace<op::confidence>(mortal_head);
   device mortal = find_device("cpu");
@@ -137,6 +143,8 @@ constexpr const char* no_memory = "rank 1: no memory is left for its share of th
 constexpr const char* silent = "rank 1 did not answer within 1 s while rank 0 waited";
 constexpr const char* silent_in_loading =
     "rank 1 did not answer within 4 s while rank 0 waited (UNMASK_RANKS_LOADING_PATIENCE sets the seconds)";
+
+using test::ranked_runs;
 
 class ranked_deaths : public test::ranked_runs, public ::testing::WithParamInterface<ranked_death> {
  protected:
@@ -202,6 +210,33 @@ TEST_P(ranked_deaths, cost_their_point_the_pass_in_flight) {
   EXPECT_EQ(all[2].at("point_id"), rows[0].at("point_id"));
   EXPECT_NE(all[2].at("verdict"), "FAILED") << all[2].at("reason");
   EXPECT_EQ(all[2].at("samples").value("taken_up", 0), d.kept);
+}
+
+// By hand: each device takes 2.5 J between two readings of its counter, and 412 W.
+TEST_F(ranked_runs, add_the_energy_of_their_devices) {
+  write("block_diffusion", 1);
+  const auto row_of = [&](const std::string& output, int unmetered) {
+    const test::outcome o = test::run_shell(
+        folder(), "UNMASK_PLANTED=" + shell_word(std::to_string(unmetered) + " unmetered - 0 -") +
+                      " " + shell_word(fs::read_symlink("/proc/self/exe")) + " run x.toml -o " +
+                      output + " --no-progress --ranks 2 --device mortal");
+    EXPECT_EQ(o.code, 0) << o.text;
+    return rows_in(output).at(0);
+  };
+  const json all = row_of("all", -1), part = row_of("part", 1);
+  EXPECT_EQ(all.at("metrics").at("energy_joules"), 5);
+  EXPECT_EQ(all.at("metrics").at("watts_mean"), 824);
+  EXPECT_EQ(all.at("metrics").at("clock_mhz_mean"), 1755);
+  EXPECT_EQ(all.at("metrics").at("joules_per_token").get<double>(),
+            5 / all.at("metrics").at("output_tokens").get<double>());
+  EXPECT_EQ(all.at("reason").get<std::string>().find("no energy"), std::string::npos);
+  for (const char* absent : {"energy_joules", "watts_mean", "joules_per_token"}) {
+    EXPECT_FALSE(part.at("metrics").contains(absent)) << absent;
+  }
+  EXPECT_NE(part.at("reason").get<std::string>().find(
+                "no energy: the driver of rank 1 does not say what its device takes"),
+            std::string::npos)
+      << part.at("reason");
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -42,6 +42,23 @@ TEST(nvml, absent_library_is_one_sentence) {
   EXPECT_FALSE(report.devices[0].temperature_c.has_value());
 }
 
+// By hand: 40 + 2.5 J, 300 + 100 W, (1800 + 1200) / 2 MHz, and the one that was throttled longer.
+TEST(energy, of_devices_together_is_a_sum) {
+  const device_use first{40, {300, 1800, 0.25}}, second{2.5, {100, 1200, 0}};
+  const device_use all = use_of_all({first, second});
+  EXPECT_EQ(all.joules, 42.5);
+  EXPECT_EQ(all.load.watts, 400);
+  EXPECT_EQ(all.load.sm_clock_mhz, 1500);
+  EXPECT_EQ(all.load.throttled_share, 0.25);
+  EXPECT_EQ(use_of_all({second}).joules, 2.5);
+  device_use without = first;
+  without.joules.reset();
+  const device_use part = use_of_all({second, without});
+  EXPECT_FALSE(part.joules);
+  EXPECT_EQ(part.load.watts, 400);
+  EXPECT_FALSE(use_of_all({}).joules);
+}
+
 TEST(energy, is_read_in_joules_and_watts_and_absent_where_it_cannot_be) {
   const energy_meter meter("0000:17:00.0", FAKE_NVML);
   const auto before = meter.joules(), after = meter.joules();
