@@ -7,7 +7,9 @@
 // UNMASK_SOFTGPU_NCCL says:
 //
 //   version                 is 2.10.3
+//   other_version:RANK      is 2.27.9 for the process of the card of this number
 //   refuse:RANK             CommInitRankConfig fails
+//   absent:RANK             CommInitRankConfig of this rank never joins the others
 //   error:RANK:CALL         the communicator of this rank fails behind its call (1, 2, ...)
 //   stuck:RANK:CALL         this rank's GPU never comes to its call
 //   reversed:RANK           parts arrive in the reverse order on this rank
@@ -16,6 +18,8 @@
 //   twice:RANK              its first part is also its second
 //   own_width:RANK          this rank gets an eighth less of every part than was sent
 //   launched:RANK           this rank's calls are taken for launched ones, whatever captured them
+//
+// UNMASK_SOFTGPU_NCCL_BEGAN names a file that is made when a rank is absent or stuck.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -76,6 +80,18 @@ const fault& planted() {
   return one;
 }
 
+void note_beginning() {
+  const char* file = std::getenv("UNMASK_SOFTGPU_NCCL_BEGAN");
+  const int made = file == nullptr ? -1 : ::open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+  if (made >= 0) ::close(made);
+}
+
+bool is_card(int number) {
+  char bus[32] = {}, want[32] = {};
+  std::snprintf(want, sizeof want, "0000:%02x:00.0", static_cast<unsigned>(number));
+  return cudaDeviceGetPCIBusId(bus, sizeof bus, 0) == cudaSuccess && std::strcmp(bus, want) == 0;
+}
+
 struct id {
   char bytes[128];
 };
@@ -127,7 +143,10 @@ struct gathering {
   void run() {
     if (c->aborted) return;
     const fault& f = planted();
-    if (f.is("stuck", c->rank) && c->done + 1 >= f.call) throw not_yet();
+    if (f.is("stuck", c->rank) && c->done + 1 >= f.call) {
+      note_beginning();
+      throw not_yet();
+    }
     if (!begun) {
       begun = true;
       at = 0;
@@ -182,7 +201,8 @@ bool all_joined(const communicator& c) {
 extern "C" {
 
 int ncclGetVersion(int* version) {
-  *version = planted().what == "version" ? 21003 : 22809;
+  const bool other = planted().what == "other_version" && is_card(planted().rank);
+  *version = planted().what == "version" ? 21003 : other ? 22709 : 22809;
   return success;
 }
 const char* ncclGetErrorString(int status) {
@@ -227,7 +247,11 @@ int ncclCommInitRankConfig(void** made, int ranks, id of, int rank, const config
   c->rank = rank;
   c->ranks = ranks;
   c->shared = static_cast<shared_head*>(memory);
-  ++c->shared->joined;
+  if (planted().is("absent", rank)) {
+    note_beginning();
+  } else {
+    ++c->shared->joined;
+  }
   *made = c;
   if (how->blocking == 0) return in_progress;
   while (!all_joined(*c)) ::usleep(200);

@@ -153,6 +153,11 @@ class Ranks(unittest.TestCase):
         self.assertRegex(self.reason(UNMASK_SOFTGPU_UNLIKE="1"),
                          r"rank 1 has another GPU than rank 0 \(softgpu .* of \d+ multiprocessors, not softgpu .*\)")
 
+    def test_drivers_and_libraries_that_differ_are_named(self):
+        self.assertIn("rank 1 has another driver than rank 0 (13.1, not 13.0)", self.reason(UNMASK_SOFTGPU_NEW_DRIVER="1"))
+        self.assertIn("rank 1 has another NCCL than rank 0 (2.27.9, not 2.28.9)",
+                      self.reason(UNMASK_SOFTGPU_NCCL="other_version:1"))
+
     def launched(self, **variables):
         """The rows of rank 0, and what both ranks said, which a launcher started."""
         started = []
@@ -186,11 +191,51 @@ class Ranks(unittest.TestCase):
                          r"rank 1: NCCL: move \d+ or one before it: unhandled system error "
                          r"\(NET/Socket : peer closed the connection\)")
 
-    def test_a_gpu_that_does_not_go_on_is_told_in_time(self):
+    def followers(self):
+        """Processes of this test's runs that are told to follow."""
+        cache = "UNMASK_CACHE=" + os.path.join(self.folder.name, "cache")
+        found = []
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{process}/environ", encoding="utf-8", errors="replace") as text:
+                    variables = text.read().split("\0")
+            except OSError:  # another user's, or it has ended
+                continue
+            if cache in variables and any(v.startswith("UNMASK_FOLLOWS=") for v in variables):
+                found.append(int(process))
+        return found
+
+    def told_in_time(self, fault, patience=2):
+        """The reason of the row of a run with a fault, which is there a second after patience ends, if not before;
+        the run ends with exit code 1 and leaves no process."""
+        began = os.path.join(self.folder.name, fault.replace(":", "-"))
+        output, command = self.command("cuda", "run.ranks=2", methods=("block_diffusion",))
+        environment = self.environment({"UNMASK_SOFTGPU_NCCL": fault, "UNMASK_SOFTGPU_NCCL_BEGAN": began,
+                                        "UNMASK_RANKS_PATIENCE": str(patience)})
+        with open(began + ".txt", "w", encoding="utf-8") as said:
+            run = subprocess.Popen(command, stdout=said, stderr=said, env=environment)
+        self.addCleanup(run.kill)
+        self.wait_until(lambda: os.path.exists(began), 120)
         begin = time.monotonic()
-        self.assertRegex(self.reason(UNMASK_SOFTGPU_NCCL="stuck:1:4", UNMASK_RANKS_PATIENCE="2"),
+        self.wait_until(lambda: self.rows(output), 60)
+        self.assertLess(time.monotonic() - begin, patience + 1)
+        self.assertEqual(run.wait(60), 1)
+        self.assertEqual(self.followers(), [])
+        return self.rows(output)[0]["reason"]
+
+    def wait_until(self, happens, seconds):
+        end = time.monotonic() + seconds
+        while not happens():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+
+    def test_a_gpu_that_does_not_go_on_is_told_in_time(self):
+        self.assertRegex(self.told_in_time("stuck:1:4"),
                          r"move \d+ of the devices did not end within 2 s, to which all ranks have come")
-        self.assertLess(time.monotonic() - begin, 60)
+
+    def test_a_gpu_that_never_joins_is_told_in_time(self):
+        self.assertIn("ncclCommInitRankConfig of 2 ranks did not end within 2 s, to which all ranks have come",
+                      self.told_in_time("absent:1"))
 
 
 if __name__ == "__main__":

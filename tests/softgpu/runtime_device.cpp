@@ -36,11 +36,16 @@ bool is_visible(int device) {
   return device >= 0 && device < static_cast<int>(visible_cards().size());
 }
 
+// Whether this process computes on the card of that number.
+bool is_own_card(int number) {
+  const std::vector<int> cards = visible_cards();
+  return !cards.empty() && cards[0] == number;
+}
+
 // Of the card that this process computes on; one that is unlike the others has one less.
 int processors() {
   const int asked = unmask::softgpu::options().multiprocessors;
-  const std::vector<int> cards = visible_cards();
-  const bool unlike = !cards.empty() && cards[0] == unmask::softgpu::options().unlike;
+  const bool unlike = is_own_card(unmask::softgpu::options().unlike);
   return (asked > 0 ? asked : unmask::softgpu::device().multiprocessors) - (unlike ? 1 : 0);
 }
 
@@ -84,7 +89,7 @@ cudaError_t cudaRuntimeGetVersion(int* v) {
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* v) {
-  *v = 13000;
+  *v = is_own_card(unmask::softgpu::options().new_driver) ? 13010 : 13000;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {

@@ -71,6 +71,7 @@ settings from_environment() {
   s.multiprocessors = number("MULTIPROCESSORS", 0);
   s.devices = number("DEVICES", 1);
   s.unlike = number("UNLIKE", -1);
+  s.new_driver = number("NEW_DRIVER", -1);
   s.rough = choice("NUMBERS", {"exact", "rough"}) == 1;
   s.trace = choice("TRACE", {"off", "on"}) == 1;
   s.statistics = choice("STATS", {"off", "on"}) == 1;

@@ -22,6 +22,7 @@ struct settings {
   int multiprocessors = 0;    // MULTIPROCESSORS: fewer, so that blocks take several items
   int devices = 1;            // DEVICES: cards of the machine, all alike
   int unlike = -1;            // UNLIKE: the card of this number has one multiprocessor less
+  int new_driver = -1;        // NEW_DRIVER: the process of the card of this number has driver 13.1
   bool rough = false;         // NUMBERS=rough: approximations err as far as they may
   bool trace = false;         // TRACE=on|off: every launch is named on standard error
   bool statistics = false;    // STATS=on|off: counts on standard error at the end
