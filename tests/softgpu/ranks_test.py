@@ -102,7 +102,7 @@ class Ranks(unittest.TestCase):
     def test_a_call_that_one_rank_alone_has_captured_is_found(self):
         self.limit = 2
         _, _, said = self.run_on("cuda", "run.ranks=2", methods=("block_diffusion",), UNMASK_SOFTGPU_NCCL="launched:1")
-        self.assertRegex(said, r"softgpu: HOST: NCCL: one of ranks [01] and [01] launches a call that the other has captured")
+        self.assertRegex(said, "softgpu: HOST: NCCL: one of ranks [01] and [01] launches a call that the other has captured")
 
     def test_ranks_launch_as_many_graphs_as_one_another(self):
         self.limit = 2
@@ -154,7 +154,8 @@ class Ranks(unittest.TestCase):
                          r"rank 1 has another GPU than rank 0 \(softgpu .* of \d+ multiprocessors, not softgpu .*\)")
 
     def test_drivers_and_libraries_that_differ_are_named(self):
-        self.assertIn("rank 1 has another driver than rank 0 (13.1, not 13.0)", self.reason(UNMASK_SOFTGPU_NEW_DRIVER="1"))
+        self.assertIn("rank 1 has another driver than rank 0 (13.1, not 13.0)",
+                      self.reason(UNMASK_SOFTGPU_NEW_DRIVER="1"))
         self.assertIn("rank 1 has another NCCL than rank 0 (2.27.9, not 2.28.9)",
                       self.reason(UNMASK_SOFTGPU_NCCL="other_version:1"))
 
