@@ -28,8 +28,7 @@ struct device {
   std::string need;      // what of a machine it needs, as a list of needs says it; empty: nothing
   bool is_card = false;  // a driver, profilers and energy counters know it
   bool times_mean_something = true;
-  bool has_graphs = false;       // can record layers and repeat them
-  bool adds_over_ranks = false;  // has the sums that a model of several ranks or pieces needs
+  bool has_graphs = false;  // can record layers and repeat them
   bool counts_traffic =
       false;  // tells what its kernels did to memory (kernels/cuda/device/traffic.h)
   // Keeps K/V and activations in bfloat16 beside bfloat16 weights, unless [run] says otherwise.

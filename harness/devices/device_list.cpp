@@ -81,13 +81,13 @@ energy_meter meter_of_gpu() {
 }
 
 std::vector<device> built_in() {
-  device cpu{.name = "cpu", .heeds = "cpu", .adds_over_ranks = true, .kernels = kernels_of_cpu};
+  device cpu{.name = "cpu", .heeds = "cpu", .kernels = kernels_of_cpu};
   cpu.roofs = roofs_of_cpu;
 
-  device reference{.name = "reference", .heeds = "reference", .adds_over_ranks = true};
+  device reference{.name = "reference", .heeds = "reference"};
   reference.kernels = [](const run_keys&) -> const backend& { return reference_backend(); };
 
-  device cuda{.name = "cuda", .heeds = "cuda", .is_card = true, .adds_over_ranks = true};
+  device cuda{.name = "cuda", .heeds = "cuda", .is_card = true};
   cuda.kernels = [](const run_keys& run) -> const backend& {
     if (run.ranks > 1 && why_no_cuda().empty()) cuda::require_rank_library();
     return cuda_backend(checked_choices(run));
@@ -100,7 +100,7 @@ std::vector<device> built_in() {
   cuda.rank_library = cuda::rank_library_version;
   cuda.roofs = roofs_of_gpu;
 
-  device emulated{.name = "cuda-emulated", .heeds = "cuda", .adds_over_ranks = true};
+  device emulated{.name = "cuda-emulated", .heeds = "cuda"};
   emulated.kernels = [](const run_keys& run) -> const backend& {
     return cuda_emulated_backend(checked_choices(run));
   };

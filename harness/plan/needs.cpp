@@ -8,11 +8,13 @@
 
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
+#include "harness/base/ranks/launch.h"
 #include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "harness/model/checkpoint.h"
 #include "harness/plan/benchmark_prompts.h"
 #include "harness/plan/locate.h"
+#include "harness/plan/serve_settings.h"
 #include "harness/plan/settings.h"
 #include "harness/rows/row_table.h"
 #include "harness/workload/benchmark_list.h"
@@ -136,19 +138,42 @@ void check_need(const std::string& need, const std::string& where) {
   }
 }
 
-std::vector<std::string> devices_of(const experiment_spec& spec) {
-  std::vector<std::string> devices = {spec.run.device};
+namespace {
+
+// The values of a key of [run] whose own value is `there`: --set before the sweep before [run].
+std::vector<std::string> values_of(const experiment_spec& spec, const std::string& key,
+                                   const std::string& there) {
+  std::vector<std::string> values = {there};
   for (const sweep_axis& axis : spec.axes) {
-    if (short_key(axis.key) != "device") continue;
-    if (spec.mode != sweep_mode::leave_one_out) devices.clear();
-    for (const parameter_value& v : axis.values) devices.push_back(to_string(v));
+    if (short_key(axis.key) != key) continue;
+    if (spec.mode != sweep_mode::leave_one_out) values.clear();
+    for (const parameter_value& v : axis.values) values.push_back(to_string(v));
   }
   for (const dotted_setting& s : spec.overrides) {
-    if (s.key == "device" || s.key == "run.device") devices = {to_string(s.value)};
+    if (s.key == key || s.key == "run." + key) values = {to_string(s.value)};
   }
+  return values;
+}
+
+// GPUs that a point of the experiment computes on together, at most; 1 where none computes on several.
+std::int64_t most_gpus(const experiment_spec& spec) {
+  const std::vector<std::string> asked = devices_of(spec);
+  const auto is_asked = [&](const device& d) { return d.is_card && one_of(asked, d.name); };
+  std::int64_t most = 1;
+  if (std::ranges::any_of(device_list(), is_asked) && !runs_dry(spec.run)) {
+    for (const std::string& ranks : values_of(spec, "ranks", std::to_string(spec.run.ranks))) {
+      most = std::max(most, static_cast<std::int64_t>(number(ranks).value_or(1)));
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+std::vector<std::string> devices_of(const experiment_spec& spec) {
   std::vector<std::string> once;
-  for (const std::string& d : devices) {
-    if (std::ranges::find(once, d) == once.end()) once.push_back(d);
+  for (const std::string& d : values_of(spec, "device", spec.run.device)) {
+    if (!one_of(once, d)) once.push_back(d);
   }
   return once;
 }
@@ -171,6 +196,9 @@ std::vector<std::string> needs_of(const experiment_spec& spec) {
   for (const std::string& need : spec.needs) add(need);
   for (const device& d : device_list()) {
     if (!d.need.empty() && one_of(devices_of(spec), d.name)) add(d.name);
+  }
+  if (const std::int64_t gpus = most_gpus(spec); gpus > 1 && !is_started_rank()) {
+    add(fmt::format("gpus:{}", gpus));
   }
   for (const model_entry& model : spec.models) {
     if (!model.published.empty()) add("weights:" + model.published);

@@ -49,8 +49,9 @@ std::vector<std::string> devices_of(const experiment_spec& spec);
 // Those, chosen.
 std::vector<chosen_device> choose_devices(const experiment_spec& spec);
 
-// The needs that the file states, and those that follow from its models, workloads and devices
-// (overrides included). In the order of the file, none twice.
+// The needs that the file states, and those that follow from its models, workloads, devices and ranks
+// (overrides included); a rank that another process started needs its own GPU only. In the order of the
+// file, none twice.
 std::vector<std::string> needs_of(const experiment_spec& spec);
 
 machine_view this_machine();

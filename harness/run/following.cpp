@@ -34,8 +34,6 @@ namespace {
 
 using nlohmann::json;
 
-// RANK FILE: the memory of the group (rank_memory::file).
-constexpr const char* follows_whom = "UNMASK_FOLLOWS";
 constexpr double for_ever = 0;
 constexpr double seconds_to_end = 2;
 constexpr std::size_t most_words = 400;  // of what a rank said last

@@ -617,18 +617,6 @@ std::vector<experiment_point> chosen_points(std::vector<experiment_point> points
   return take_shard(points, options.part);
 }
 
-// What points of several ranks or pieces need before the first of them is measured.
-void check_ranks(const std::vector<experiment_point>& points) {
-  for (const experiment_point& p : points) {
-    const bool cut = (p.run.ranks > 1 || p.run.pieces > 1) && !runs_dry(p.run);
-    if (cut && !find_device(p.run.device).adds_over_ranks) {
-      throw environment_error(
-          "NOT RUN: `ranks` or `pieces` above 1 on device " + p.run.device +
-          " need kernels that add over GPUs, which this program does not have; use device cpu");
-    }
-  }
-}
-
 auto of_other_ranks(const rank_place& place) {
   return [&place](const experiment_point& p) { return p.run.ranks != place.ranks; };
 }
@@ -655,7 +643,6 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
   const std::vector<experiment_point> plan = whole_plan(spec, alone);
   std::vector<experiment_point> points = chosen_points(plan, spec, alone, options);
   if (follows()) follow(points, alone);
-  check_ranks(points);
   const std::optional<rank_place> launch = place_for(points);
   if (launch) take_own_gpu(*launch, points);
   const std::size_t left = launch ? std::erase_if(points, of_other_ranks(*launch)) : 0;

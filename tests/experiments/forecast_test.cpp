@@ -75,6 +75,21 @@ TEST(forecast, a_wall_clock_waits_for_the_last_request) {
   EXPECT_GT(of(on_gpu, plan_of(on_gpu).at(0)).gpu_hours * 3600, 200);
 }
 
+// A GPU for each rank while they wait, four times that of one; while they compute, sums and what each repeats
+// come to the time of one.
+TEST(forecast, hours_are_those_of_all_ranks) {
+  const auto hours = [](const std::string& arrivals, const std::string& ranks) {
+    experiment_spec spec = ten_requests(arrivals);
+    apply_override(spec, "run.device=cuda");
+    apply_override(spec, "run.ranks=" + ranks);
+    return of(spec, plan_of(spec).at(0)).gpu_hours;
+  };
+  EXPECT_DOUBLE_EQ(hours("rate = 0.01\n", "4"), 4 * hours("rate = 0.01\n", "1"));
+  const std::string closed = "arrivals = \"closed\"\n";
+  EXPECT_GT(hours(closed, "4"), hours(closed, "1"));
+  EXPECT_LT(hours(closed, "4"), 4 * hours(closed, "1"));
+}
+
 // As the engine counted them when it ran the plan: 4000 requests with 787409 prompt tokens and 1344783
 // positions, in 39917 blocks that were committed and the last one of each answer. Chunks of 2 came near the
 // bound, with 1338530 forwards. Published are 213 and 321 tokens before the cut and the rest of a block.

@@ -132,6 +132,10 @@ std::optional<rank_place> launched_place(const variable_reader& variable) {
   return std::nullopt;
 }
 
+bool is_started_rank() {
+  return std::getenv(follows_whom) != nullptr || launched_place().has_value();
+}
+
 std::optional<rank_place> launched_place() {
   return launched_place([](const char* name) { return std::getenv(name); });
 }

@@ -31,6 +31,11 @@ using variable_reader = std::function<const char*(const char*)>;
 // set without a complete one, for values that are no places, and for ranks on several machines.
 std::optional<rank_place> launched_place(const variable_reader& variable);
 std::optional<rank_place> launched_place();  // of this process
+// RANK FILE: that rank 0 started a process to follow it in a group with that memory.
+inline constexpr const char* follows_whom = "UNMASK_FOLLOWS";
+// Whether another process started this one as one of several ranks, so that it may see its own GPU only.
+// Usage error as launched_place().
+bool is_started_rank();
 
 // The GPUs that a rank may see which another process starts, as CUDA_VISIBLE_DEVICES says it: the one of
 // its number among those that the starting process sees; none if that has fewer.

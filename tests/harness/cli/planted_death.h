@@ -4,7 +4,8 @@
 // The test program as the program `unmask`, one rank of which meets an end where it is told to:
 //
 //   UNMASK_PLANTED="RANK HOW PLACE NUMBER FILE"
-//   HOW     kill, stop: by a signal; exit: with exit code 1; no_memory: std::bad_alloc
+//   HOW     kill, stop: by a signal; exit: with exit code 1; no_memory: std::bad_alloc; differ: what the
+//           sum gives this rank has the wrong sign
 //   PLACE   start: of the process, before it is one of the group
 //           loading: where it asks for its kernels: before it reads a model, and before it packs it
 //           sum, head: before this operation

@@ -11,7 +11,9 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <thread>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 
@@ -557,6 +559,12 @@ TEST_F(ranked_runs, of_a_launcher_with_another_number_are_refused) {
   // A batch script without srun starts its own, and one rank asks no launcher.
   EXPECT_EQ(said("SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=2", "--ranks 2 -o batch").code, 0);
   EXPECT_EQ(said("LOCAL_RANK=1", "-o one").code, 0);
+  const test::outcome nobody = said("UNMASK_FOLLOWS=soon", "-o nobody");
+  EXPECT_EQ(nobody.code, 2) << nobody.text;
+  EXPECT_NE(nobody.text.find("UNMASK_FOLLOWS is 'soon' but is set for the ranks of a run only: "
+                             "unset it"),
+            std::string::npos)
+      << nobody.text;
   const test::outcome half = said("LOCAL_RANK=1", "--ranks 2 -o half");
   EXPECT_EQ(half.code, 2) << half.text;
   EXPECT_NE(half.text.find("ranks: LOCAL_RANK is set as torchrun sets it, but RANK, WORLD_SIZE, "
@@ -590,6 +598,33 @@ TEST_F(ranked_runs, that_a_launcher_lost_are_named) {
       "rank 1 (process " + std::to_string(second->pid()) + ") has ended; torchrun started it";
   EXPECT_EQ(rows[0].at("reason"), gone);
   EXPECT_EQ(rows[1].at("reason"), gone + "; torchrun started the ranks and must start them again");
+}
+
+// An artifact of several ranks takes all cores: beside one in each lane it comes when they are over, though it
+// is first in the folder, and is over soon. The package says that nothing of the folder is timed.
+TEST_F(ranked_runs, have_no_lane_beside_them) {
+  for (const auto& [id, ranks, limit] :
+       {std::tuple{"table_1", 4, 1}, std::tuple{"table_2", 1, 100}}) {
+    write("block_diffusion", limit, "ranks = " + std::to_string(ranks) + "\n");
+    const std::string body = test::text_of(folder() + "/x.toml");
+    std::ofstream(folder() + "/" + id + ".toml")
+        << "[artifact]\npaper = \"focus\"\nid = \"" << id
+        << "\"\nkind = \"table\"\ntitle = \"t\"\n"
+        << "[layout]\ncolumns = [\"nfe\"]\n"
+        << std::regex_replace(body, std::regex(R"(\[\[(model|workload)\]\])"), "[[scale.tiny.$1]]")
+        << "[scale.tiny]\ntakes = \"1 s\"\n";
+  }
+  fs::create_directory(folder() + "/all");
+  for (const char* id : {"table_1", "table_2"}) {
+    fs::rename(folder() + "/" + id + ".toml", folder() + "/all/" + id + ".toml");
+  }
+  const test::outcome o =
+      run_program(folder(), "run all -o out --lanes 2 --experiments-dir all", "UNMASK_PYTHON=true");
+  EXPECT_EQ(o.code, 0) << o.text;
+  const std::size_t plain = o.text.find("[1/2] focus table_2 tiny: measured"),
+                    ranked = o.text.find("[2/2] focus table_1 tiny: measured");
+  EXPECT_NE(plain, std::string::npos) << o.text;
+  EXPECT_NE(ranked, std::string::npos) << o.text;
 }
 
 TEST_F(ranked_runs, refuse_what_ranks_cannot_do_in_a_sentence) {

@@ -74,6 +74,29 @@ TEST(scales, another_scale_and_its_needs) {
   EXPECT_EQ(cannot_run(parsed(artifact_text), small_machine()), "");
 }
 
+// As many GPUs as the most ranks of a sweep, which a rank that was started by another does not see.
+TEST(scales, ranks_on_gpus_need_one_each) {
+  const auto needs = [](const std::string& device, const std::string& ranks) {
+    experiment_spec spec = parsed(artifact_text);
+    apply_override(spec, "run.device=" + device);
+    if (!ranks.empty()) apply_override(spec, "run.ranks=" + ranks);
+    return needs_of(spec);
+  };
+  using list = std::vector<std::string>;
+  EXPECT_EQ(needs("cuda", "4"), (list{"cuda", "gpus:4"}));
+  EXPECT_EQ(needs("cuda", ""), (list{"cuda"}));
+  EXPECT_EQ(needs("cpu", "4"), list());
+  experiment_spec swept = parsed(artifact_text + "[scale.several]\n[scale.several.sweep]\nranks = "
+                                                 "[1, 2, 8]\n[scale.several.run]\ndevice = \"cuda\"\n",
+                                 "several");
+  EXPECT_EQ(needs_of(swept), (list{"cuda", "gpus:8"}));
+  EXPECT_NE(cannot_run(swept, small_machine()).find("8 GPUs (this machine has none)"),
+            std::string::npos);
+  setenv("UNMASK_FOLLOWS", "1 /proc/1/fd/3", 1);
+  EXPECT_EQ(needs_of(swept), (list{"cuda"}));
+  unsetenv("UNMASK_FOLLOWS");
+}
+
 TEST(scales, labels_keep_these_methods_in_the_order_of_the_file) {
   const std::string more =
       "[[method]]\nname = \"fast_dllm\"\n[scale.some]\nlabels = [\"fast_dllm\", \"vanilla\"]\n";

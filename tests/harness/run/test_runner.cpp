@@ -10,9 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/base/process.h"
 #include "harness/rows/store.h"
+#include "harness/run/following.h"
 #include "harness/run/runner.h"
 #include "tests/harness/measure/fixtures.h"
+#include "tests/support.h"
 
 namespace unmask {
 namespace {
@@ -29,12 +32,13 @@ class fake_executor final : public executor {
   bool scores = true;           // else nobody can score the answers
   std::string throw_for_model;  // prepare throws
   std::string trace;            // of the probes' pass
+  std::string model_hash = "hash";
   std::size_t stall_after = 0;  // this many passes, 0: never; then it waits to be killed
 
   class point final : public prepared_point {
    public:
     point(fake_executor& owner, std::string label) : owner_(owner), label_(std::move(label)) {}
-    model_record model() const override { return {"m", "hash", 10, "checkpoint"}; }
+    model_record model() const override { return {"m", owner_.model_hash, 10, "checkpoint"}; }
     workload_record workload() const override { return {"t", "hash", 2}; }
     token_rules rules() const override { return fixtures::rules; }
     pass_record pass() override {
@@ -414,6 +418,51 @@ TEST(runner, shards_write_their_own_files_and_cover_the_plan) {
   }
   EXPECT_EQ(rows, 4u);
   EXPECT_EQ(completed_points(read_rows(dir / "out").rows).size(), 4u);
+}
+
+// ---- points of two ranks ----
+
+std::vector<experiment_point> one_point_of_two_ranks() {
+  const std::string one = "[[method]]\nname=\"vanilla\"\n[sweep]\nranks=[2]\ndevice=[\"cpu\"]\n";
+  return make_plan(spec_of(one), catalogue());
+}
+
+// As a launcher starts them: rank 1 is a copy of this process.
+TEST(runner, ranks_that_read_another_checkpoint_are_named) {
+  const std::vector<experiment_point> points = one_point_of_two_ranks();
+  fake_executor with;
+  rank_place place{.launcher = "torchrun",
+                   .ranks_variable = "WORLD_SIZE",
+                   .key = "runner-test-" + std::to_string(::getpid()),
+                   .rank = 1,
+                   .ranks = 2,
+                   .local_rank = 1,
+                   .local_ranks = 2};
+  const pid_t other = ::fork();
+  if (other == 0) {
+    with.model_hash = "another";
+    follow(points, with, place);
+  }
+  place.rank = place.local_rank = 0;
+  {
+    const std::unique_ptr<executor> ranked = with_ranks(with, place);
+    const std::vector<preparation> ready = ranked->prepare(points);
+    ASSERT_EQ(ready.size(), 1U);
+    EXPECT_EQ(ready[0].point, nullptr);
+    EXPECT_EQ(ready[0].reason, "rank 1 read another checkpoint than rank 0");
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(other, &status, 0), other);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(runner, ranks_need_the_program_which_can_be_started_again) {
+  fake_executor with;
+  const std::unique_ptr<executor> ranked = with_ranks(with);
+  name_program("/bin/true");
+  test::expect_error(exit_code::environment, "NOT RUN: several ranks need the program unmask",
+                     [&] { ranked->prepare(one_point_of_two_ranks()); });
+  name_program({});
 }
 
 }  // namespace
