@@ -606,17 +606,13 @@ TEST_F(ranked_runs, have_no_lane_beside_them) {
   for (const auto& [id, ranks, limit] :
        {std::tuple{"table_1", 4, 1}, std::tuple{"table_2", 1, 100}}) {
     write("block_diffusion", limit, "ranks = " + std::to_string(ranks) + "\n");
-    const std::string body = test::text_of(folder() + "/x.toml");
-    std::ofstream(folder() + "/" + id + ".toml")
-        << "[artifact]\npaper = \"focus\"\nid = \"" << id
-        << "\"\nkind = \"table\"\ntitle = \"t\"\n"
-        << "[layout]\ncolumns = [\"nfe\"]\n"
-        << std::regex_replace(body, std::regex(R"(\[\[(model|workload)\]\])"), "[[scale.tiny.$1]]")
-        << "[scale.tiny]\ntakes = \"1 s\"\n";
-  }
-  fs::create_directory(folder() + "/all");
-  for (const char* id : {"table_1", "table_2"}) {
-    fs::rename(folder() + "/" + id + ".toml", folder() + "/all/" + id + ".toml");
+    const std::regex entry(R"(\[\[(model|workload)\]\])");
+    fs::create_directory(folder() + "/all");
+    std::ofstream(folder() + "/all/" + id + ".toml")
+        << std::regex_replace(test::text_of(folder() + "/x.toml"), entry, "[[scale.tiny.$1]]")
+        << "[scale.tiny]\ntakes = \"1 s\"\n[layout]\ncolumns = [\"nfe\"]\n[artifact]\npaper = "
+           "\"focus\"\nid = \""
+        << id << "\"\nkind = \"table\"\ntitle = \"t\"\n";
   }
   const test::outcome o =
       run_program(folder(), "run all -o out --lanes 2 --experiments-dir all", "UNMASK_PYTHON=true");
