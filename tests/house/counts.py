@@ -39,6 +39,10 @@ WRITES_IN_PLACE = re.compile(r"""\bopen\([^()]*(?:\([^()]*\)[^()]*)*,\s*["']w[bt
                              r"|\.write_(?:text|bytes)\(|\.to_(?:csv|json)\(")
 # unmask_glob() and the check of the kernels' budget take a folder's brackets for what they are.
 PATTERN_OF_A_PATH = re.compile(r"file\(GLOB[A-Z_]* |MATCHES [^\n]*_DIR\}")
+# Several ranks are no method's affair: an operation that sums over heads says so by over_heads(), and no more.
+NAMES_RANKS = re.compile(r"\b(?:rank_group|current_ranks|ranks_in_force|model_share|local_config|share_of|sum_over_ranks"
+                         r"|sum_ranks|gather_ranks|has_ranks)\b|\blocal\(\)|\brun\.ranks\b|base/ranks/|kernels/ranks\.h"
+                         r"|model/share\.h")
 OF_THE_OPERATION = re.compile(r"minimal_method/kernels/")  # of the worked example
 POLICIES = "pace|row|key|cache|unmask"
 
@@ -253,6 +257,8 @@ def counts():
         "scores of keys or rows that a method runs uncounted":
             sum(len(re.findall(r"\brun\(op::(?:key_scores|importance|mean_attention|block_mass|roll_out)\b", text_of(f)))
                 for f in under("methods/", ".cpp") if "/bench/" not in f and "/kernels/" not in f),
+        "lines of methods that name ranks":
+            sum(len(NAMES_RANKS.findall(text_of(f))) for f in under("methods/", CPP)),
         "pictures": len([f for f in everything if is_figure(f)]),
     }
 
