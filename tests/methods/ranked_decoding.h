@@ -67,7 +67,7 @@ struct changes {
 // The weights are the same for all shares: they are drawn by the names of the tensors.
 inline decoded decode(const model_config& config, const setting& p, const model_share& share,
                       const changes& other = {}, const backend& on = cpu_backend(),
-                      std::int32_t tokens = 24) {
+                      std::int32_t tokens = 24, dtype kv_type = dtype::f32) {
   model_weights weights = tiny_weights(config, 7);
   std::vector<sequence_request> requests = tiny_requests(2, tokens);
   method_info method = method_registry::instance().find(p.method);
@@ -75,7 +75,7 @@ inline decoded decode(const model_config& config, const setting& p, const model_
   if (other.weights) other.weights(weights, share.rank);
   if (other.requests) other.requests(requests, share.rank);
   if (other.method) other.method(method, given, share.rank);
-  const transformer model(config, weights, on, weight_format::f32, 512, dtype::f32, share);
+  const transformer model(config, weights, on, weight_format::f32, 512, kv_type, share);
   digest_of_steps watch;
   const parameters settings(method.resolve(p.preset, given));
   method.check(model.config(), settings);
@@ -85,8 +85,8 @@ inline decoded decode(const model_config& config, const setting& p, const model_
   return all;
 }
 inline decoded decode(const setting& p, const model_share& share, const backend& on = cpu_backend(),
-                      std::int32_t tokens = 24) {
-  return decode(six_heads(p.family), p, share, {}, on, tokens);
+                      std::int32_t tokens = 24, dtype kv_type = dtype::f32) {
+  return decode(six_heads(p.family), p, share, {}, on, tokens, kv_type);
 }
 
 inline void expect_same_counts(const decoded& got, const decoded& want) {

@@ -31,21 +31,40 @@ std::string graphs_of(const decoded& d) {
          std::to_string(d.graphs.replayed) + " repeated";
 }
 
-// The first setting of each method that sums over heads in a way of its own, and of one that does not.
-std::vector<setting> settings_here() {
-  std::vector<setting> some;
-  for (const char* method :
-       {"vanilla", "focus", "sparse_dllm", "focus_dllm", "d2cache", "dllm_cache", "sparse_d"}) {
-    const std::vector<setting> all = all_settings();
-    some.push_back(
-        *std::ranges::find_if(all, [&](const setting& s) { return s.method == method; }));
-  }
+// The first setting of a method.
+setting first_setting(const std::string& method) {
+  const std::vector<setting> all = all_settings();
+  return *std::ranges::find_if(all, [&](const setting& s) { return s.method == method; });
+}
+
+struct device_case {
+  setting what;
+  int ranks;
+  dtype kv_type;
+};
+void PrintTo(const device_case& c, std::ostream* out) {
+  *out << c.what.label;
+}
+// Each method that sums over heads in a way of its own, and one that does not.
+std::vector<device_case> cases_here() {
+  std::vector<device_case> some;
+  const auto add = [&](std::initializer_list<const char*> methods, int ranks, dtype kv_type) {
+    for (const char* method : methods) some.push_back({first_setting(method), ranks, kv_type});
+  };
+  add({"vanilla", "focus", "sparse_dllm", "focus_dllm", "d2cache", "dllm_cache", "sparse_d"}, 2,
+      dtype::f32);
+  add({"vanilla", "focus", "focus_dllm", "dllm_cache"}, 3, dtype::f32);
+  add({"vanilla", "focus", "focus_dllm"}, 2, dtype::bf16);
+  add({"focus"}, 3, dtype::bf16);
   return some;
 }
 
-class ranked_device : public ::testing::TestWithParam<setting> {};
-INSTANTIATE_TEST_SUITE_P(methods, ranked_device, ::testing::ValuesIn(settings_here()),
-                         [](const auto& i) { return i.param.label; });
+class ranked_device : public ::testing::TestWithParam<device_case> {};
+INSTANTIATE_TEST_SUITE_P(methods, ranked_device, ::testing::ValuesIn(cases_here()),
+                         [](const auto& i) {
+                           return i.param.what.label + "_on_" + std::to_string(i.param.ranks) +
+                                  (i.param.kv_type == dtype::f32 ? "" : "_with_bf16_kv");
+                         });
 
 // Launches wait, and blocks and threads run backwards.
 class emulated_for_ranks {
@@ -60,13 +79,14 @@ class emulated_for_ranks {
 };
 
 // Launched and recorded on each of `ranks` processes, of which this is one.
-void expect_one_process_of_pieces(int ranks, const setting& p, const model_share& like = {}) {
+void expect_one_process_of_pieces(int ranks, const setting& p, const model_share& like = {},
+                                  dtype kv_type = dtype::f32) {
   constexpr int tokens = 8;
   test::rank_processes all(ranks, 600);
   const emulated_for_ranks emulated;
   const auto decoded_on = [&](const model_share& share, bool graphs) {
     const backend& device = cuda_emulated_backend({.graphs = graphs});
-    const decoded d = decode(p, share, device, tokens);
+    const decoded d = decode(p, share, device, tokens, kv_type);
     device.synchronize();
     return d;
   };
@@ -89,8 +109,8 @@ void expect_one_process_of_pieces(int ranks, const setting& p, const model_share
     EXPECT_EQ(got.tokens, whole.tokens);
     EXPECT_EQ(got.bits, whole.bits);
     expect_same_counts(got, whole);
-    // Halves turn last bits into other roundings, which are those of this device.
-    if (like.sums == dtype::f32) {
+    // Halves turn last bits into other roundings, which are those of this device; the CPU has no K/V of them.
+    if (like.sums == dtype::f32 && kv_type == dtype::f32) {
       const decoded on_cpu = decode(p, pieces, cpu_backend(), tokens);
       EXPECT_EQ(got.tokens, on_cpu.tokens);
       expect_same_counts(got, on_cpu);
@@ -99,7 +119,7 @@ void expect_one_process_of_pieces(int ranks, const setting& p, const model_share
 }
 
 TEST_P(ranked_device, decodes_as_one_process_with_as_many_pieces) {
-  expect_one_process_of_pieces(2, GetParam());
+  expect_one_process_of_pieces(GetParam().ranks, GetParam().what, {}, GetParam().kv_type);
 }
 
 TEST(ranked_device_shares, are_whole_experts) {
@@ -111,7 +131,7 @@ TEST(ranked_device_shares, are_whole_experts) {
 TEST(ranked_device_shares, add_what_travelled_in_halves) {
   model_share like;
   like.sums = dtype::bf16;
-  expect_one_process_of_pieces(2, settings_here().front(), like);
+  expect_one_process_of_pieces(2, first_setting("vanilla"), like);
 }
 
 TEST(ranked_device_shares, of_three_are_whole_experts_whose_sums_travelled_in_halves) {
@@ -128,7 +148,7 @@ TEST(ranked_device_faults, a_rank_that_records_alone_is_named) {
   const int rank = all.group().rank();
   const std::string said = test::message_of([&] {
     const backend& device = cuda_emulated_backend({.graphs = rank == 0});
-    decode(settings_here().front(), share_of(rank, 2, 0), device, 8);
+    decode(first_setting("vanilla"), share_of(rank, 2, 0), device, 8);
     device.synchronize();
   });
   EXPECT_EQ(said, "one of ranks 0 and 1 launches a move that the other has recorded: NCCL wants it "
