@@ -31,6 +31,7 @@ void captured_graphs::run(const std::vector<std::uint64_t>& key,
 }
 
 void captured_graphs::forget() {
+  if (known_.empty()) return;
   run_.synchronize();  // it may still run
   known_.clear();
 }
