@@ -4,9 +4,41 @@
 // The LM head: tokens, their confidences, logits and samples.
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "kernels/operation.h"
 
 namespace unmask {
+
+class rank_group;
+
+// A head [V, D] whose rows are dealt to the pieces of a model (model/share.h): those of this rank, and
+// where those of all begin. Operations find what each piece says of its tokens, bring that of all ranks
+// together and merge it in the order of the pieces, on every rank: the bits depend on the pieces alone.
+// out_features are the whole head's, bytes those of this rank.
+class cut_head : public packed_matrix {
+ public:
+  // `own` are pieces held, held + 1, ...; `first` [pieces + 1] i32, host-visible: piece p has tokens
+  // first[p] to first[p + 1]. All ranks hold as many. std::logic_error for pieces of other sizes.
+  cut_head(std::vector<packed_handle> own, std::size_t held, tensor first);
+
+  std::size_t pieces() const { return static_cast<std::size_t>(first.view().rows()) - 1; }
+  std::int64_t first_of_own(std::size_t i) const { return first.as<std::int32_t>()[held + i]; }
+  std::int64_t widest() const;  // tokens of the largest piece
+  // The ranks that hold the others; null: this one holds all. std::logic_error if none are in force.
+  rank_group* ranks() const;
+  // all [pieces, bytes] of mine [own, bytes]: what each rank found, in the order of the pieces. Collective.
+  void gather(const void* mine, std::size_t bytes, void* all) const;
+
+  std::vector<packed_handle> own;
+  std::size_t held;
+  tensor first;
+};
+// Null: the head is whole.
+const cut_head* as_cut(const packed_matrix& head);
+// out [n, V] of all [pieces, n, widest()]: each piece's logits to the places of its tokens.
+void place_logits(const cut_head& head, const float* all, const tensor_view& out);
 
 // What the LM head says about each candidate. Any pointer may be null when it is not wanted.
 struct confidence_out {
@@ -40,7 +72,8 @@ struct sample_params {
 namespace op {
 
 // LM head fused with arg-max and confidence; no [C, V] matrix is kept. x [R, D] final-norm
-// output, head [V, D]; reads only the candidates' rows.
+// output, head [V, D], whole or cut; reads only the candidates' rows. Of a cut head tokens and gaps of
+// logits are those of the whole one; sums of probabilities differ in the order in which they are added.
 struct confidence {
   tensor_view x;
   const packed_matrix& head;

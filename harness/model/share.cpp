@@ -76,6 +76,12 @@ void check_width(const model_config& whole, const model_share& share, std::int64
                     " cannot be dealt to " + std::to_string(share.pieces) + " pieces");
 }
 
+void check_vocabulary(const model_config& whole, const model_share& share) {
+  if (whole.vocabulary == 0 || whole.vocabulary >= share.pieces) return;
+  throw usage_error(whole.name + ": a vocabulary of " + std::to_string(whole.vocabulary) +
+                    " cannot be dealt to " + std::to_string(share.pieces) + " pieces");
+}
+
 void check_experts(const model_config& whole, const model_share& share) {
   if (whole.moe.experts == 0 || whole.moe.experts >= share.pieces) return;
   throw usage_error(whole.name + ": " + std::to_string(whole.moe.experts) +
@@ -137,6 +143,14 @@ cut_range experts_of(const model_config& whole, const model_share& s) {
   return {experts * s.first() / s.pieces, experts * s.last() / s.pieces};
 }
 
+cut_range tokens_of(std::int64_t vocabulary, const model_share& s) {
+  const std::int64_t unit = vocabulary >= std::int64_t{1024} * s.pieces ? 64 : 1;
+  const auto edge = [&](std::int64_t p) {
+    return p == s.pieces ? vocabulary : vocabulary * p / s.pieces / unit * unit;
+  };
+  return {edge(s.first()), edge(s.last())};
+}
+
 bool counts_values(const model_config& whole, const model_share& s) {
   return s.first() % holders(whole, s.pieces) == 0;
 }
@@ -152,6 +166,7 @@ void check_share(const model_config& whole, const model_share& share, weight_for
   if (!share.is_cut()) return;
   refuse_int8(format);
   check_heads(whole, share);
+  check_vocabulary(whole, share);
   check_width(whole, share, whole.feed_forward);
   if (share.whole_experts) {
     check_experts(whole, share);
@@ -189,6 +204,8 @@ tensor_cut cut_of(const weight_name& name, std::span<const std::int64_t> shape,
     all.rows = width_of(shape[0], s);
   } else if (what == "down") {
     all.columns = width_of(columns, s);
+  } else if (what == "lm_head") {
+    all.rows = tokens_of(shape[0], s);
   }
   return all;
 }

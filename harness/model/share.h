@@ -9,8 +9,9 @@
 //   P = h K          query heads [H p / P, H (p + 1) / P) of KV head p / h
 //
 // Edges are rounded down, so that shares may be uneven; u is the largest of 8, 4, 2 and 1 that divides
-// F and leaves no piece empty. Query heads go with their KV head. Rows of q, k, v, gate and up and
-// columns of attn_out and down are cut; everything else is whole on every rank. Of E routed experts a
+// F and leaves no piece empty. Query heads go with their KV head. Rows of q, k, v, gate, up and lm_head
+// and columns of attn_out and down are cut; everything else is whole on every rank. Piece p has tokens
+// [V p / P, V (p + 1) / P) of lm_head, where V is at least 1024 P rounded to 64. Of E routed experts a
 // share with whole_experts has [E p / P, E (p + 1) / P) instead, and nothing of the others.
 #pragma once
 
@@ -40,6 +41,7 @@ cut_range kv_heads_of(const model_config& whole, const model_share& share);
 cut_range heads_of(const model_config& whole, const model_share& share);
 cut_range width_of(std::int64_t width, const model_share& share);
 cut_range experts_of(const model_config& whole, const model_share& share);
+cut_range tokens_of(std::int64_t vocabulary, const model_share& share);
 
 // Whether this rank is the first of those that hold its KV heads: of values that several ranks hold,
 // one counts.
@@ -47,7 +49,7 @@ bool counts_values(const model_config& whole, const model_share& share);
 
 // Usage error for a format of which a row of weights has one scale: that of a piece would be another.
 void refuse_int8(weight_format format);
-// The same, and for heads, a feed-forward or experts that cannot be dealt to so many pieces.
+// The same, and for heads, a feed-forward, experts or a vocabulary that cannot be dealt to so many pieces.
 void check_share(const model_config& whole, const model_share& share, weight_format format);
 
 // The config with the heads of a share; all other sizes are the whole model's.

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "harness/model/convert.h"
+#include "kernels/head.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
 #include "kernels/ranks.h"
@@ -95,6 +96,7 @@ struct transformer::impl {
   void pack_router(layer& l, const layer_weights& w);
   layer pack_layer(const layer_weights& w);
   layer pack_pieces(layer l, const layer_weights& w);
+  packed_handle pack_head(const tensor_view& w);
   std::int32_t widest_dense(const layer& l) const;
 };
 
@@ -110,6 +112,7 @@ transformer::impl::dense_ffn transformer::impl::pack_dense(const feed_forward_we
 
 moe_experts transformer::impl::pack_experts(const layer_weights& w, const cut_range& some) {
   moe_experts all;
+  if (share.whole_experts && share.is_cut()) all.of = config.moe.experts;
   for (std::int64_t i = some.first; i < some.last; ++i) {
     const feed_forward_weights& e = w.experts[static_cast<std::size_t>(i)];
     all.hidden = static_cast<std::int32_t>(e.gate.rows());
@@ -145,6 +148,27 @@ transformer::impl::layer transformer::impl::pack_pieces(layer l, const layer_wei
                         pack_experts(of, experts), experts});
   }
   return l;
+}
+
+// `w` are the rows of the share that is held, or of all: of a tied head, and of a whole model.
+packed_handle transformer::impl::pack_head(const tensor_view& w) {
+  if (!share.is_cut()) return pack({w});
+  const std::int64_t from =
+      w.rows() == config.vocabulary ? 0 : tokens_of(config.vocabulary, held).first;
+  const tensor edges =
+      backend.allocate(dtype::i32, {share.pieces + std::int64_t{1}}, memory_use::host_visible);
+  const std::vector<model_share> every = pieces_of({0, 1, share.pieces});
+  for (std::size_t p = 0; p < every.size(); ++p) {
+    const cut_range tokens = tokens_of(config.vocabulary, every[p]);
+    edges.as<std::int32_t>()[p] = static_cast<std::int32_t>(tokens.first);
+    edges.as<std::int32_t>()[p + 1] = static_cast<std::int32_t>(tokens.last);
+  }
+  std::vector<packed_handle> own;
+  for (const model_share& one : pieces_of(share)) {
+    const cut_range tokens = tokens_of(config.vocabulary, one);
+    own.push_back(pack({w.slice(tokens.first - from, tokens.size())}));
+  }
+  return std::make_shared<cut_head>(std::move(own), static_cast<std::size_t>(share.first()), edges);
 }
 
 std::int32_t transformer::impl::widest_dense(const layer& l) const {
@@ -209,7 +233,7 @@ transformer::transformer(model_config config, const model_weights& weights,
   m.embedding = m.backend.resident(m.embedding, &embedding_copy);
   if (embedding_copy) m.keep_alive.push_back(embedding_copy);
   m.final_norm = m.vector_f32(weights.final_norm);
-  m.head = m.pack({weights.lm_head});
+  m.head = m.pack_head(weights.lm_head);
 
   std::int32_t widest = 0;
   for (const layer_weights& w : weights.layers) {

@@ -7,7 +7,8 @@
 //   x += W_o attention(q, k, v);  x += FFN(RMSNorm(x)), FFN = W_d (silu(W_g n) * W_u n) or MoE
 //   logits = W_head RMSNorm(x)
 // A rank holds a share of it (share.h): W_o and W_d multiply its heads and its part of the width, and
-// what all ranks get is added (op::sum_ranks) before it comes to x, which is whole on every rank.
+// what all ranks get is added (op::sum_ranks) before it comes to x, which is whole on every rank. W_head
+// has the rank's part of the vocabulary (cut_head in kernels/head.h).
 #pragma once
 
 #include <array>

@@ -53,7 +53,7 @@ struct model_weights {
   tensor_view final_norm;  // [D]
   tensor_view lm_head;     // [V, D]; the same memory as embedding when the two are tied
   std::vector<layer_weights> layers;
-  model_share held;  // whose part the layers are
+  model_share held;  // whose part the layers are, and lm_head unless it is tied
 
   unread_parts unread;      // tensors of the checkpoint and keys of its config.json
   std::uint64_t bytes = 0;  // of all tensors above
@@ -78,7 +78,7 @@ model_weights collect_weights(const model_config& config, const weight_source& g
 // against the config, and every value for NaN and infinity unless check_values is false (the scan
 // reads the whole checkpoint). Errors are environment errors that name file and tensor. What would
 // change answers and is not read is one too, unless `use` takes it so. Of a share nothing else of the
-// layers is read.
+// layers and of lm_head is read.
 model_weights load_weights(const model_config& config, const std::filesystem::path& directory,
                            bool check_values = true, const unread_use& use = {},
                            const model_share& share = {});

@@ -34,12 +34,14 @@ double qkv_width(const model_config& c) {
   return (double(c.heads) + 2.0 * c.kv_heads) * c.head_dim;
 }
 
-double weights_of(const model_config& c, const recipe& method, double element) {
+// `c`: the sizes of one rank; every rank has the embedding of the whole vocabulary.
+double weights_of(const model_config& c, std::int32_t vocabulary, const recipe& method,
+                  double element) {
   const double table = double(c.vocabulary) * c.hidden;
   double packed = double(c.parameters()) - table;
   if (c.tied_embeddings) packed += table;  // the head is packed for itself
   if (method.features) packed += c.layers * qkv_width(c) * c.hidden;  // Q and K apart from V
-  return packed * element + table * bf16_bytes;
+  return packed * element + double(vocabulary) * c.hidden * bf16_bytes;
 }
 
 double slots_in_pages(std::int32_t slots) {
@@ -100,7 +102,7 @@ run_memory expected_memory(const model_config& whole, const method_info& method,
   } else {
     rows = rows_needed(model, method, given, widest, places);
   }
-  return {weights_of(model, made, size.weight),
+  return {weights_of(model, whole.vocabulary, made, size.weight),
           kept_by(model, made, places, longest, pages, size.kv),
           activations_of(model, made, rows, size.activation)};
 }

@@ -79,6 +79,12 @@ class forward_time {
     feed_forward(stay, routed);
     sum_over_ranks(stay);
   }
+  // What each rank found of its part of the vocabulary comes to all.
+  void head_over_ranks(double candidates) {
+    if (ranks_.ranks < 2) return;
+    seconds += seconds_across(d_, ranks_.ranks, candidates * head_state_bytes);
+    stream(candidates * ranks_.ranks, head_state_bytes);
+  }
   void small(double kernels) { seconds += kernels * (d_.shortest + d_.gap); }
 
   double seconds = 0;
@@ -121,6 +127,7 @@ double seconds_of(const model_config& c, const rank_links& ranks, const forward&
   if (f.candidates > 0) {
     t.product(f.sequences * f.candidates, c.vocabulary, c.hidden);
     t.stream(f.sequences * f.candidates * c.vocabulary, f32);
+    t.head_over_ranks(f.sequences * f.candidates);
   }
   t.small(small_kernels);
   return t.seconds + host_waits * d.wait;
@@ -199,6 +206,7 @@ model_config largest_share(const model_config& model, std::int32_t ranks) {
   model_config largest = model;
   if (ranks < 2) return largest;
   largest.heads = largest.kv_heads = largest.feed_forward = largest.moe.hidden = 0;
+  largest.vocabulary = 0;
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
     const model_share share = share_of(rank, ranks, 0);
     const model_config local = local_config(model, share);
@@ -209,6 +217,7 @@ model_config largest_share(const model_config& model, std::int32_t ranks) {
     grow(largest.kv_heads, local.kv_heads);
     grow(largest.feed_forward, width_of(model.feed_forward, share).size());
     grow(largest.moe.hidden, width_of(model.moe.hidden, share).size());
+    grow(largest.vocabulary, tokens_of(model.vocabulary, share).size());
   }
   return largest;
 }

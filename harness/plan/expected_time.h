@@ -43,6 +43,9 @@ struct run_work {
   double sum_element = 4;  // bytes of an element that goes from rank to rank
 };
 
+// Of what a rank sends of a candidate: its largest logits and their sum (kernels/cuda/head_kernels.h).
+inline constexpr double head_state_bytes = 40;
+
 // Bytes of an element that the sums of a run send (`sums`).
 double sum_element_of(const run_keys& run);
 
@@ -53,13 +56,14 @@ run_work work_of(const model_config& model, const method_info& method, const par
                  run_work run, const row_traits& rows = {});
 
 // Sizes of the largest share that one of `ranks` holds: heads, KV heads, and widths of feed-forwards and
-// experts (model/share.h). One of several ranks has the head and the embedding whole. Whole experts in place
-// of parts of all come to the same sizes where ranks have as many, and rows choose evenly.
+// experts, and the vocabulary of the head (model/share.h); the embedding is whole on every rank. Whole experts
+// in place of parts of all come to the same sizes where ranks have as many, and rows choose evenly.
 model_config largest_share(const model_config& model, std::int32_t ranks);
 
 // Seconds of one GPU for `run`, or of the rank with the largest share. Each kernel of a forward takes max(FLOP / products, bytes / copy,
 // shortest) + gap, and each forward 12 more small kernels and two waits of the host.
-// Of several ranks each layer adds two sums of its rows, by the links of the device.
+// Of several ranks each layer adds two sums of its rows, by the links of the device, and the head sends what
+// each found of its tokens.
 double expected_seconds(const model_config& model, const run_work& run,
                         const device_ceilings& device);
 

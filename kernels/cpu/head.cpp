@@ -6,6 +6,7 @@
 // thread's task: for each chunk, multiply all candidate rows, then fold the tile into one
 // head_state per row. At the end the segments are merged in order. Chunks and segments depend on
 // the matrix alone, so a row's bits depend on neither the other rows nor the number of threads.
+// Of a cut head each piece has chunks and segments of its own, and the pieces are merged in order.
 //
 // One pass gives sum_v p_v ln p_v; the 1e-10 inside the logarithm of the definition adds at most
 // V 1e-10 (1.5e-5 for 150,000 tokens) and is left out.
@@ -138,13 +139,14 @@ head_wish wish_of(const op::confidence& args) {
   return wish;
 }
 
-void confidence(const op::confidence& args) {
-  if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
+// The state of every candidate, out [C], over the tokens of `head`, the first of which is `token`.
+void find_states(const op::confidence& args, const packed_matrix& head, std::int64_t token,
+                 head_state* out) {
   thread_local scratch row_memory, state_memory, key_memory;
   thread_local prepared_rows prepared;
-  const head_kernels& kernels = kernels_of(packed_for(args.head));
-  const layout cut = layout_of(args.head);
-  const std::int64_t vocabulary = args.head.out_features, width = args.head.in_features;
+  const head_kernels& kernels = kernels_of(packed_for(head));
+  const layout cut = layout_of(head);
+  const std::int64_t vocabulary = head.out_features, width = head.in_features;
   const head_wish wish = wish_of(args);
   const float noise = args.params.gumbel_temperature;
   const token_list banned = with_refused(args.head, {args.params.banned, args.params.banned_count});
@@ -167,12 +169,12 @@ void confidence(const op::confidence& args) {
       std::memcpy(gathered + i * width, args.x.row<float>(args.candidates.row[first + i]),
                   static_cast<std::size_t>(width) * sizeof(float));
     }
-    prepared.prepare(make_view(gathered, dtype::f32, {rows, width}), args.head);
+    prepared.prepare(make_view(gathered, dtype::f32, {rows, width}), head);
     const prepared_rows& ready = prepared;  // the threads below read the caller's
     const double flops = 2.0 * static_cast<double>(rows * width * vocabulary);
     watched_region watch;
 #pragma omp parallel for schedule( \
-    dynamic) if (worth_threads(flops, static_cast <double>(args.head.bytes)))
+    dynamic) if (worth_threads(flops, static_cast <double>(head.bytes)))
     for (std::int64_t segment = 0; segment < cut.segments; ++segment) {
       const watched_part part(watch);
       thread_local scratch tile_memory, work_memory, hit_memory;
@@ -188,14 +190,14 @@ void confidence(const op::confidence& args) {
         const std::int64_t padded = (n1 - n0 + 15) / 16 * 16;
         tensor_view y = make_view(logit, dtype::f32, {rows, n1 - n0});
         y.row_stride = stride;
-        linear_columns(ready, args.head, n0, n1, y);
-        const auto start = static_cast<std::int32_t>(n0);
+        linear_columns(ready, head, n0, n1, y);
+        const auto start = static_cast<std::int32_t>(token + n0);
         for (std::int64_t i = 0; i < rows; ++i) {
           float* l = logit + i * stride;
           std::fill(l + (n1 - n0), l + padded, minus_infinity);
           for (std::int32_t b = 0; b < banned.count; ++b) {
-            const std::int64_t token = banned.token[b];
-            if (token >= n0 && token < n1) l[token - n0] = minus_infinity;
+            const std::int64_t at = banned.token[b] - token;
+            if (at >= n0 && at < n1) l[at - n0] = minus_infinity;
           }
           kernels.scan(l, padded, start, wish, state[i]);
           if (noise > 0) {
@@ -212,22 +214,72 @@ void confidence(const op::confidence& args) {
       for (std::int64_t segment = 1; segment < cut.segments; ++segment) {
         merge(total, states[segment * tile + i], 1.0 / double{args.params.temperature});
       }
-      write(total, args.params, static_cast<std::int32_t>(first + i), args.out);
+      out[first + i] = total;
     }
+  }
+}
+
+// The same over all tokens of a cut head.
+void find_states(const op::confidence& args, const cut_head& head, head_state* out) {
+  thread_local scratch own_memory, all_memory;
+  const std::int64_t count = args.candidates.count, own = std::ssize(head.own),
+                     pieces = static_cast<std::int64_t>(head.pieces());
+  if (count == 0) return;
+  auto* mine = own_memory.get<head_state>(own * count);
+  auto* all = all_memory.get<head_state>(pieces * count);
+  for (std::int64_t i = 0; i < own; ++i) {
+    const auto piece = static_cast<std::size_t>(i);
+    find_states(args, *head.own[piece], head.first_of_own(piece), mine + i * count);
+  }
+  head.gather(mine, static_cast<std::size_t>(count) * sizeof(head_state), all);
+  for (std::int64_t c = 0; c < count; ++c) {
+    out[c] = all[c];
+    for (std::int64_t p = 1; p < pieces; ++p) {
+      merge(out[c], all[p * count + c], 1.0 / double{args.params.temperature});
+    }
+  }
+}
+
+void confidence(const op::confidence& args) {
+  if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
+  thread_local scratch memory;
+  auto* states = memory.get<head_state>(std::int64_t{args.candidates.count});
+  if (const cut_head* cut = as_cut(args.head)) {
+    find_states(args, *cut, states);
+  } else {
+    find_states(args, args.head, 0, states);
+  }
+  for (std::int32_t c = 0; c < args.candidates.count; ++c) {
+    write(states[c], args.params, c, args.out);
   }
 }
 
 void logits(const backend& cpu, const op::logits& args) {
   check_whole_logits(args.head);
-  thread_local scratch row_memory;
+  thread_local scratch row_memory, own_memory, all_memory;
   const std::int64_t rows = args.out.rows(), width = args.head.in_features;
   float* gathered = row_memory.get<float>(rows * width);
   for (std::int64_t i = 0; i < rows; ++i) {
     std::memcpy(gathered + i * width, args.x.row<float>(args.row[i]),
                 static_cast<std::size_t>(width) * sizeof(float));
   }
-  linear(make_view(gathered, dtype::f32, {rows, width}), args.head, tensor_view{}, args.out, false,
-         cpu.path());
+  const tensor_view x = make_view(gathered, dtype::f32, {rows, width});
+  const cut_head* cut = as_cut(args.head);
+  if (cut == nullptr) {
+    linear(x, args.head, tensor_view{}, args.out, false, cpu.path());
+    return;
+  }
+  const std::int64_t own = std::ssize(cut->own), piece = rows * cut->widest();
+  auto* mine = own_memory.get<float>(own * piece);
+  auto* all = all_memory.get<float>(static_cast<std::int64_t>(cut->pieces()) * piece);
+  for (std::int64_t i = 0; i < own; ++i) {
+    const packed_matrix& head = *cut->own[static_cast<std::size_t>(i)];
+    tensor_view y = make_view(mine + i * piece, dtype::f32, {rows, head.out_features});
+    y.row_stride = cut->widest();
+    linear(x, head, tensor_view{}, y, false, cpu.path());
+  }
+  cut->gather(mine, static_cast<std::size_t>(piece) * sizeof(float), all);
+  place_logits(*cut, all, args.out);
 }
 
 }  // namespace

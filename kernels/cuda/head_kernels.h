@@ -101,11 +101,13 @@ struct head_params {
   const float* logit;  // [., columns] of this chunk, from first_candidate on
   std::int64_t logit_stride;
   int first_candidate;
-  int first, columns;   // tokens first .. first + columns - 1; first is a multiple of head_slice
-  int slices;           // of the whole vocabulary
-  head_state* partial;  // [C, slices]
+  int first, columns;   // tokens first .. first + columns - 1
+  int first_slice;      // in which they begin: one of this head, or of this piece of a cut one
+  int slices;           // of that head or piece
+  int pieces;           // of a cut head, whose results wait for all pieces; 0: it is whole
+  head_state* partial;  // [C, slices]; of a join [pieces, C]
   head_state* state;    // [C] all slices
-  double* entropy;      // [C, slices] or null
+  double* entropy;      // [C, slices] or null; of a join [pieces, C]
   candidate_set candidates;
   noise_source noise;
   const std::int32_t* banned;
@@ -225,7 +227,7 @@ UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_chunk_kernel(head_params p)
                         static_cast<double>(rest)};
   const head_state all = merge_lanes<noisy>(mine, p.inverse_temperature, wide);
   if (lane_index() == 0) {
-    p.partial[static_cast<std::int64_t>(c) * p.slices + p.first / head_slice + slice] = all;
+    p.partial[static_cast<std::int64_t>(c) * p.slices + p.first_slice + slice] = all;
   }
 }
 
@@ -276,6 +278,19 @@ UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_merge_kernel(head_params p)
   const head_state all = merge_lanes<noisy>(mine, p.inverse_temperature, p.wide);
   if (lane_index() != 0) return;
   p.state[c] = all;
+  if (p.pieces == 0 && p.out.negative_entropy == nullptr) write_result(p, c, all);
+}
+
+// The same of all pieces of a cut head, in their order. One thread per candidate.
+UNMASK_KERNEL void head_join_kernel(head_params p) {
+  const int c = static_cast<int>(block_index() * block_size() + thread_index());
+  if (c >= p.candidates.count) return;
+  head_state all = p.partial[c];
+  for (int i = 1; i < p.pieces; ++i) {
+    const head_state& next = p.partial[static_cast<std::int64_t>(i) * p.candidates.count + c];
+    all = merge_states(all, next, p.inverse_temperature, p.wide);
+  }
+  p.state[c] = all;
   if (p.out.negative_entropy == nullptr) write_result(p, c, all);
 }
 
@@ -298,8 +313,15 @@ UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_entropy_kernel(head_params 
       });
   sum = warp_sum(sum);
   if (lane_index() == 0) {
-    p.entropy[static_cast<std::int64_t>(c) * p.slices + p.first / head_slice + slice] = sum;
+    p.entropy[static_cast<std::int64_t>(c) * p.slices + p.first_slice + slice] = sum;
   }
+}
+
+UNMASK_DEVICE double entropy_of_slices(const head_params& p, int c) {
+  double entropy = 0;
+  for (int i = 0; i < p.slices; ++i)
+    entropy += p.entropy[static_cast<std::int64_t>(c) * p.slices + i];
+  return entropy;
 }
 
 // With the entropy. One thread per candidate.
@@ -307,10 +329,46 @@ UNMASK_KERNEL void head_result_kernel(head_params p) {
   const int c = static_cast<int>(block_index() * block_size() + thread_index());
   if (c >= p.candidates.count) return;
   write_result(p, c, p.state[c]);
-  double entropy = 0;
-  for (int i = 0; i < p.slices; ++i)
-    entropy += p.entropy[static_cast<std::int64_t>(c) * p.slices + i];
+  p.out.negative_entropy[c] = static_cast<float>(entropy_of_slices(p, c));
+}
+
+// What a piece of a cut head has of it, to [C].
+struct head_piece_entropy_params {
+  head_params head;
+  double* to;
+};
+UNMASK_KERNEL void head_piece_entropy_kernel(head_piece_entropy_params p) {
+  const int c = static_cast<int>(block_index() * block_size() + thread_index());
+  if (c < p.head.candidates.count) p.to[c] = entropy_of_slices(p.head, c);
+}
+
+// Results with the entropy of all pieces, added in their order. One thread per candidate.
+UNMASK_KERNEL void head_join_entropy_kernel(head_params p) {
+  const int c = static_cast<int>(block_index() * block_size() + thread_index());
+  if (c >= p.candidates.count) return;
+  write_result(p, c, p.state[c]);
+  double entropy = p.entropy[c];
+  for (int i = 1; i < p.pieces; ++i) {
+    entropy += p.entropy[static_cast<std::int64_t>(i) * p.candidates.count + c];
+  }
   p.out.negative_entropy[c] = static_cast<float>(entropy);
+}
+
+// out [rows, V] of the logits of all pieces of a cut head.
+struct place_logits_params {
+  const float* all;           // [pieces, rows, widest]
+  const std::int32_t* first;  // [pieces + 1]
+  float* out;
+  std::int64_t rows, widest, out_stride;
+};
+// Blocks: rows x pieces.
+UNMASK_KERNEL void UNMASK_THREADS(head_threads) place_logits_kernel(place_logits_params p) {
+  const std::int64_t row = block_index();
+  const int piece = static_cast<int>(block_index_y());
+  const float* from = p.all + (piece * p.rows + row) * p.widest;
+  const int first = p.first[piece], tokens = p.first[piece + 1] - first;
+  float* to = p.out + row * p.out_stride + first;
+  for (int v = static_cast<int>(thread_index()); v < tokens; v += head_threads) to[v] = from[v];
 }
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -71,22 +71,56 @@ void describe(const std::vector<double>& p, std::size_t token, std::int32_t c,
   }
 }
 
+// y [n, columns] = x[row] W^T rounded to float32, of a whole head.
+void multiply_rows(const tensor_view& x, const packed_matrix& head, const std::int32_t* row,
+                   const tensor_view& y) {
+  const matrix& w = as_reference(head);
+  std::vector<double> product(static_cast<std::size_t>(w.out_features));
+  for (std::int64_t i = 0; i < y.rows(); ++i) {
+    multiply_row(x.row<float>(row[i]), w, product.data());
+    for (std::int64_t v = 0; v < w.out_features; ++v) {
+      y.row<float>(i)[v] = static_cast<float>(product[static_cast<std::size_t>(v)]);
+    }
+  }
+}
+
+// The same of any head: the logits of a cut one are those of the whole, and so is all that is said of them.
+void logits_of(const tensor_view& x, const packed_matrix& head, const std::int32_t* row,
+               const tensor_view& y) {
+  const cut_head* cut = as_cut(head);
+  if (cut == nullptr) {
+    multiply_rows(x, head, row, y);
+    return;
+  }
+  const std::int64_t n = y.rows(), widest = cut->widest();
+  const auto piece = static_cast<std::size_t>(n * widest);
+  std::vector<float> mine(cut->own.size() * piece), all(cut->pieces() * piece);
+  for (std::size_t i = 0; i < cut->own.size(); ++i) {
+    tensor_view of_piece =
+        make_view(mine.data() + i * piece, dtype::f32, {n, cut->own[i]->out_features});
+    of_piece.row_stride = widest;
+    multiply_rows(x, *cut->own[i], row, of_piece);
+  }
+  cut->gather(mine.data(), piece * sizeof(float), all.data());
+  place_logits(*cut, all.data(), y);
+}
+
 // logit = x[row] W^T rounded to float32, -infinity when banned or refused;
 // token = argmax_v logit_v, or with noise argmax_v logit_v - t ln(-ln u_v), u_v = draw v of the
 // candidate's stream; p = softmax(logit / temperature). The softmax is taken in float64 whatever
 // accumulate_double says.
 void confidence(const op::confidence& args) {
   if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
-  const matrix& w = as_reference(args.head);
-  const auto vocabulary = static_cast<std::size_t>(w.out_features);
+  const auto vocabulary = static_cast<std::size_t>(args.head.out_features);
   const token_list banned = with_refused(args.head, {args.params.banned, args.params.banned_count});
-  std::vector<double> product(vocabulary);
+  const std::int64_t count = args.candidates.count;
+  std::vector<float> memory(static_cast<std::size_t>(count) * vocabulary);
+  const tensor_view all = make_view(memory.data(), dtype::f32, {count, args.head.out_features});
+  logits_of(args.x, args.head, args.candidates.row, all);
   std::int32_t s = 0;  // sequence of candidate c
   for (std::int32_t c = 0; c < args.candidates.count; ++c) {
     while (c >= args.candidates.begin[s + 1]) ++s;
-    multiply_row(args.x.row<float>(args.candidates.row[c]), w, product.data());
-    std::vector<double> logit(vocabulary);
-    for (std::size_t v = 0; v < vocabulary; ++v) logit[v] = double{static_cast<float>(product[v])};
+    std::vector<double> logit(all.row<float>(c), all.row<float>(c) + vocabulary);
     for (std::int32_t i = 0; i < banned.count; ++i) {
       logit[static_cast<std::size_t>(banned.token[i])] = minus_infinity;
     }
@@ -113,14 +147,7 @@ void confidence(const op::confidence& args) {
 // out[i] = x[row[i]] W^T.
 void logits(const op::logits& args) {
   check_whole_logits(args.head);
-  const matrix& w = as_reference(args.head);
-  std::vector<double> product(static_cast<std::size_t>(w.out_features));
-  for (std::int64_t i = 0; i < args.out.rows(); ++i) {
-    multiply_row(args.x.row<float>(args.row[i]), w, product.data());
-    for (std::int64_t v = 0; v < w.out_features; ++v) {
-      args.out.row<float>(i)[v] = static_cast<float>(product[v]);
-    }
-  }
+  logits_of(args.x, args.head, args.row, args.out);
 }
 
 // Sampling. l = logits / temperature (unchanged when temperature is 0); tokens in

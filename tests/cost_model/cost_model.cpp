@@ -186,6 +186,15 @@ void add_head(step_builder& b, const cost_shape& c, double candidates, const dev
   add_groups(groups, cuda::head_group);
   add_groups(1, candidates - groups * cuda::head_group);
   b.stream("head_merge", 1, candidates * (slices * 56 + 64), candidates * slices, 139);
+  if (c.ranks < 2) return;
+  const double n = c.ranks, bytes = candidates * head_state_bytes;
+  launch across;
+  across.bytes = (n - 1) * bytes;
+  across.busy = seconds_across(d, c.ranks, bytes);
+  across.limit = 2 * (n - 1) / n * bytes / d.link;
+  across.held_by = "links";
+  b.add("across ranks", 1, across);
+  b.stream("head_join", 1, bytes * n, candidates * n, 139);
 }
 
 // Rows ranked in layers 0 and 1: every masked row against every other in float64, in tiles of 4 x 4

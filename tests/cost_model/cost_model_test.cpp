@@ -392,7 +392,8 @@ TEST(cost_model, a_rank_has_its_share_and_two_sums_a_layer) {
   EXPECT_EQ(four.heads, 8);
   EXPECT_EQ(four.kv_heads, 2);
   EXPECT_EQ(four.feed_forward, 3072);
-  EXPECT_EQ(four.vocabulary, one.vocabulary);  // the head is whole on every rank
+  EXPECT_EQ(one.vocabulary, 151936);
+  EXPECT_EQ(four.vocabulary, 38016);  // 594 times 64, which the second and the fourth have
   cost_step step;
   step.sequences = 64;
   step.candidates = 0;

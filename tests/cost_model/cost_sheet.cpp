@@ -143,8 +143,9 @@ text_table sheet_of(const std::string& name, const model_config& whole, int rank
       r.selection.launches, r.selection.waits));
   if (ranks > 1) {
     t.notes.push_back(
-        "Two sums of float32 rows a layer, by links whose speed is declared. The head is whole on "
-        "every rank.");
+        "Two sums of float32 rows a layer, and 40 bytes a candidate and rank behind the head, by "
+        "links "
+        "whose speed is declared.");
   }
   return t;
 }

@@ -191,6 +191,15 @@ TEST(rank_faults, of_a_share_show_in_bits_though_all_ranks_agree) {
                 if (rank == 1) copy_head(l.k, 0, 1, c.head_dim), copy_head(l.v, 0, 1, c.head_dim);
               }
             }}},
+      {"offset of the tokens forgotten",
+       {.weights =
+            [](model_weights& w, int rank) {
+              const std::int64_t half = w.lm_head.rows() / 2;
+              for (std::int64_t t = half; rank == 1 && t < w.lm_head.rows(); ++t) {
+                std::copy_n(w.lm_head.row<float>(t - half), w.lm_head.columns(),
+                            w.lm_head.row<float>(t));
+              }
+            }}},
       {"shared expert on every rank",
        {.weights =
             [](model_weights& w, int) {

@@ -141,27 +141,30 @@ TEST(ranks, halves_have_the_bits_of_as_many_rounded_pieces) {
   }
 }
 
-// One move for each of two sums a layer, and one for what the ranks compare; 4 bytes for each element.
+// One move for each of two sums a layer, one for the head and one for what the ranks compare; 4 bytes for
+// each element of a sum, and 48 for each row that the head reads.
 TEST(ranks, move_what_the_formulas_say) {
   const setting p = vanilla();
   const auto threw = test::on_ranks(3, [&](rank_group& group) {
     const decoded done = decode(p, share_of(group.rank(), 3, 0));
     const model_config c = six_heads(p.family);
-    std::int64_t rows = 0, most = 0;
+    std::int64_t rows = 0, heads = 0, most = 0;
     for (const sequence_counters& n : done.counts)
-      rows += n.rows, most = std::max(most, n.forwards);
+      rows += n.rows, heads += n.head_rows, most = std::max(most, n.forwards);
     const auto layers = static_cast<std::uint64_t>(c.layers),
                steps = static_cast<std::uint64_t>(most);
-    const std::uint64_t sums = 2 * (2 * layers * static_cast<std::uint64_t>(rows * c.hidden) * 4);
+    const std::uint64_t sums = 2 * (2 * layers * static_cast<std::uint64_t>(rows * c.hidden) * 4 +
+                                    48 * static_cast<std::uint64_t>(heads));
     EXPECT_EQ(group.received(), sums + 2 * 8 * steps);
     EXPECT_EQ(group.traffic().bytes, sums);
-    EXPECT_EQ(group.traffic().calls, 2 * layers * steps);
-    EXPECT_GE(group.moves(), steps * (2 * layers + 1));  // and those that read the clock of rank 0
+    EXPECT_EQ(group.traffic().calls, (2 * layers + 1) * steps);
+    EXPECT_GE(group.moves(), steps * (2 * layers + 2));  // and those that read the clock of rank 0
   });
   EXPECT_EQ(threw, std::vector<std::string>(3));
 }
 
-// Every sum is a phase of its layer with the bytes that it brings, and so is what ranks compare.
+// Every sum is a phase of its layer with the bytes that it brings, and so is what the head sends and what
+// ranks compare.
 TEST(ranks, sums_are_a_phase_of_their_layer) {
   const setting p = vanilla();
   const auto threw = test::on_ranks(2, [&](rank_group& group) {
@@ -175,39 +178,40 @@ TEST(ranks, sums_are_a_phase_of_their_layer) {
     for (const phase_total& t : clock.totals()) of[t.phase] = t;
     const phase_total& sums = of[profile_phase::across_ranks];
     const std::int64_t steps = of[profile_phase::step].calls;
-    EXPECT_EQ(sums.calls, steps * (2 * layers + 1));
+    EXPECT_EQ(sums.calls, steps * (2 * layers + 2));
     EXPECT_EQ(sums.bytes, static_cast<double>(group.traffic().bytes));
     EXPECT_LT(sums.seconds, of[profile_phase::step].seconds);
-    std::map<std::int64_t, std::int64_t> calls;  // by layer; -1: what is compared
+    std::map<std::int64_t, std::int64_t> calls;  // by layer; -1: the head's, and what is compared
     for (const phase_event& e : clock.events())
       calls[e.payload] += e.phase == profile_phase::across_ranks;
-    EXPECT_EQ(calls[-1], steps);
+    EXPECT_EQ(calls[-1], 2 * steps);
     for (std::int64_t l = 0; l < layers; ++l) EXPECT_EQ(calls[l], 2 * steps) << l;
   });
   EXPECT_EQ(threw, std::vector<std::string>(2));
 }
 
-// By hand: the head, the embedding and the final norm are whole on every rank; of three groups of heads
-// rank 0 of two has one and rank 1 two, and each half of the feed-forward. The reference pads nothing.
+// By hand: the embedding and the final norm are whole on every rank; of three groups of heads rank 0 of two
+// has one and rank 1 two, and each half of the feed-forward and of the head. The reference pads nothing.
 TEST(ranks, weights_are_those_of_their_share) {
   model_config c = six_heads(model_family::sdar);
   c.hidden = c.vocabulary = c.head_dim = c.rope.rotary_dim = 64;
   c.feed_forward = 256;
   c.mask_id = 63;
   const std::int64_t d = c.hidden, dim = c.head_dim;
-  const auto bytes = [&](std::int64_t heads, std::int64_t kv_heads, std::int64_t width) {
+  const auto bytes = [&](std::int64_t heads, std::int64_t kv_heads, std::int64_t width,
+                         std::int64_t tokens) {
     const std::int64_t layer =
         d * (heads + 2 * kv_heads) * dim + heads * dim * d + 3 * d * width + 2 * d + 2 * dim;
-    return static_cast<std::size_t>(4 * (2 * c.vocabulary * d + d + c.layers * layer));
+    return static_cast<std::size_t>(4 * ((c.vocabulary + tokens) * d + d + c.layers * layer));
   };
   const auto of = [&](const model_share& share) {
     return tiny_model(c, reference_backend(), 8, 7, dtype::f32, weight_format::f32, share)
         ->weight_bytes();
   };
-  EXPECT_EQ(of({}), bytes(6, 3, 256));
-  EXPECT_EQ(of(share_of(0, 2, 0)), bytes(2, 1, 128));
-  EXPECT_EQ(of(share_of(1, 2, 0)), bytes(4, 2, 128));
-  EXPECT_EQ(of(share_of(0, 1, 2)), bytes(6, 3, 256));
+  EXPECT_EQ(of({}), bytes(6, 3, 256, 64));
+  EXPECT_EQ(of(share_of(0, 2, 0)), bytes(2, 1, 128, 32));
+  EXPECT_EQ(of(share_of(1, 2, 0)), bytes(4, 2, 128, 32));
+  EXPECT_EQ(of(share_of(0, 1, 2)), bytes(6, 3, 256, 64));
 }
 
 // A rank that decides otherwise is found before its rows are added to those of others.

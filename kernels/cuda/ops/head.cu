@@ -5,6 +5,7 @@
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/head_fold_kernels.h"
 #include "kernels/cuda/head_kernels.h"
+#include "kernels/cuda/rank_moves.h"
 #include "kernels/cuda/sample_kernels.h"
 #include "kernels/head.h"
 #include "kernels/refused.h"
@@ -19,13 +20,21 @@ confidence_out results(const device_backend& device, const confidence_out& out) 
           device.out(out.top2_logit_gap), device.out(out.residual)};
 }
 
+// A head, or a piece of a cut one: its rows, and its first token among those of the whole.
+struct head_rows {
+  const packed_matrix& weight;
+  std::int64_t token = 0;
+  std::int64_t pieces = 0;  // of the cut head that it is a piece of; 0: of none
+};
+
 // All but the places of a chunk.
-head_params params_of(const device_backend& device, const op::confidence& args, float* logits,
-                      std::int64_t slices) {
+head_params params_of(const device_backend& device, const op::confidence& args,
+                      const head_rows& rows) {
   const std::int64_t count = args.candidates.count;
+  const std::int64_t slices = blocks_for(rows.weight.out_features, head_slice);
   head_params p{};
-  p.logit = logits;
   p.slices = static_cast<int>(slices);
+  p.pieces = static_cast<int>(rows.pieces);
   p.partial = device.work().scratch<head_state>(scratch_slot::head_state, count * (slices + 1));
   p.state = p.partial + count * slices;
   p.candidates = device.in(args.candidates);
@@ -36,7 +45,7 @@ head_params params_of(const device_backend& device, const op::confidence& args, 
   p.inverse_temperature = 1.0 / double{args.params.temperature};
   p.gumbel_temperature = double{args.params.gumbel_temperature};
   // Only float32 weights give logits that are worth more than float32 sums.
-  p.wide = as_device(args.head).format == weight_format::f32 &&
+  p.wide = as_device(rows.weight).format == weight_format::f32 &&
            (args.params.accumulate_double || args.out.residual != nullptr);
   p.out = results(device, args.out);
   return p;
@@ -44,9 +53,8 @@ head_params params_of(const device_backend& device, const op::confidence& args, 
 
 // The rows of the candidates are gathered and rounded once, not for every chunk.
 device_backend::product candidate_rows(const device_backend& device, const op::confidence& args,
-                                       const std::int32_t* row, bool library,
-                                       std::int64_t columns) {
-  const device_matrix& w = as_device(args.head);
+                                       const device_matrix& w, const std::int32_t* row,
+                                       bool library, std::int64_t columns) {
   const std::int64_t count = args.candidates.count, width = args.x.columns();
   device_backend::product chunk{
       device.in(args.x).data, args.x.type, args.x.row_stride, row, count, &w};
@@ -75,13 +83,14 @@ auto fold_of(const device_backend& device, const head_params& p) -> void (*)(hea
   return seconds ? head_fold_kernel<true> : head_fold_kernel<false>;
 }
 
-void confidence(const device_backend& device, const op::confidence& args) {
-  if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
-  const device_matrix& w = as_device(args.head);
+constexpr int head_warps = head_threads / warp_size;
+
+// Logits of all candidates in chunks of tokens, each given to `kernel`.
+void for_each_chunk(const device_backend& device, const op::confidence& args, const head_rows& rows,
+                    head_params p, const char* name, void (*kernel)(head_params)) {
+  const device_matrix& w = as_device(rows.weight);
   const std::int64_t count = args.candidates.count, vocabulary = w.out_features;
-  if (count == 0) return;
   const bool library = w.format == weight_format::bf16 && device.library_multiplies();
-  const std::int64_t slices = blocks_for(vocabulary, head_slice);
   const auto chunk_from = [&](std::int64_t row) {
     return head_chunk_of(count - row, vocabulary, library, device.work().multiprocessors());
   };
@@ -89,53 +98,148 @@ void confidence(const device_backend& device, const op::confidence& args) {
   const head_chunk group = chunk_from(0), last = chunk_from((count - 1) / group.rows * group.rows);
   auto* logits = device.work().scratch<float>(
       scratch_slot::head_logits, std::max(group.rows * group.columns, last.rows * last.columns));
-  head_params p = params_of(device, args, logits, slices);
   device_backend::product chunk =
-      candidate_rows(device, args, p.candidates.row, library, group.columns);
+      candidate_rows(device, args, w, p.candidates.row, library, group.columns);
   chunk.y = logits;
-  constexpr int warps = head_threads / warp_size;
-  const auto for_each_chunk = [&](const char* name, void (*kernel)(head_params)) {
-    const void* const all = chunk.x;
-    for (std::int64_t row = 0; row < count; row += group.rows) {
-      const head_chunk part = chunk_from(row);
-      // Only rows that were rounded, end to end, are taken in groups.
-      chunk.x = row == 0 ? all : static_cast<const std::uint16_t*>(all) + row * chunk.x_stride;
-      chunk.rows = part.rows;
-      chunk.y_stride = p.logit_stride = part.columns;
-      p.first_candidate = static_cast<int>(row);
-      for (std::int64_t first = 0; first < vocabulary; first += part.columns) {
-        const std::int64_t width = std::min(part.columns, vocabulary - first);
-        chunk.first = first;
-        chunk.count = width;
-        device.multiply(chunk);
-        p.first = static_cast<int>(first);
-        p.columns = static_cast<int>(width);
-        device.work().launch(
-            name,
-            {blocks_for(part.rows, 1), head_threads, 0, blocks_for(width, warps * head_slice)},
-            kernel, p);
-      }
+  p.logit = logits;
+  const void* const all = chunk.x;
+  for (std::int64_t row = 0; row < count; row += group.rows) {
+    const head_chunk part = chunk_from(row);
+    // Only rows that were rounded, end to end, are taken in groups.
+    chunk.x = row == 0 ? all : static_cast<const std::uint16_t*>(all) + row * chunk.x_stride;
+    chunk.rows = part.rows;
+    chunk.y_stride = p.logit_stride = part.columns;
+    p.first_candidate = static_cast<int>(row);
+    for (std::int64_t first = 0; first < vocabulary; first += part.columns) {
+      const std::int64_t width = std::min(part.columns, vocabulary - first);
+      chunk.first = first;
+      chunk.count = width;
+      device.multiply(chunk);
+      p.first = static_cast<int>(rows.token + first);
+      p.first_slice = static_cast<int>(first / head_slice);
+      p.columns = static_cast<int>(width);
+      device.work().launch(
+          name,
+          {blocks_for(part.rows, 1), head_threads, 0, blocks_for(width, head_warps * head_slice)},
+          kernel, p);
     }
-    chunk.x = all;
-  };
-  const bool noisy = p.gumbel_temperature > 0;
-  for_each_chunk("head_chunk", fold_of(device, p));
-  device.work().launch("head_merge", {blocks_for(count, warps), head_threads},
-                       noisy ? head_merge_kernel<true> : head_merge_kernel<false>, p);
-  if (args.out.negative_entropy != nullptr) {
-    // p ln(p + 1e-10) needs the finished sum: the head is multiplied a second time.
-    p.entropy = device.work().scratch<double>(scratch_slot::head_rows, count * slices);
-    for_each_chunk("head_entropy", head_entropy_kernel);
-    device.work().launch("head_result", {blocks_for(count, 64), 64}, head_result_kernel, p);
   }
+}
+
+// The state of each candidate over the tokens of these rows, p.state; of a whole head the results too.
+void find_states(const device_backend& device, const op::confidence& args, const head_rows& rows,
+                 const head_params& p) {
+  for_each_chunk(device, args, rows, p, "head_chunk", fold_of(device, p));
+  device.work().launch(
+      "head_merge", {blocks_for(args.candidates.count, head_warps), head_threads},
+      p.gumbel_temperature > 0 ? head_merge_kernel<true> : head_merge_kernel<false>, p);
+}
+
+// Sums of p ln(p + 1e-10) over slices, which need the finished sum: the head is multiplied a second time.
+void find_entropy(const device_backend& device, const op::confidence& args, const head_rows& rows,
+                  head_params& p) {
+  p.entropy =
+      device.work().scratch<double>(scratch_slot::head_rows, args.candidates.count * p.slices);
+  for_each_chunk(device, args, rows, p, "head_entropy", head_entropy_kernel);
+}
+
+grid_shape one_thread_each(std::int64_t count) {
+  return {blocks_for(count, 64), 64};
+}
+
+void whole_confidence(const device_backend& device, const op::confidence& args) {
+  const head_rows rows{args.head};
+  head_params p = params_of(device, args, rows);
+  find_states(device, args, rows, p);
+  if (args.out.negative_entropy == nullptr) return;
+  find_entropy(device, args, rows, p);
+  device.work().launch("head_result", one_thread_each(args.candidates.count), head_result_kernel,
+                       p);
+}
+
+// all [pieces, each] of what this rank has, own [pieces held, each].
+template <class T>
+T* gather_pieces(const device_backend& device, const cut_head& head, T* own, std::int64_t each) {
+  rank_group* ranks = head.ranks();
+  if (ranks == nullptr) return own;
+  auto* all = rank_memory<T>(device.work(), rank_slot::all,
+                             static_cast<std::int64_t>(head.pieces()) * each);
+  gather_ranks(device.work(), *ranks, own,
+               head.own.size() * static_cast<std::size_t>(each) * sizeof(T), all);
+  return all;
+}
+
+void cut_confidence(const device_backend& device, const op::confidence& args,
+                    const cut_head& head) {
+  queue& work = device.work();
+  const std::int64_t count = args.candidates.count, own = std::ssize(head.own);
+  const auto rows_of = [&](std::int64_t i) {
+    const auto piece = static_cast<std::size_t>(i);
+    return head_rows{*head.own[piece], head.first_of_own(piece),
+                     static_cast<std::int64_t>(head.pieces())};
+  };
+  auto* states = rank_memory<head_state>(work, rank_slot::own, own * count);
+  for (std::int64_t i = 0; i < own; ++i) {
+    head_params p = params_of(device, args, rows_of(i));
+    p.state = states + i * count;
+    find_states(device, args, rows_of(i), p);
+  }
+  head_params all = params_of(device, args, rows_of(0));
+  all.partial = gather_pieces(device, head, states, count);
+  work.launch("head_join", one_thread_each(count), head_join_kernel, all);
+  if (args.out.negative_entropy == nullptr) return;
+  auto* sums = rank_memory<double>(work, rank_slot::own, own * count);
+  for (std::int64_t i = 0; i < own; ++i) {
+    head_params p = params_of(device, args, rows_of(i));
+    p.state = all.state;
+    find_entropy(device, args, rows_of(i), p);
+    work.launch("head_piece_entropy", one_thread_each(count), head_piece_entropy_kernel,
+                head_piece_entropy_params{p, sums + i * count});
+  }
+  all.entropy = gather_pieces(device, head, sums, count);
+  work.launch("head_result", one_thread_each(count), head_join_entropy_kernel, all);
+}
+
+void confidence(const device_backend& device, const op::confidence& args) {
+  if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
+  if (args.candidates.count == 0) return;
+  if (const cut_head* cut = as_cut(args.head)) {
+    cut_confidence(device, args, *cut);
+  } else {
+    whole_confidence(device, args);
+  }
+}
+
+void multiply_head(const device_backend& device, const op::logits& args, const packed_matrix& head,
+                   void* y, dtype type, std::int64_t stride) {
+  const device_matrix& w = as_device(head);
+  device.multiply({device.in(args.x).data, args.x.type, args.x.row_stride, device.in(args.row),
+                   args.out.rows(), &w, 0, w.out_features, nullptr, y, type, stride, false});
 }
 
 void logits(const device_backend& device, const op::logits& args) {
   check_whole_logits(args.head);
-  const device_matrix& w = as_device(args.head);
-  device.multiply({device.in(args.x).data, args.x.type, args.x.row_stride, device.in(args.row),
-                   args.out.rows(), &w, 0, w.out_features, nullptr, device.out(args.out).data,
-                   args.out.type, args.out.row_stride, false});
+  const std::int64_t rows = args.out.rows();
+  const cut_head* cut = as_cut(args.head);
+  if (cut == nullptr) {
+    multiply_head(device, args, args.head, device.out(args.out).data, args.out.type,
+                  args.out.row_stride);
+    return;
+  }
+  if (rows == 0) return;
+  const std::int64_t own = std::ssize(cut->own), each = rows * cut->widest();
+  auto* mine = rank_memory<float>(device.work(), rank_slot::own, own * each);
+  for (std::int64_t i = 0; i < own; ++i) {
+    multiply_head(device, args, *cut->own[static_cast<std::size_t>(i)], mine + i * each, dtype::f32,
+                  cut->widest());
+  }
+  const float* all = gather_pieces(device, *cut, mine, each);
+  const auto pieces = static_cast<std::int64_t>(cut->pieces());
+  device.work().launch(
+      "place_logits", {blocks_for(rows, 1), head_threads, 0, blocks_for(pieces, 1)},
+      place_logits_kernel,
+      {all, device.in(cut->first.as<std::int32_t>()), device.out(args.out).as<float>(), rows,
+       cut->widest(), args.out.row_stride});
 }
 
 void sample(const device_backend& device, const op::sample& args) {

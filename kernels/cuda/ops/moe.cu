@@ -219,7 +219,7 @@ void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& 
   static const bool has_wgmma = queue::has_wgmma(grouped_wide_kernel<wide_stages - 3, true>);
   const bool wide = tensor && has_wgmma &&
                     device.may_multiply(multiplied::experts, multiplier::wgmma) &&
-                    takes_wide_tiles(all, c.count);
+                    takes_wide_tiles(all, args.experts.of > 0 ? args.experts.of : c.count);
   const int tile_rows = wide ? wide_rows : routed_rows;
   c.expert = device.in(args.expert).as<std::int32_t>();
   auto* words =

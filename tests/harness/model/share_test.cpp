@@ -73,6 +73,23 @@ TEST(shares, deal_widths_in_units) {
   EXPECT_EQ(width(7, {2, 3, 3}), range(4, 7));
 }
 
+// 11 to 3; 151936 to 4 in units of 64, the last with what is left; below 1024 tokens a piece, none.
+TEST(shares, deal_vocabularies) {
+  const auto edges = [](std::int64_t vocabulary, std::int32_t pieces) {
+    std::vector<std::int64_t> all;
+    for (std::int32_t p = 0; p < pieces; ++p) {
+      const cut_range of = tokens_of(vocabulary, {p, pieces, pieces});
+      EXPECT_EQ(of.first, all.empty() ? 0 : all.back());
+      all.push_back(of.last);
+    }
+    return all;
+  };
+  EXPECT_EQ(edges(11, 3), (std::vector<std::int64_t>{3, 7, 11}));
+  EXPECT_EQ(edges(151936, 4), (std::vector<std::int64_t>{37952, 75968, 113920, 151936}));
+  EXPECT_EQ(edges(4095, 4), (std::vector<std::int64_t>{1023, 2047, 3071, 4095}));
+  EXPECT_EQ(edges(4097, 4), (std::vector<std::int64_t>{1024, 2048, 3072, 4097}));
+}
+
 struct dealt {
   std::int32_t heads, kv_heads;
   std::set<std::int32_t> pieces;  // up to 32 that it can be dealt to
@@ -113,6 +130,12 @@ TEST(shares, refuse_what_cannot_be_dealt_in_a_sentence) {
               check_share(of_heads(8, 8, 3), {0, 4, 4}, weight_format::f32);
             }),
             "tiny: a feed-forward of width 3 cannot be dealt to 4 pieces");
+  EXPECT_EQ(message_of([] {
+              model_config c = of_heads(8, 8);
+              c.vocabulary = 3;
+              check_share(c, {0, 4, 4}, weight_format::f32);
+            }),
+            "tiny: a vocabulary of 3 cannot be dealt to 4 pieces");
   EXPECT_EQ(
       message_of([] {
         check_share(of_heads(8, 8), {0, 2, 2}, weight_format::int8);
@@ -218,7 +241,8 @@ TEST(shares, random_weights_are_those_of_the_whole) {
         model_share share = share_of(rank, ranks, 0);
         share.whole_experts = whole_experts;
         const model_weights part = random_weights(c, 5, dtype::bf16, share);
-        std::size_t bytes = 2 * static_cast<std::size_t>(2 * c.vocabulary * c.hidden + c.hidden);
+        const std::int64_t tokens = tokens_of(c.vocabulary, share).size();
+        std::size_t bytes = 2 * static_cast<std::size_t>((c.vocabulary + tokens + 1) * c.hidden);
         for (std::size_t l = 0; l < whole.layers.size(); ++l) {
           bytes += expect_same(part.layers[l], cut(whole.layers[l], c, share));
           // What a rank holds is cut into its pieces as the whole is.
@@ -309,7 +333,7 @@ TEST(shares, of_every_family_cover_its_tensors) {
       }
       expect({0, "", "router"}, {16, d}, pieces);
       expect({-1, "", "embedding"}, {50, d}, pieces);
-      expect({-1, "", "lm_head"}, {50, d}, pieces);
+      expect({-1, "", "lm_head"}, {50, d}, 1);
       expect({0, "", "attn_norm"}, {d}, pieces);
       std::vector<model_share> by_experts = each;
       for (model_share& s : by_experts) s.whole_experts = true;
