@@ -13,12 +13,15 @@ ABSENT = "not measured"
 
 
 def right_kernels(folder):
-    """D1, from the operations of every size that ran."""
-    rows = [r for size in ("small", "large") for r in json_lines(os.path.join(folder, f"operations-{size}.jsonl"))]
-    wrong = sorted({r["operation"] for r in rows if not r["right"]})
-    if not rows:
-        return ABSENT
-    return f"{len(rows)} cases, " + ("all right" if not wrong else "WRONG: " + ", ".join(wrong))
+    """D1, from the operations of every size that ran: of the newer kernels, and of those before them."""
+    said = []
+    for which, end in (("", ""), ("before: ", "-before")):
+        rows = [r for size in ("small", "large")
+                for r in json_lines(os.path.join(folder, f"operations-{size}{end}.jsonl"))]
+        wrong = sorted({r["operation"] for r in rows if not r["right"]})
+        if rows:
+            said.append(f"{which}{len(rows)} cases, " + ("all right" if not wrong else "WRONG: " + ", ".join(wrong)))
+    return "; ".join(said) or ABSENT
 
 
 def own_and_library(folder):

@@ -208,7 +208,48 @@ class Stages(Workspace):
             self.program("unmask_device_check", f"echo '{line % 'true'}'; sleep 60")
             self.assertRaises(subprocess.TimeoutExpired, stages.operations(check, "large"), log, 1)
             self.program("unmask_device_check", f"echo '{line % 'true'}'")
-            self.assertEqual(stages.operations(check, "large")(log, 5), "1 cases, seed 7")
+            self.assertEqual(stages.operations(check, "large")(log, 5), "2 cases, seed 7")
+
+    @staticmethod
+    def stand_in(name):
+        return [sys.executable, os.path.join(os.path.dirname(stages.__file__), "stand_in.py"), name]
+
+    def test_both_kernels_of_two_are_checked_and_timed(self):
+        """On a GPU as in a rehearsal: a program that says which it was asked for, and for what."""
+        seen = os.path.join(self.folder.name, "seen")
+        tell = f"echo $UNMASK_CUDA_KERNELS $UNMASK_CUDA_GEMM $* >> {seen}; "
+        self.program("unmask_device_check", tell + "echo '{\"operation\":\"a\",\"right\":true,\"seed\":7}'")
+        self.program("unmask_bench", tell)
+        self.program("kernels_test", tell)
+        for rehearse in ("", "software"):
+            if os.path.exists(seen):
+                os.remove(seen)
+            check = self.check(rehearse=rehearse)
+            with open(os.devnull, "w", encoding="utf-8") as log, \
+                    mock.patch.object(check, "tool", self.stand_in):
+                stages.operations(check, "small")(log, 5)
+                for work in (stages.device_tests(check), stages.by_those_before(check), stages.ncu(check)):
+                    with contextlib.suppress(Exception):
+                        work(log, 5)
+            with open(seen, encoding="utf-8") as file:
+                lines = file.read().splitlines()
+            self.assertIn("new cuda small", lines)
+            self.assertIn("before cuda small --cases " + stages.OF_TWO_KERNELS, lines)
+            self.assertTrue(any(line.startswith("new --gtest_filter") for line in lines), lines)
+            self.assertTrue(any(line.startswith("before --benchmark_filter=^cuda_(attention") for line in lines), lines)
+            words = [line.split()[0] for line in lines]
+            self.assertEqual(words.count("before") - 2, sum(of is stages.BEFORE for *_, of in stages.NCU_CASES))
+
+    def test_the_sanitizer_sees_the_newer_kernels_and_the_gated_product(self):
+        seen = os.path.join(self.folder.name, "seen")
+        self.program("unmask_device_check", f"echo $UNMASK_CUDA_KERNELS $UNMASK_CUDA_GEMM $* >> {seen}")
+        check = self.check(cases="attention")
+        with open(os.devnull, "w", encoding="utf-8") as log, \
+                mock.patch.object(check, "tool", self.stand_in):
+            stages.sanitizer(check, "racecheck")(log, 5)
+        with open(seen, encoding="utf-8") as file:
+            self.assertEqual(file.read().splitlines(), ["new library cuda small 1 --cases gated_linear",
+                                                        "new own cuda small 1 --cases attention"])
 
     def test_attention_is_timed_without_wgmma_too(self):
         check = self.check()
@@ -255,9 +296,9 @@ class Stages(Workspace):
                     self.assertIn("0 of 1 differ", stages.decisions(check)(log, 10))
 
     def test_limits_fit_the_budgets_in_order_of_value(self):
-        # Every stage but the last ones has its whole limit even when those before use theirs up. The last six
+        # Every stage but the last ones has its whole limit even when those before use theirs up. The last seven
         # of --measure repeat what earlier calls have for kernels that did not change.
-        for name, run, least, cut in (("first", stages.first, 8, 3), ("measure", stages.measure, 15, 6)):
+        for name, run, least, cut in (("first", stages.first, 8, 3), ("measure", stages.measure, 16, 7)):
             check = self.check()
             limits = []
             with mock.patch.object(check, "stage",

@@ -15,11 +15,17 @@ import time
 from roofs import roofs_of
 from runner import HERE, ROOT, Failed, NotRun, Partial, json_lines
 
-# Kernels that ncu looks at in full: case of the benchmark and the kernel to take.
-NCU_CASES = [("attention-decode", "attention/sequences:64/rows:32/.*keys:4096", "attention_tensor"),
-             ("attention-refresh", "attention/sequences:1/rows:8192/", "attention_tensor"),
-             ("head", "confidence/rows:512/.*bits:16", "head_chunk"),
-             ("experts", "experts/rows:8192/.*bits:16", "grouped_")]
+# Kernels of which there are two, by `run.kernels`: those that no card has decided about and those before them.
+# Programs of tests take those before unless this says otherwise; on a GPU and in a rehearsal it always does.
+NEW, BEFORE = ({"UNMASK_CUDA_KERNELS": word} for word in ("new", "before"))
+OF_TWO_KERNELS = "attention|confidence|gated_linear"
+# Kernels that ncu looks at in full: case of the benchmark, the kernel to take, and which of two.
+NCU_CASES = [("attention-refresh", "attention/sequences:1/rows:8192/", "attention_refresh", NEW),
+             ("attention-refresh-before", "attention/sequences:1/rows:8192/", "attention_tensor", BEFORE),
+             ("head", "confidence/rows:512/.*bits:16", "head_fold", NEW),
+             ("experts", "experts/rows:8192/.*bits:16", "grouped_", NEW),
+             ("attention-decode", "attention/sequences:64/rows:32/.*keys:4096", "attention_joined|attention_tensor", NEW),
+             ("head-before", "confidence/rows:512/.*bits:16", "head_chunk", BEFORE)]
 # What profile per method runs: shape, methods and their parameters. Four layers are in the steady
 # state; Focus-dLLM keeps its first ones dense, by default more than four. With counters of every phase
 # a method takes about 50 s on an H100, so that one has them.
@@ -110,20 +116,24 @@ def first_decode(check):
 # ---- ./dev gpu --first --------------------------------------------------------------------------
 
 def operations(check, size):
-    """Operations on fresh random inputs, outputs poisoned, against the reference."""
+    """Operations on fresh random inputs, outputs poisoned, against the reference: all of them, and again those
+    that have a kernel from before."""
     def work(log, limit):
         if check.in_software and size == "large":
             raise NotRun("needs a GPU: sizes of real models take hours in software")
-        out = check.path(f"operations-{size}.jsonl")
-        timed_out = None
-        try:
-            cases = ["--cases", check.settings.cases] if check.settings.cases else []
-            code = check.run([check.program("unmask_device_check"), check.backend, size, *cases], log,
-                             limit, output=out, allowed=(0, 1, 3))
-        except Exception as why:  # pylint: disable=broad-except
-            timed_out = why  # the rows that were written count
-            code = 0
-        rows = json_lines(out)
+        end, timed_out, code, rows = time.monotonic() + limit, None, 0, []
+        for out, cases, kernels_of in (
+                (f"operations-{size}.jsonl", check.settings.cases, NEW),
+                (f"operations-{size}-before.jsonl", check.settings.cases or OF_TWO_KERNELS, BEFORE)):
+            try:
+                code = check.run([check.program("unmask_device_check"), check.backend, size,
+                                  *(["--cases", cases] if cases else [])], log,
+                                 end - time.monotonic(), output=check.path(out), allowed=(0, 1, 3), env=kernels_of)
+            except Exception as why:  # pylint: disable=broad-except
+                timed_out = why  # the rows that were written count
+            rows += json_lines(check.path(out))
+            if timed_out or code != 0:
+                break
         wrong = [r for r in rows if not r["right"]]
         if wrong:
             raise Failed("wrong: " + ", ".join(
@@ -152,7 +162,7 @@ def device_tests(check):
         if check.settings.rehearse == "software":
             env["UNMASK_SOFTGPU_PAGEABLE"] = "on"  # operands of these tests are ordinary host memory
         code = check.run([check.program("kernels_test"), f"--gtest_filter={chosen}",
-                          f"--gtest_output=json:{out}"], log, limit, allowed=(0, 1), env=env)
+                          f"--gtest_output=json:{out}"], log, limit, allowed=(0, 1), env={**env, **NEW})
         with open(out, encoding="utf-8") as text:
             report = json.load(text)
         cases = [t for s in report["testsuites"] for t in s["testsuite"]]
@@ -186,7 +196,7 @@ def goldens(check, folder):
         report = check.path("golden.txt")
         try:
             check.run([check.program("unmask_golden"), source, "--device", check.backend, *small],
-                      log, limit, output=report)
+                      log, limit, output=report, env=NEW)
         finally:
             if not folder:
                 shutil.rmtree(source, ignore_errors=True)
@@ -246,12 +256,18 @@ def decisions(check):
 
 def sanitizer(check, tool):
     def work(log, limit):
+        end = time.monotonic() + limit
         # 9 tells the tool's finding from an operation that is wrong. No graphs and no trials of
-        # library products: the tool would follow each of their thousands of launches.
-        code = check.run([*check.tool("compute-sanitizer"), "--tool", tool, "--error-exitcode", "9",
-                          check.program("unmask_device_check"), check.backend, "small", "1"], log,
-                         limit, allowed=(0, 1, 3, 9),
-                         env={"UNMASK_CUDA_GRAPHS": "off", "UNMASK_CUDA_GEMM": "own"})
+        # library products: the tool would follow each of their thousands of launches. The gated product
+        # alone stands behind those of the library.
+        for cases, products in (("gated_linear", "library"), (check.settings.cases, "own")):
+            code = check.run([*check.tool("compute-sanitizer"), "--tool", tool, "--error-exitcode", "9",
+                              check.program("unmask_device_check"), check.backend, "small", "1",
+                              *(["--cases", cases] if cases else [])], log,
+                             end - time.monotonic(), allowed=(0, 1, 3, 9),
+                             env={"UNMASK_CUDA_GRAPHS": "off", "UNMASK_CUDA_GEMM": products, **NEW})
+            if code != 0:
+                break
         if code == 9:
             raise Failed(f"{tool} found something: see the log")
         if code == 3:
@@ -282,9 +298,9 @@ def ceilings(check):
     return work
 
 
-def bench_environment(check, rows):
+def bench_environment(check, rows, kernels_of=NEW):  # pylint: disable=dangerous-default-value
     return {"UNMASK_BENCH_ROWS": rows, "UNMASK_BENCH_SMALL": "1" if check.in_software else "",
-            "UNMASK_BENCH_EMULATED": "1" if check.settings.rehearse == "emulator" else ""}
+            "UNMASK_BENCH_EMULATED": "1" if check.settings.rehearse == "emulator" else "", **kernels_of}
 
 
 def kernels(check):
@@ -309,21 +325,29 @@ def kernels(check):
     return work
 
 
-def by_mma_sync(check):
-    """Attention once more without wgmma: what it gains, or that it does not."""
+def once_more(check, name, cases, environment_of):
+    """Cases of the stage kernels by others: what those gain, or that they do not."""
     def work(log, limit):
         first = {r["name"]: r for r in json_lines(check.path("kernels.jsonl")) if not r.get("error")}
-        out = check.path("kernels-mma-sync.jsonl")
+        out = check.path(f"kernels-{name}.jsonl")
         prefix = "emulated_" if check.settings.rehearse == "emulator" else "cuda_"
-        check.run([check.program("unmask_bench"), f"--benchmark_filter={prefix}attention"], log, limit,
-                  env={**bench_environment(check, out), "UNMASK_CUDA_WGMMA": "off"})
+        check.run([check.program("unmask_bench"), f"--benchmark_filter=^{prefix}({cases})"], log, limit,
+                  env={**bench_environment(check, out), **environment_of})
         times = sorted(r["median_us"] / first[r["name"]]["median_us"] for r in json_lines(out)
                        if r["name"] in first and not r.get("error"))
         if not times:
-            raise NotRun("needs cases of attention in the stage kernels")
+            raise NotRun(f"needs cases of {cases} in the stage kernels")
         return (f"{len(times)} cases take {times[0]:.2f} to {times[-1]:.2f} times as long, "
                 f"{times[len(times) // 2]:.2f} in the median")
     return work
+
+
+def by_mma_sync(check):
+    return once_more(check, "mma-sync", "attention", {"UNMASK_CUDA_WGMMA": "off"})
+
+
+def by_those_before(check):
+    return once_more(check, "before", OF_TWO_KERNELS, BEFORE)
 
 
 def prediction(check):
@@ -462,7 +486,7 @@ def ncu(check):
         check.tool("ncu")
         end = time.monotonic() + limit
         missing = []
-        for name, case, kernel in NCU_CASES:
+        for name, case, kernel, kernels_of in NCU_CASES:
             report = check.path("ncu-" + name)
             prefix = "emulated_" + case.split("/")[0] if check.settings.rehearse == "emulator" else "cuda_" + case
             try:
@@ -471,7 +495,7 @@ def ncu(check):
                            "--launch-count", "1", "--force-overwrite", "--export", report,
                            check.program("unmask_bench"), f"--benchmark_filter={prefix}"], log,
                           min(end - time.monotonic(), limit / 2),
-                          env={**bench_environment(check, ""), "UNMASK_BENCH_ITERATIONS": "1"})
+                          env={**bench_environment(check, "", kernels_of), "UNMASK_BENCH_ITERATIONS": "1"})
                 check.run([*check.tool("ncu"), "--import", report + ".ncu-rep", "--page", "details",
                            "--csv"], log, end - time.monotonic(), output=report + ".csv")
             except Failed as why:
@@ -522,6 +546,7 @@ def measure(check):
     # What an earlier call measured, of kernels that have not changed since.
     check.stage("kernels", 115, kernels(check))
     check.stage("prediction", 5, prediction(check))
+    check.stage("by those before", 40, by_those_before(check))
     check.stage("profile", 130, profiles(check))
     check.stage("by mma.sync", 30, by_mma_sync(check))
     check.stage("comparators", 40, comparators(check))
