@@ -140,6 +140,26 @@ TEST(attention, reference_matches_double_for_every_mask_and_list) {
   }
 }
 
+// Above 6 MB of keys and values, of one head or of several side by side, these are asked for ahead.
+TEST(attention, keys_that_no_cache_holds_are_read_ahead) {
+  unsigned seed = 40;
+  for (const shape& s : {shape{2, 1, 128}, shape{8, 4, 32}}) {
+    for (const mask_kind mask : {mask_kind::full, mask_kind::causal}) {
+      attention_case c(s, {5, 1}, 110, mask, false, seed++);
+      ASSERT_GT(2 * sizeof(float) * 128 * static_cast<std::size_t>(c.length[1]),
+                std::size_t{6} << 20);
+      const float scale = 1.0F / std::sqrt(static_cast<float>(s.dim));
+      grid want({c.rows.set.rows, s.heads, s.dim}), got({c.rows.set.rows, s.heads, s.dim}, 1);
+      std::vector<double> mass(static_cast<std::size_t>(c.total_keys()), 0.0);
+      definition(c, scale, want, mass);
+      for_each_isa([&](const backend& on) {
+        on.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, got, {}});
+        expect_close(got, want, 1e-5, "out");
+      });
+    }
+  }
+}
+
 TEST(attention, rows_without_a_key_are_zero_and_nan_stays_visible) {
   const auto check = [](const backend& backend) {
     attention_case c({2, 1, 16}, {4}, 1, mask_kind::causal, true, 3);
