@@ -26,6 +26,7 @@
 #include "harness/model/config.h"
 #include "harness/run/runner.h"
 #include "kernels/attention.h"
+#include "kernels/head.h"
 #include "kernels/selection.h"
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
 #include "methods/d2cache/kernels/rollout.h"
@@ -160,19 +161,21 @@ result_row row_of(const experiment_point& p, prepared_point& ready) {
   return row;
 }
 
-// ---- what sums over heads send, by what each operation finds ----
+// ---- what sums over heads and the head of the model send, by what each operation finds ----
 
 struct traffic_of_heads {
   double calls = 0, bytes = 0;
+  bool over_heads = false;  // some of it
 };
 traffic_of_heads of_rank_0;
 
 // Numbers of float64 that a rank receives of one other.
-void note_numbers(double numbers) {
+void note_numbers(double numbers, bool over_heads) {
   const rank_group* ranks = current_ranks();
   if (numbers == 0 || ranks == nullptr || ranks->rank() != 0) return;
   ++of_rank_0.calls;
   of_rank_0.bytes += 8 * numbers;
+  of_rank_0.over_heads |= over_heads;
 }
 // With a mean or a sum travels the number of heads.
 double with_heads(double numbers) {
@@ -203,12 +206,21 @@ double numbers_of(const op::block_mask_keys& o) {
 double numbers_of(const op::row_distance& o) {
   return 3 * static_cast<double>(o.a.rows());
 }
+// A state of 48 bytes of each candidate; logits of half of the vocabulary.
+double numbers_of(const op::confidence& o) {
+  return as_cut(o.head) == nullptr ? 0 : 6.0 * o.candidates.count;
+}
+double numbers_of(const op::logits& o) {
+  if (as_cut(o.head) == nullptr) return 0;
+  return static_cast<double>(o.out.rows() * o.head.out_features) / 4;
+}
 
 template <class P>
 typename detail::bodies<P>::body own_body = nullptr;
 template <class P>
 void counted(const backend& with, const P& args) {
-  note_numbers(numbers_of(args));
+  note_numbers(
+      numbers_of(args), requires { args.over_heads(); });
   (own_body<P> != nullptr ? own_body<P> : detail::bodies<P>::of[0])(with, args);
 }
 // Its bodies count what they send while this lives.
@@ -232,7 +244,7 @@ struct counted_row {
 // Every method on two ranks, which are threads here; what rank 0 finds.
 std::vector<counted_row> rows_of_two_ranks(const experiment_spec& spec) {
   const counted_sums<op::importance, op::key_scores, op::attention, op::mean_attention,
-                     op::block_mask_keys, op::row_distance>
+                     op::block_mask_keys, op::row_distance, op::confidence, op::logits>
       count;
   std::vector<counted_row> rows;
   const auto threw = test::on_ranks(2, [&](rank_group& group) {
@@ -253,7 +265,8 @@ std::vector<counted_row> rows_of_two_ranks(const experiment_spec& spec) {
 }
 
 // Answers, rows, keys and FLOPs are the model's, however many ranks compute it. What they send follows
-// from the rows: two sums a layer of float32 rows, and of a method that sums over heads what numbers_of() says.
+// from the rows: two sums a layer of float32 rows, and of sums over heads and of the model's head what
+// numbers_of() says.
 TEST(exact_work, two_ranks_do_the_work_of_one) {
   const std::map<std::string, json> cases = testing::all_cases("exact_work");
   const std::map<of_model, json> wanted = frozen(cases);
@@ -278,7 +291,7 @@ TEST(exact_work, two_ranks_do_the_work_of_one) {
     EXPECT_EQ(*row.value_of("sum_bytes"), 4.0 * c.hidden * passed + heads.bytes);
     EXPECT_EQ(*row.value_of("sum_calls"),
               2.0 * c.layers * *row.value_of("batched_forwards") + heads.calls);
-    with_heads += heads.calls > 0 ? 1 : 0;
+    with_heads += heads.over_heads ? 1 : 0;
   }
   const auto of_shifted = [](const auto& line) { return line.first.second == "tiny-ar-blocks"; };
   EXPECT_EQ(compared, wanted.size() - std::ranges::count_if(wanted, of_shifted));
