@@ -445,7 +445,9 @@ void expect_of_pieces(const backend& on, double tolerance) {
       for (const std::size_t i : {0, 1, 2, 4}) {
         test::expect_close(got.number(i), want.number(i), tolerance, "number");
       }
-      if (noise == 0) EXPECT_EQ(got.tokens().front(), 3);
+      if (noise == 0) {
+        EXPECT_EQ(got.tokens().front(), 3);
+      }
     }
   }
 }
