@@ -61,7 +61,8 @@ void step_loop::impl::step_of_rank(rank_group& ranks) {
   compare_ranks(ranks);
 }
 
-// The plan of sequence s, its rows, the tokens of its candidates, and what the step left behind.
+// The plan of sequence s and its seed, its rows, the tokens of its candidates, and what the step left behind.
+// Of a head in pieces each rank draws for its own tokens, so that unequal seeds would give equal tokens.
 std::uint64_t step_loop::impl::digest_of(std::int32_t s) const {
   const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
   fnv digest;
@@ -72,6 +73,9 @@ std::uint64_t step_loop::impl::digest_of(std::int32_t s) const {
                                step.kv_length, step.block_first, step.block_last, step.step}) {
     digest.add(n);
   }
+  const std::uint64_t seed = state.seeds()[s];
+  digest.add(static_cast<std::int64_t>(seed));
+  digest.add(static_cast<std::int64_t>(seed >> 32));
   const std::int32_t* begin = entered.begin.as<std::int32_t>();
   const auto* position = entered.position.as<std::int32_t>();
   digest.add(position + begin[s], position + begin[s + 1]);
@@ -105,7 +109,8 @@ void step_loop::impl::compare_ranks(rank_group& ranks) const {
   if (ranks.first_other(digest.value()) == 0) return;
   if (const int other = ranks.first_other(recorded.value()); other != 0) {
     ranks.give_up("ranks 0 and " + std::to_string(other) + " recorded other layers by step " +
-                  std::to_string(step_index) + ": the row is void; `graphs` = \"off\" records none");
+                  std::to_string(step_index) +
+                  ": the row is void; `graphs` = \"off\" records none");
   }
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     const int other = ranks.first_other(digest_of(s));

@@ -49,50 +49,67 @@ struct said_of_candidates {
   std::array<tensor, 5> numbers;
 };
 
-// What a head of 2,500 tokens, some of which are banned, says of 9 rows.
+// What a head of 2,500 tokens, some of which are banned, says of 9 rows; all in memory of a backend.
 class head_question {
  public:
   static constexpr std::int64_t vocabulary = 2500, width = 33, rows = 9;
-  head_question() : x_({rows, width}), w_({vocabulary, width}) {
+  explicit head_question(const backend& on)
+      : on_(on), x_(on.allocate(dtype::f32, {rows, width})), w_({vocabulary, width}) {
     std::mt19937 rng(29);
-    x_.randomize(rng);
+    grid x({rows, width});
+    x.randomize(rng);
     w_.randomize(rng);
     // Of a row the largest logit twice: the first of both is its token, in another piece than the other.
-    for (std::int64_t d = 0; d < width; ++d) w_.at(2400, d) = w_.at(3, d) = 2 * x_.at(0, d);
-    candidates_.add({0, 1, 2, 7});
-    candidates_.add({4, 5, 6, 8, 11});
+    for (std::int64_t d = 0; d < width; ++d) w_.at(2400, d) = w_.at(3, d) = 2 * x.at(0, d);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      on.write(x_.row<float>(r), x.row(r), static_cast<std::size_t>(width) * sizeof(float));
+    }
+    candidates_ = {2, rows, put<std::int32_t>({0, 4, 9}),
+                   put<std::int32_t>({0, 1, 2, 7, 4, 5, 6, 8, 11}),
+                   put<std::int32_t>({0, 1, 2, 3, 4, 5, 6, 7, 8})};
+    noise_ = {put<std::uint64_t>({5, 6}), put<std::int32_t>({3, 0})};
+    banned_ = put<std::int32_t>({0, 699, 700, 2499});
   }
   tensor_view weights() const { return w_; }
 
-  said_of_candidates ask(const backend& on, const packed_matrix& head, float noise,
-                         bool entropy) const {
-    said_of_candidates said(on, rows);
-    ask(on, head, noise, entropy, said);
-    on.synchronize();
+  said_of_candidates ask(const packed_matrix& head, float noise, bool entropy) const {
+    said_of_candidates said(on_, rows);
+    ask(head, noise, entropy, said);
+    on_.synchronize();
     return said;
   }
-  void ask(const backend& on, const packed_matrix& head, float noise, bool entropy,
-           said_of_candidates& said) const {
+  void ask(const packed_matrix& head, float noise, bool entropy, said_of_candidates& said) const {
     confidence_params params;
     params.temperature = 0.9F;
     params.gumbel_temperature = noise;
-    params.noise = {seed_.data(), step_.data()};
-    params.banned = banned_.data();
-    params.banned_count = static_cast<std::int32_t>(banned_.size());
-    on.run(op::confidence{x_, head, candidates_.set(), params, said.out(entropy)});
+    params.noise = noise_;
+    params.banned = banned_;
+    params.banned_count = 4;
+    on_.run(op::confidence{x_, head, candidates_, params, said.out(entropy)});
   }
-  std::vector<float> logits(const backend& on, const packed_matrix& head) const {
-    const tensor out = on.allocate(dtype::f32, {rows, vocabulary}, memory_use::host_visible);
-    on.run(op::logits{x_, head, candidates_.row.data(), out});
-    on.synchronize();
+  std::vector<float> logits(const packed_matrix& head) const {
+    const tensor out = on_.allocate(dtype::f32, {rows, vocabulary}, memory_use::host_visible);
+    on_.run(op::logits{x_, head, candidates_.row, out});
+    on_.synchronize();
     return {out.as<float>(), out.as<float>() + rows * vocabulary};
   }
 
  private:
-  grid x_, w_;
-  candidates_fixture candidates_;
-  std::vector<std::uint64_t> seed_{5, 6};
-  std::vector<std::int32_t> step_{3, 0}, banned_{0, 699, 700, 2499};
+  template <class T>
+  const T* put(std::vector<T> values) {
+    kept_.push_back(
+        on_.allocate(dtype_of<T>::value, {std::ssize(values)}, memory_use::host_visible));
+    std::copy(values.begin(), values.end(), kept_.back().as<T>());
+    return kept_.back().as<T>();
+  }
+
+  const backend& on_;
+  tensor x_;
+  grid w_;
+  std::vector<tensor> kept_;
+  candidate_set candidates_;
+  noise_source noise_;
+  const std::int32_t* banned_ = nullptr;
 };
 
 // One piece of a token, and edges that fall on no chunk and no slice.

@@ -238,23 +238,20 @@ TEST_P(device_ranks, that_do_not_come_are_named) {
 // Tokens and their numbers have the bits of one process with as many pieces on this device: launched,
 // recorded and repeated.
 TEST_P(device_ranks, heads_in_pieces_have_the_bits_of_one_process) {
-  if (!GetParam().emulated && cuda::gpu_reading_host_memory() == nullptr) {
-    GTEST_SKIP() << "NOT RUN: needs GPUs that read ordinary host memory";
-  }
   const auto ranks = static_cast<std::size_t>(GetParam().ranks);
   const auto rank = static_cast<std::size_t>(all->group().rank());
   const std::vector<std::int32_t> edges(
       test::uneven_edges.begin(),
       test::uneven_edges.begin() + static_cast<std::ptrdiff_t>(ranks) + 1);
-  const test::head_question question;
+  const test::head_question question(device());
   const tensor_view w = question.weights().first(edges.back());
   for (const weight_format format : {weight_format::f32, weight_format::bf16}) {
     const auto whole = test::head_in_pieces(device(), w, edges, 0, ranks, format),
                mine = test::head_in_pieces(device(), w, edges, rank, 1, format);
     for (const bool entropy : {false, true}) {
-      const auto want = question.ask(device(), *whole, 0.8F, entropy);
+      const auto want = question.ask(*whole, 0.8F, entropy);
       test::said_of_candidates got(device(), test::head_question::rows);
-      const auto run = [&] { question.ask(device(), *mine, 0.8F, entropy, got); };
+      const auto run = [&] { question.ask(*mine, 0.8F, entropy, got); };
       const auto expect = [&](const char* how) {
         device().synchronize();
         EXPECT_EQ(got.tokens(), want.tokens()) << how;

@@ -430,16 +430,16 @@ TEST(head, sample_by_hand) {
 // Tokens, gaps of logits and logits are those of the whole head, whatever the pieces; sums of
 // probabilities are added in another order.
 void expect_of_pieces(const backend& on, double tolerance) {
-  const test::head_question question;
+  const test::head_question question(on);
   const auto whole = on.pack(question.weights(), weight_format::f32);
   const auto cut = test::head_in_pieces(on, question.weights(), test::uneven_edges, 0, 4);
   EXPECT_EQ(cut->out_features, whole->out_features);
-  EXPECT_EQ(question.logits(on, *cut), question.logits(on, *whole));
+  EXPECT_EQ(question.logits(*cut), question.logits(*whole));
   for (const bool entropy : {false, true}) {
     for (const float noise : {0.0F, 0.8F}) {
       SCOPED_TRACE(noise);
-      const auto want = question.ask(on, *whole, noise, entropy),
-                 got = question.ask(on, *cut, noise, entropy);
+      const auto want = question.ask(*whole, noise, entropy),
+                 got = question.ask(*cut, noise, entropy);
       EXPECT_EQ(got.tokens(), want.tokens());
       EXPECT_EQ(got.number(3), want.number(3));
       for (const std::size_t i : {0, 1, 2, 4}) {
@@ -459,8 +459,8 @@ TEST(head, of_pieces_says_what_the_whole_one_says) {
 
 // Ranks have the bits of one process that has all pieces, however many each of them holds.
 TEST(head, of_ranks_has_the_bits_of_the_pieces) {
-  const test::head_question question;
   for (const backend* on : {&reference_backend(), &cpu_backend()}) {
+    const test::head_question question(*on);
     const auto all = test::head_in_pieces(*on, question.weights(), test::uneven_edges, 0, 4);
     for (const std::size_t each : {1, 2}) {
       const int ranks = 4 / static_cast<int>(each);
@@ -468,12 +468,11 @@ TEST(head, of_ranks_has_the_bits_of_the_pieces) {
         const auto mine = test::head_in_pieces(*on, question.weights(), test::uneven_edges,
                                                each * static_cast<std::size_t>(group.rank()), each);
         for (const float noise : {0.0F, 0.8F}) {
-          const auto got = question.ask(*on, *mine, noise, true),
-                     want = question.ask(*on, *all, noise, true);
+          const auto got = question.ask(*mine, noise, true), want = question.ask(*all, noise, true);
           EXPECT_EQ(got.tokens(), want.tokens());
           EXPECT_EQ(got.all_numbers(), want.all_numbers());
         }
-        EXPECT_EQ(question.logits(*on, *mine), question.logits(*on, *all));
+        EXPECT_EQ(question.logits(*mine), question.logits(*all));
         // Two questions and the logits: what each rank has of four pieces comes to all.
         const std::uint64_t state = on->where() == target::cpu ? 48 : 1359 * sizeof(float);
         const std::uint64_t sent =
@@ -486,10 +485,10 @@ TEST(head, of_ranks_has_the_bits_of_the_pieces) {
 }
 
 TEST(head, of_pieces_needs_the_ranks_of_the_others) {
-  const test::head_question question;
+  const test::head_question question(cpu_backend());
   const auto half =
       test::head_in_pieces(cpu_backend(), question.weights(), test::uneven_edges, 0, 2);
-  EXPECT_THROW(question.ask(cpu_backend(), *half, 0, false), std::logic_error);
+  EXPECT_THROW(question.ask(*half, 0, false), std::logic_error);
   EXPECT_THROW(test::head_in_pieces(cpu_backend(), question.weights(), {0, 9}, 1, 1),
                std::logic_error);
 }
