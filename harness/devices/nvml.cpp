@@ -212,12 +212,14 @@ device_use use_of_all(const std::vector<device_use>& devices) {
   const auto sum = [](double a, double b) { return a + b; };
   const auto larger = [](double a, double b) { return std::max(a, b); };
   device_use all;
-  all.joules = combined([](const device_use& d) -> auto& { return d.joules; }, sum);
-  all.load.watts = combined([](const device_use& d) -> auto& { return d.load.watts; }, sum);
-  all.load.throttled_share =
-      combined([](const device_use& d) -> auto& { return d.load.throttled_share; }, larger);
-  all.load.sm_clock_mhz =
-      combined([](const device_use& d) -> auto& { return d.load.sm_clock_mhz; }, sum);
+  all.joules = combined(
+      [](const device_use& d) -> auto& { return d.joules; }, sum);
+  all.load.watts = combined(
+      [](const device_use& d) -> auto& { return d.load.watts; }, sum);
+  all.load.throttled_share = combined(
+      [](const device_use& d) -> auto& { return d.load.throttled_share; }, larger);
+  all.load.sm_clock_mhz = combined(
+      [](const device_use& d) -> auto& { return d.load.sm_clock_mhz; }, sum);
   if (all.load.sm_clock_mhz) *all.load.sm_clock_mhz /= static_cast<double>(devices.size());
   return all;
 }
