@@ -62,8 +62,8 @@ void put_use_of_ranks(pass_record& pass, const std::vector<std::string>& told) {
   const auto lacks = [](const device_use& use) { return !use.joules; };
   const auto first = std::ranges::find_if(ranks, lacks);
   if (first == ranks.end() || std::ranges::all_of(ranks, lacks)) return;
-  pass.unmetered = fmt::format("no energy: the driver of rank {} does not say what its device takes",
-                               first - ranks.begin());
+  pass.unmetered = fmt::format(
+      "no energy: the driver of rank {} does not say what its device takes", first - ranks.begin());
 }
 
 }  // namespace unmask
