@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Ranks that end at every place of a run, or compute something else: the point is FAILED and names the rank, the next one is measured by
-// new ranks, and the same command measures what is missing of the first.
+// Ranks that end at every place of a run, or compute something else: the point is FAILED and names the rank, the
+// next one is measured by new ranks, and the same command measures what is missing of the first.
 #include "tests/harness/cli/planted_death.h"
 
 #include <gtest/gtest.h>
@@ -150,7 +150,8 @@ constexpr const char* no_memory = "rank 1: no memory is left for its share of th
 constexpr const char* different = "ranks 0 and 1 took different decisions in step ";
 constexpr const char* silent = "rank 1 did not answer within 1 s while rank 0 waited";
 constexpr const char* silent_in_loading =
-    "rank 1 did not answer within 4 s while rank 0 waited (UNMASK_RANKS_LOADING_PATIENCE sets the seconds)";
+    "rank 1 did not answer within 4 s while rank 0 waited (UNMASK_RANKS_LOADING_PATIENCE sets the "
+    "seconds)";
 
 using test::ranked_runs;
 
@@ -167,8 +168,8 @@ class ranked_deaths : public test::ranked_runs, public ::testing::WithParamInter
     const std::string what = "UNMASK_PLANTED=1 " + std::string(d.how) + " " + d.place + " " +
                              std::to_string(number) + " " + once();
     const char* patience = " UNMASK_RANKS_PATIENCE=1 UNMASK_RANKS_LOADING_PATIENCE=4 ";
-    return "env " + shell_word(what) + (stops() ? patience : " ") +
-           shell_word(own_program()) + " run x.toml -o out --no-progress --ranks 2 --device mortal";
+    return "env " + shell_word(what) + (stops() ? patience : " ") + shell_word(own_program()) +
+           " run x.toml -o out --no-progress --ranks 2 --device mortal";
   }
   std::string once() const { return folder() + "/once"; }
   // Sums of a pass of the first point.
@@ -251,41 +252,36 @@ TEST_F(ranked_runs, add_the_energy_of_their_devices) {
 
 INSTANTIATE_TEST_SUITE_P(
     of, ranked_deaths,
-    ::testing::Values(ranked_death{"killed_at_its_start", "kill", "start", 1, killed, 0},
-                      ranked_death{"ended_at_its_start", "exit", "start", 1, ended, 0},
-                      ranked_death{"killed_while_loading", "kill", "loading", 2, killed, 0},
-                      ranked_death{"ended_before_loading", "exit", "loading", 1, ended, 0},
-                      ranked_death{"no_memory_to_load", "no_memory", "loading", 2, no_memory, 0},
-                      ranked_death{"ended_at_the_first_sum", "exit", "sum", 1, ended, 0},
-                      ranked_death{"no_memory_at_a_sum", "no_memory", "sum", 1, no_memory, 0},
-                      ranked_death{"stopped_at_the_first_sum", "stop", "sum", 1, silent, 0},
-                      ranked_death{"killed_at_the_head", "kill", "head", 1, killed, 0},
-                      ranked_death{"killed_in_the_last_step", "kill", "sum", last_of_two_passes,
-                                   killed, 1},
-                      ranked_death{"stopped_at_its_start", "stop", "start", 1, silent_in_loading,
-                                   0},
-                      ranked_death{"stopped_while_loading", "stop", "loading", 2,
-                                   silent_in_loading, 0},
-                      ranked_death{"killed_at_the_first_sum", "kill", "sum", 1, killed, 0},
-                      ranked_death{"ended_at_the_head", "exit", "head", 1, ended, 0},
-                      ranked_death{"no_memory_at_the_head", "no_memory", "head", 1, no_memory, 0},
-                      ranked_death{"stopped_at_the_head", "stop", "head", 1, silent, 0},
-                      ranked_death{"ended_in_the_last_step", "exit", "sum", last_of_two_passes,
-                                   ended, 1},
-                      ranked_death{"no_memory_in_the_last_step", "no_memory", "sum",
-                                   last_of_two_passes, no_memory, 1},
-                      ranked_death{"stopped_in_the_last_step", "stop", "sum", last_of_two_passes,
-                                   silent, 1},
-                      ranked_death{"ended_as_the_second_pass_began", "exit", "sum",
-                                   first_of_the_second, ended, 1},
-                      ranked_death{"no_memory_as_the_second_pass_began", "no_memory", "sum",
-                                   first_of_the_second, no_memory, 1},
-                      ranked_death{"different_from_the_first_sum_on", "differ", "sum", 1, different,
-                                   0},
-                      ranked_death{"different_in_the_second_pass", "differ", "sum",
-                                   first_of_the_second, different, 1},
-                      ranked_death{"killed_between_passes", "kill", "pass", 2, killed, 1},
-                      ranked_death{"stopped_between_passes", "stop", "pass", 2, silent, 1}),
+    ::testing::Values(
+        ranked_death{"killed_at_its_start", "kill", "start", 1, killed, 0},
+        ranked_death{"ended_at_its_start", "exit", "start", 1, ended, 0},
+        ranked_death{"killed_while_loading", "kill", "loading", 2, killed, 0},
+        ranked_death{"ended_before_loading", "exit", "loading", 1, ended, 0},
+        ranked_death{"no_memory_to_load", "no_memory", "loading", 2, no_memory, 0},
+        ranked_death{"ended_at_the_first_sum", "exit", "sum", 1, ended, 0},
+        ranked_death{"no_memory_at_a_sum", "no_memory", "sum", 1, no_memory, 0},
+        ranked_death{"stopped_at_the_first_sum", "stop", "sum", 1, silent, 0},
+        ranked_death{"killed_at_the_head", "kill", "head", 1, killed, 0},
+        ranked_death{"killed_in_the_last_step", "kill", "sum", last_of_two_passes, killed, 1},
+        ranked_death{"stopped_at_its_start", "stop", "start", 1, silent_in_loading, 0},
+        ranked_death{"stopped_while_loading", "stop", "loading", 2, silent_in_loading, 0},
+        ranked_death{"killed_at_the_first_sum", "kill", "sum", 1, killed, 0},
+        ranked_death{"ended_at_the_head", "exit", "head", 1, ended, 0},
+        ranked_death{"no_memory_at_the_head", "no_memory", "head", 1, no_memory, 0},
+        ranked_death{"stopped_at_the_head", "stop", "head", 1, silent, 0},
+        ranked_death{"ended_in_the_last_step", "exit", "sum", last_of_two_passes, ended, 1},
+        ranked_death{"no_memory_in_the_last_step", "no_memory", "sum", last_of_two_passes,
+                     no_memory, 1},
+        ranked_death{"stopped_in_the_last_step", "stop", "sum", last_of_two_passes, silent, 1},
+        ranked_death{"ended_as_the_second_pass_began", "exit", "sum", first_of_the_second, ended,
+                     1},
+        ranked_death{"no_memory_as_the_second_pass_began", "no_memory", "sum", first_of_the_second,
+                     no_memory, 1},
+        ranked_death{"different_from_the_first_sum_on", "differ", "sum", 1, different, 0},
+        ranked_death{"different_in_the_second_pass", "differ", "sum", first_of_the_second,
+                     different, 1},
+        ranked_death{"killed_between_passes", "kill", "pass", 2, killed, 1},
+        ranked_death{"stopped_between_passes", "stop", "pass", 2, silent, 1}),
     [](const auto& i) { return std::string(i.param.name); });
 
 }  // namespace
