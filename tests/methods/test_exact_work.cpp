@@ -287,7 +287,7 @@ TEST(exact_work, two_ranks_do_the_work_of_one) {
   const std::string text =
       experiment({models + "tiny-llada", models + "tiny-sdar", models + "tiny-ar"},
                  method_registry::instance().names(), cases, 2);
-  std::size_t compared = 0, with_heads = 0;
+  std::size_t compared = 0, over_heads = 0;
   for (const auto& [row, heads] : rows_of_two_ranks(parse_spec(text, "exact_work.toml"))) {
     const auto line = wanted.find({row.method, row.model.name});
     ASSERT_TRUE(line != wanted.end()) << row.method << " on " << row.model.name;
@@ -304,11 +304,11 @@ TEST(exact_work, two_ranks_do_the_work_of_one) {
     EXPECT_EQ(*row.value_of("sum_bytes"), 4.0 * c.hidden * passed + heads.bytes);
     EXPECT_EQ(*row.value_of("sum_calls"),
               2.0 * c.layers * *row.value_of("batched_forwards") + heads.calls);
-    with_heads += heads.over_heads ? 1 : 0;
+    over_heads += heads.over_heads ? 1 : 0;
   }
   const auto of_shifted = [](const auto& line) { return line.first.second == "tiny-ar-blocks"; };
   EXPECT_EQ(compared, wanted.size() - std::ranges::count_if(wanted, of_shifted));
-  EXPECT_GE(with_heads, 6U);
+  EXPECT_GE(over_heads, 6U);
 }
 
 TEST(exact_work, a_frozen_line_holds_counters_and_nothing_else) {
