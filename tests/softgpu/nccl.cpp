@@ -285,8 +285,7 @@ int ncclAllGather(const void* from, void* to, std::size_t count, int type, void*
   (void)cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture);
   const bool recorded =
       capture != cudaStreamCaptureStatusNone && !planted().is("launched", c->rank);
-  const auto call =
-      std::make_shared<gathering>(gathering{c, source, target, count, recorded});
+  const auto call = std::make_shared<gathering>(gathering{c, source, target, count, recorded});
   int status = 0;
   enqueue_host(
       stream, [call] { call->run(); }, {{from, count, false}, {to, ranks * count, true}}, &status);
