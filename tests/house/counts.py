@@ -43,6 +43,10 @@ PATTERN_OF_A_PATH = re.compile(r"file\(GLOB[A-Z_]* |MATCHES [^\n]*_DIR\}")
 NAMES_RANKS = re.compile(r"\b(?:rank_group|current_ranks|ranks_in_force|model_share|local_config|share_of|sum_over_ranks"
                          r"|sum_ranks|gather_ranks|has_ranks)\b|\blocal\(\)|\brun\.ranks\b|base/ranks/|kernels/ranks\.h"
                          r"|model/share\.h")
+# A prompt's rows are rows: no method asks whether they are of a picture. Models that see pictures have loops of their
+# own, which are presets, the shared schedule's stop rule and Dimple's schedule.
+OF_PICTURES = re.compile(r"(?i)pictur|\bvision|\btowers?\b|\bimages?\b|\bpixels?\b|siglip|mrope")
+SEEING_MODELS = re.compile(r"(?i)(?<![a-z])(?:llada[-_ ]v|dimple|mmada|sdar[-_ ]vl)(?![a-z])")
 OF_THE_OPERATION = re.compile(r"minimal_method/kernels/")  # of the worked example
 POLICIES = "pace|row|key|cache|unmask"
 
@@ -166,6 +170,7 @@ def counts():
     kernels = under("kernels/", CPP)
     method = names_method("lmdeploy", "sglang", *(m for m in methods(under("methods/", ".json")) if m not in EVERYDAY))
     results = under("results/", "")
+    decoding = [f for f in under("methods/", CPP) if not re.search(r"/cases(\.cpp$|/)", f)]
     return {
         "files in the largest folder of the harness": largest_folder(under("harness/", CPP)),
         "modules side by side in the package":
@@ -177,6 +182,10 @@ def counts():
         "lines in harness/decode/ that name a method":
             sum(bool(method.search(line)) for f in under("harness/decode/", CPP)
                 for line in text_of(f).split("\n")),
+        "lines in methods/ that know of pictures":
+            sum(bool(OF_PICTURES.search(line)) for f in decoding for line in text_of(f).split("\n")),
+        "files in methods/ that name a model that sees pictures":
+            sum(bool(SEEING_MODELS.search(text_of(f))) for f in decoding),
         "lines of forecasts that name a method's parameter":
             sum(len(re.findall(r'"(?:steps|tokens_per_step|block_length|chunk)"', text_of(f)))
                 for f in under("harness/plan/", CPP)),
