@@ -314,7 +314,8 @@ class Tasks(SeeingModel):
     def write_tasks(self):
         self.write("tasks.jsonl", "".join(json.dumps(task) + "\n" for task in self.tasks))
 
-    def run_tasks(self, output, run="", kind="decode", more="", repetitions=2, **environment):
+    def run_tasks(self, output, run="", kind="decode", more="", repetitions=2, model="",
+                  method="fast_dllm", **environment):
         path = self.write("pictures.toml", f"""title = "Pictures"
 kind = "{kind}"
 [run]
@@ -324,16 +325,104 @@ repetitions = {repetitions}
 {run}
 [[model]]
 path = "model"
+{model}
 [[workload]]
 file = "tasks.jsonl"
 [[method]]
-name = "fast_dllm"
+name = "{method}"
 params = {{block_length = 8}}
 {more}""")
         kept = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache"), **environment}
         done = program("run", path, "-o", self.folder / output, "--no-progress", env=kept)
         rows = sorted((self.folder / output).glob("*.jsonl")) if (self.folder / output).exists() else []
         return done, [json.loads(line) for file in rows for line in file.read_text().splitlines()]
+
+
+class Unread(Tasks):
+    """A checkpoint whose tower nothing reads: Dimple's tensors and keys under Dream's name."""
+
+    MODEL, FIRST = "tiny-dimple-s1", 180
+
+    def setUp(self):
+        super().setUp()
+        config = json.loads((self.model / "config.json").read_text())
+        self.config = {**config, "architectures": ["DreamModel"], "model_type": "Dream"}
+        self.write("model/config.json", json.dumps(self.config))
+        # Its chat needs line feeds and spaces, whose tokens are not among the first 180.
+        tokens = json.loads((self.model / "tokenizer.json").read_text())
+        vocabulary = tokens["model"]["vocab"]
+        vocabulary["\u010a"], vocabulary["\u0120"] = vocabulary.pop("~"), vocabulary.pop("}")
+        self.write("model/tokenizer.json", json.dumps(tokens))
+        self.tasks = [{"id": "a", "family": "seen", "prompt": "What?", "scorer": "none", "gen_length": 8}]
+        self.write_tasks()
+        head = self.head()
+        tower = [name for name in head if name.startswith(("visual.", "img_projector."))]
+        keys = [key for key in config if "vision" in key or "image" in key or "video" in key or key == "mrope_section"]
+        self.said = f"{len(tower) + len(keys)} parts of a picture tower"
+
+    def head(self):
+        content = (self.model / "model.safetensors").read_bytes()
+        return json.loads(content[8:8 + int.from_bytes(content[:8], "little")])
+
+    def leave_out_the_tower(self):
+        """The same language model, and nothing of pictures."""
+        content = (self.model / "model.safetensors").read_bytes()
+        begin = 8 + int.from_bytes(content[:8], "little")
+        head, data = {}, b""
+        for name, entry in self.head().items():
+            if name == "__metadata__" or name.startswith(("visual.", "img_projector.")):
+                continue
+            first, last = entry["data_offsets"]
+            head[name] = {**entry, "data_offsets": [len(data), len(data) + last - first]}
+            data += content[begin + first:begin + last]
+        text = json.dumps(head).encode()
+        self.write("model/model.safetensors", len(text).to_bytes(8, "little") + text + data)
+        self.write("model/config.json", json.dumps({
+            key: value for key, value in self.config.items()
+            if not ("vision" in key or "image" in key or "video" in key or key == "mrope_section")}))
+
+    def test_doctor_names_it(self):
+        done = program("doctor", "--model", self.model)
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, f"FAIL  {self.model}: holds {self.said} that nothing reads: .*--pictures off\n")
+        self.leave_out_the_tower()
+        done = program("doctor", "--model", self.model)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("picture", done.stdout)
+
+    def test_run_asks_it_about_text_alone_if_told_so(self):
+        done, rows = self.run_tasks("whole")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(f"model: holds {self.said} that nothing reads: ", rows[0]["reason"] if rows else done.stderr)
+        done, rows = self.run_tasks("text", model='pictures = "off"')
+        self.assertEqual((done.returncode, len(rows)), (0, 1), rows[0]["reason"] if rows else done.stderr)
+        self.assertIn(f"{self.said} are not read: ", rows[0]["model"]["caution"])
+        shutil.copy(self.picture, self.folder)
+        self.tasks[0]["images"] = [self.picture.name]
+        self.write_tasks()
+        done, shown = self.run_tasks("shown", model='pictures = "off"')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("nothing here can show this model a picture", shown[0]["reason"] if shown else done.stderr)
+        del self.tasks[0]["images"]
+        self.write_tasks()
+        self.leave_out_the_tower()
+        done, alone = self.run_tasks("alone")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(alone[0]["answers_hash"], rows[0]["answers_hash"])
+        self.assertNotIn("picture", alone[0]["model"].get("caution", ""))
+
+    def test_generate_asks_it_about_text_alone_if_told_so(self):
+        command = ("generate", "--model", self.model, "--device", "cpu", "-n", "8", "--raw", "abc")
+        done = program(*command)
+        self.assertEqual((done.returncode, done.stdout), (3, ""), done.stderr)
+        self.assertIn(f"{self.model}: holds {self.said} that nothing reads: ", done.stderr)
+        text = program(*command, "--pictures", "off")
+        self.assertEqual(text.returncode, 0, text.stderr)
+        done = program(*command, "--pictures", "off", "--image", self.picture)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertIn("--pictures off leaves the tower unread", done.stderr)
+        self.leave_out_the_tower()
+        self.assertEqual(program(*command).stdout, text.stdout)
 
 
 class Run(Tasks):
@@ -410,6 +499,25 @@ class Run(Tasks):
         self.assertNotEqual(done.returncode, 0)
         said = rows[0]["reason"] if rows else done.stderr
         self.assertIn("nothing here can show this model a picture", said)
+
+    def test_codes_of_llada2_are_refused(self):
+        """LLaDA2.0-Uni: LLaDA2.0 whose vocabulary has codes of pictures. It is asked about text alone if told so."""
+        shutil.rmtree(self.model)
+        shutil.copytree(SOURCE / "experiments/models/tiny-llada2", self.model)
+        config = json.loads((self.model / "config.json").read_text())
+        self.write("model/config.json", json.dumps({**config, "image_token_offset": config["vocab_size"] - 64}))
+        text = self.tasks[1]
+        for number, shown in enumerate(({}, {"codes": [1, 2]}, {"images": ["rgb_odd.png"]})):
+            self.tasks = [{**text, **shown}]
+            self.write_tasks()
+            done, rows = self.run_tasks(f"unread-{number}", method="block_diffusion")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("of a picture tower that nothing reads: `image_token_offset` of config.json",
+                          rows[0]["reason"] if rows else done.stderr)
+            done, rows = self.run_tasks(f"text-{number}", method="block_diffusion", model='pictures = "off"')
+            said = rows[0]["reason"] if rows else done.stderr
+            self.assertEqual("nothing here can show this model a picture" in said, bool(shown), said)
+            self.assertEqual(done.returncode == 0, not shown, done.stderr)
 
     def test_without_layers_rows_are_counted_and_no_tower_runs(self):
         serve = """[serve]
