@@ -159,6 +159,24 @@ row_plan plan_rows(const vision_config& config, const picture_shape& shape) {
   return plan;
 }
 
+window_plan plan_windows(const vision_config& config, const picture_shape& shape) {
+  const std::int32_t height = shape.view_height / config.cell(),
+                     width = shape.view_width / config.cell();
+  window_plan plan;
+  for (std::int32_t top = 0; top < height; top += config.window) {
+    for (std::int32_t left = 0; left < width; left += config.window) {
+      const auto before = std::ssize(plan.cells);
+      for (std::int32_t y = top; y < std::min(top + config.window, height); ++y) {
+        for (std::int32_t x = left; x < std::min(left + config.window, width); ++x) {
+          plan.cells.push_back(y * width + x);
+        }
+      }
+      plan.counts.push_back(static_cast<std::int32_t>(std::ssize(plan.cells) - before));
+    }
+  }
+  return plan;
+}
+
 std::int64_t count_rows(const vision_config& config, const picture_shape& shape) {
   if (config.kind == vision_kind::qwen) {
     return std::int64_t{shape.view_height / config.cell()} * (shape.view_width / config.cell());

@@ -37,6 +37,14 @@ struct row_plan {
 // of all tiles without the padding, at most `most_views` views of them, each map row ended by the
 // newline. One view alone is ended by one newline.
 row_plan plan_rows(const vision_config& config, const picture_shape& shape);
+// Of qwen: the merged patches of a view, numbered row by row, window after window. A window has `window` x
+// `window` of them, fewer at the right and the lower end (transformers' get_window_index).
+struct window_plan {
+  std::vector<std::int32_t> cells;
+  std::vector<std::int32_t> counts;  // cells of each window
+};
+window_plan plan_windows(const vision_config& config, const picture_shape& shape);
+
 // Of any kind with a tower.
 std::int64_t count_rows(const vision_config& config, const picture_shape& shape);
 

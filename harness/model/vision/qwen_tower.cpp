@@ -118,31 +118,23 @@ class qwen_tower final : public picture_tower::body {
   };
 
   layout lay_out(const picture_shape& shape) const {
-    const std::int32_t height = shape.view_height / config.cell(),
-                       width = shape.view_width / config.cell(), merge = config.merge;
+    const std::int32_t width = shape.view_width / config.cell(), merge = config.merge,
+                       unit = merge * merge;
+    window_plan windows = plan_windows(config, shape);
     layout at;
-    at.back.resize(static_cast<std::size_t>(height) * static_cast<std::size_t>(width));
-    std::vector<std::int32_t> counts;
-    std::int32_t cell = 0;
-    const auto put = [&](std::int32_t y, std::int32_t x) {
-      at.back[static_cast<std::size_t>(y * width + x)] = cell++;
-      for (std::int32_t i = 0; i < merge * merge; ++i) {
-        at.row.push_back(y * merge + i / merge);
-        at.column.push_back(x * merge + i % merge);
+    at.back.resize(windows.cells.size());
+    std::int32_t place = 0;
+    for (const std::int32_t cell : windows.cells) {
+      at.back[static_cast<std::size_t>(cell)] = place++;
+      for (std::int32_t i = 0; i < unit; ++i) {
+        at.row.push_back(cell / width * merge + i / merge);
+        at.column.push_back(cell % width * merge + i % merge);
         at.first.push_back((at.row.back() * shape.view_width + at.column.back()) * config.patch);
       }
-    };
-    for (std::int32_t top = 0; top < height; top += config.window) {
-      for (std::int32_t left = 0; left < width; left += config.window) {
-        const std::int32_t before = cell;
-        for (std::int32_t y = top; y < std::min(top + config.window, height); ++y) {
-          for (std::int32_t x = left; x < std::min(left + config.window, width); ++x) put(y, x);
-        }
-        counts.push_back((cell - before) * merge * merge);
-      }
     }
-    at.near = lists_of(counts);
-    at.whole = lists_of({cell * merge * merge});
+    for (std::int32_t& count : windows.counts) count *= unit;
+    at.near = lists_of(windows.counts);
+    at.whole = lists_of({place * unit});
     return at;
   }
 

@@ -3,10 +3,13 @@
 //
 // How LLaDA-V sees pictures: configuration, tiles and rows. The numbers of tests/goldens/pictures are
 // the official code's; its towers are replayed by unmask_golden.
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "harness/base/files.h"
+#include "harness/model/vision/one_vision.h"
 #include "harness/model/vision/tower.h"
 #include "tests/harness/model/support.h"
 
@@ -216,6 +219,115 @@ TEST(vision, rows_are_counted_as_they_are_made) {
     const std::int32_t newline = shape.views() * v.rows_of_view();
     for (const std::int32_t row : plan.from) ASSERT_TRUE(row >= 0 && row <= newline);
     EXPECT_EQ(plan.from.back(), plan.rows() > v.rows_of_view() ? newline : plan.from.back());
+  }
+}
+
+// SDAR-VL with views of 2 x 2 patches.
+vision_config small_sdar_vl() {
+  const json config = {
+      {"vision_config",
+       {{"image_size", 28},
+        {"patch_size", 14},
+        {"hidden_size", 12},
+        {"num_hidden_layers", 1},
+        {"num_attention_heads", 2},
+        {"intermediate_size", 16}}},
+      {"vision_aspect_ratio", "anyres_max_2"},
+      {"image_grid_pinpoints", {{28, 28}, {28, 56}, {56, 28}, {56, 56}, {28, 84}}}};
+  const json_value root = parse_python_json(config.dump(), "some/config.json");
+  return read_sdar_vl(json_reader(root, "some/config.json"));
+}
+
+// What a tower makes of random pixels has as many rows as are counted from the picture's size alone.
+void expect_rows_of(const vision_config& v, const picture_tower& tower, std::int32_t least) {
+  std::mt19937 rng(11);
+  std::uniform_int_distribution<std::int32_t> side(least, 200);
+  for (int i = 0; i < 25; ++i) {
+    const picture_shape shape = shape_of_picture(v, v.preset, side(rng), side(rng));
+    const tensor pixels = cpu_backend().allocate(
+        dtype::u8, {shape.views(), shape.view_height, shape.view_width, 3});
+    for (std::int64_t b = 0; b < pixels.view().elements(); ++b) {
+      pixels.as<std::uint8_t>()[b] = static_cast<std::uint8_t>(rng());
+    }
+    const picture_tower::features f = tower(pixels, shape);
+    EXPECT_EQ(f.rows.view().rows(), count_rows(v, shape))
+        << v.family << " " << shape.width << "x" << shape.height;
+    for (std::int64_t k = 0; k < f.rows.view().elements(); ++k) {
+      ASSERT_TRUE(std::isfinite(f.rows.as<float>()[k]));
+    }
+  }
+}
+
+TEST(vision, rows_are_counted_as_the_towers_make_them) {
+  for (const char* name : {"tiny-llada-v-s1", "tiny-dimple-s1"}) {
+    const fs::path directory = goldens() / "models" / name;
+    const model_config model = read_model_config(directory);
+    const vision_config v = read_vision_config(directory, model.vocabulary);
+    const loaded_vision loaded = load_vision_weights(model, directory);
+    expect_rows_of(v, {v, loaded.weights, cpu_backend(), {loaded.memory}},
+                   v.kind == vision_kind::qwen ? v.cell() : 1);
+  }
+  const vision_config v = small_sdar_vl();
+  std::vector<tensor> kept;
+  std::mt19937 rng(3);
+  std::normal_distribution<float> normal(0, 0.3F);
+  const vision_weights weights = collect_vision_weights(
+      v, 10, [&](const std::string&, const std::vector<std::int64_t>& shape) {
+        tensor_view w;
+        w.rank = static_cast<int>(shape.size());
+        std::ranges::copy(shape, w.shape.begin());
+        w.row_stride = w.columns();
+        kept.push_back(cpu_backend().allocate(dtype::f32, {w.elements()}));
+        w.data = kept.back().view().data;
+        for (std::int64_t i = 0; i < w.elements(); ++i) w.as<float>()[i] = normal(rng);
+        return w;
+      });
+  expect_rows_of(v, {v, weights, cpu_backend(), {}}, 1);
+}
+
+TEST(vision, windows_are_the_recorded_ones) {
+  const vision_config v = read_vision_config(goldens() / "models/tiny-dimple-s1", 200);
+  const json cases =
+      json::parse(read_file(goldens() / "vision/tiny-dimple-s1.json", 1 << 24)).at("cases");
+  int seen = 0, windows = 0;
+  for (const json& c : cases) {
+    if (c.contains("error")) continue;
+    const window_plan plan = plan_windows(
+        v, shape_of_picture(v, "own-size", c.at("size").at(0), c.at("size").at(1)));
+    EXPECT_EQ(json(plan.cells), c.at("window_order")) << c.at("image");
+    EXPECT_EQ(json(plan.counts), c.at("window_counts")) << c.at("image");
+    windows = std::max(windows, static_cast<int>(plan.counts.size()));
+    ++seen;
+  }
+  EXPECT_EQ(seen, 14);
+  EXPECT_EQ(windows, 4);
+}
+
+TEST(vision, windows_partition_the_merged_patches) {
+  vision_config v = read_vision_config(goldens() / "models/tiny-dimple-s1", 200);
+  v.most_pixels = 1 << 20;
+  std::mt19937 rng(5);
+  std::uniform_int_distribution<std::int32_t> side(28, 900), window(1, 6);
+  for (int i = 0; i < 200; ++i) {
+    v.window = window(rng);
+    const picture_shape shape = shape_of_picture(v, "own-size", side(rng), side(rng));
+    const std::int32_t width = shape.view_width / v.cell();
+    const window_plan plan = plan_windows(v, shape);
+    ASSERT_EQ(std::ssize(plan.cells), count_rows(v, shape));
+    std::vector<bool> there(plan.cells.size());
+    std::size_t at = 0;
+    for (const std::int32_t count : plan.counts) {
+      ASSERT_TRUE(count > 0 && count <= v.window * v.window);
+      const std::int32_t first = plan.cells[at];
+      for (const std::size_t end = at + static_cast<std::size_t>(count); at < end; ++at) {
+        const std::int32_t cell = plan.cells.at(at);
+        EXPECT_EQ(cell / width / v.window, first / width / v.window);
+        EXPECT_EQ(cell % width / v.window, first % width / v.window);
+        ASSERT_FALSE(there.at(static_cast<std::size_t>(cell)));
+        there[static_cast<std::size_t>(cell)] = true;
+      }
+    }
+    EXPECT_EQ(at, plan.cells.size());
   }
 }
 

@@ -5,6 +5,7 @@ prepared file, and pictures that are refused (ctest python.pictures/pictures).""
 import hashlib
 import json
 import os
+import random
 import shutil
 import signal
 import struct
@@ -119,6 +120,36 @@ class Recorded(unittest.TestCase):
         for wrong in (None, [], [[384, 385]], "(1x1)", [[384]], 7):
             with self.assertRaisesRegex(UserError, "config.json: `image_grid_pinpoints` must"):
                 llada_v(image_grid_pinpoints=wrong)
+
+
+class Properties(unittest.TestCase):
+    def test_a_constant_picture_stays_constant(self):
+        """Of any size and mode, whatever its family makes of it: only padding has another colour."""
+        draw = random.Random(5)
+        tiled = llada_v(image_grid_pinpoints="(1x1),...,(3x3)", vision_config={"image_size": 56})
+        sdar = types.SimpleNamespace(path="config.json", values={
+            "vision_config": {"image_size": 28}, "image_grid_pinpoints": [[28, 56], [56, 56], [84, 28]]})
+        shown = [(tiled, "tiles"), (tiled, "pad"), (tiled, "squeeze"), (families.SdarVl(sdar, ""), "tiles"),
+                 (families.family_of(MODELS / "tiny-dimple-s1"), "own-size"), (families.Mmada(None, None, 64), "crop"),
+                 (families.Mmada(None, None, 64), "squash")]
+        for mode in ("RGB", "L", "RGBA", "LA", "P", "1") * 8:
+            size = draw.randint(28, 300), draw.randint(28, 300)
+            colour = (draw.choice((0, 255)),) if mode == "1" else tuple(draw.randrange(256) for _ in mode)
+            colour = (*colour[:-1], 255) if mode.endswith("A") else colour
+            image = Image.new(mode, size, colour if len(colour) > 1 else colour[0])
+            if mode == "P":
+                image.putpalette([draw.randrange(256) for _ in range(768)])
+            want = np.asarray(image.convert("RGB"))[0, 0]
+            for family, preset in shown:
+                views, tiles = family.views(image, preset)
+                told = (mode, size, family.name, preset)
+                constant = (views == want).all(-1)
+                if preset == "pad":  # the border is blended with the padding, which is resized with it
+                    self.assertTrue(constant[0, 28, 28], told)
+                    continue
+                self.assertTrue(constant[0].all(), told)
+                self.assertTrue((constant | (views == 0).all(-1)).all(), told)
+                self.assertEqual(tiles is not None, preset == "tiles")
 
 
 class Command(support.Case):
