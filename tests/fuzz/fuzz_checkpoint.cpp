@@ -12,14 +12,15 @@
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/tokenizer.h"
+#include "harness/model/vision/picture_rows.h"
 #include "tests/fuzz/input_file.h"
 
 namespace {
 
 constexpr std::array names = {
-    "config.json",           "generation_config.json",      "tokenizer.json",
-    "tokenizer_config.json", "special_tokens_map.json",     "chat_template.json",
-    "chat_template.jinja",   "model.safetensors.index.json"};
+    "config.json",           "generation_config.json",       "tokenizer.json",
+    "tokenizer_config.json", "special_tokens_map.json",      "chat_template.json",
+    "chat_template.jinja",   "model.safetensors.index.json", "preprocessor_config.json"};
 
 // One tensor, which an index may name.
 void write_shard(const std::filesystem::path& folder) {
@@ -42,6 +43,16 @@ void write_checkpoint(const std::filesystem::path& folder, std::string_view inpu
   }
 }
 
+// Sizes that fit together, and rows for a picture that the family takes.
+void require_vision(const unmask::vision_config& v) {
+  using unmask::fuzz::require;
+  if (v.kind == unmask::vision_kind::codes) require(v.around.size() == 3 && v.codebook > 0);
+  if (!v.has_tower()) return;
+  require(v.layers > 0 && v.layers <= v.stored && v.heads > 0 && v.hidden % v.heads == 0);
+  const unmask::picture_shape shape = unmask::shape_of_picture(v, v.preset, 640, 480);
+  require(shape.views() > 0 && unmask::count_rows(v, shape) > 0);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -55,6 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const model_config config = read_model_config(folder);
     fuzz::reads_or_refuses([&] { contradictions_of(config, folder); });
     fuzz::reads_or_refuses([&] { caution_of(config, folder); });
+    fuzz::reads_or_refuses([&] { require_vision(read_vision_config(folder, config.vocabulary)); });
     fuzz::reads_or_refuses([&] {
       const chat_template chat = chat_template::load(folder, config);
       fuzz::require(!chat.summary().empty());

@@ -5,6 +5,8 @@
 // the official code's; its towers are replayed by unmask_golden.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -19,6 +21,12 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 using test::expect_environment_error;
+
+std::string safetensors_header(const std::string& file) {
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof length);
+  return file.substr(sizeof length, length);
+}
 
 fs::path goldens() {
   return fs::path(UNMASK_SOURCE_DIR) / "tests/goldens/pictures";
@@ -328,6 +336,53 @@ TEST(vision, windows_partition_the_merged_patches) {
       }
     }
     EXPECT_EQ(at, plan.cells.size());
+  }
+}
+
+// Each tensor of a tower missing, of another shape, with a NaN as its last value, or cut off.
+TEST(vision, damaged_tensors_of_a_tower_are_named) {
+  for (const char* name : {"tiny-llada-v-s1", "tiny-dimple-s1"}) {
+    const fs::path from = goldens() / "models" / name;
+    const scratch_folder folder;
+    for (const char* file : {"config.json", "preprocessor_config.json"}) {
+      if (fs::exists(from / file)) fs::copy_file(from / file, folder.path() / file);
+    }
+    const model_config model = read_model_config(from);
+    const std::string whole = read_file(from / "model.safetensors", 1 << 24);
+    const std::string data = whole.substr(safetensors_header(whole).size() + 8);
+    const json head = json::parse(safetensors_header(whole));
+    const fs::path file = folder.path() / "model.safetensors";
+    const auto refused = [&](const json& with, const std::string& bytes,
+                             const std::vector<std::string>& words) {
+      std::string text = with.dump();
+      text.append((8 - text.size() % 8) % 8, ' ');
+      std::ofstream(file, std::ios::binary) << test::with_length(text, bytes);
+      expect_environment_error([&] { load_vision_weights(model, folder.path()); }, words);
+    };
+    std::vector<std::string> tensors;
+    collect_vision_weights(read_vision_config(from, model.vocabulary), model.hidden,
+                           [&](const std::string& tensor, const std::vector<std::int64_t>&) {
+                             tensors.push_back(tensor);
+                             return tensor_view{};
+                           });
+    EXPECT_GT(tensors.size(), 50U);
+    for (const std::string& tensor : tensors) {
+      SCOPED_TRACE(tensor);
+      const std::string quoted = "\"" + tensor + "\"";
+      json other = head;
+      other["of_nobody"] = head.at(tensor);
+      other.erase(tensor);
+      refused(other, data, {folder.path().string(), quoted + " is missing"});
+      other = head;
+      other[tensor]["shape"].push_back(1);
+      refused(other, data, {file.string(), quoted});
+      const auto end = head.at(tensor).at("data_offsets").at(1).get<std::size_t>();
+      std::string bytes = data;
+      bytes[end - 1] = '\x7F';  // float32 and bfloat16 end alike
+      bytes[end - 2] = '\xC0';
+      refused(head, bytes, {file.string(), quoted + " holds NaN or infinity"});
+      refused(head, data.substr(0, end - 1), {file.string(), "truncated: tensor \""});
+    }
   }
 }
 
