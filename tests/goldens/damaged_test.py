@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import damage  # noqa: E402
 
 PROGRAM, GOLDENS, EVALS = (sys.argv.pop(1) for _ in range(3))
+PICTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pictures")
 COUNT = int(os.environ.get("UNMASK_DAMAGED", "120"))
 SEED = int(os.environ.get("UNMASK_DAMAGED_SEED", "15"))
 MOST = 50  # damaged lines or cases of one file
@@ -37,11 +38,16 @@ def shortened(case):
     return case | {"iterations": rounds}
 
 
-class Damaged(unittest.TestCase):
+class Replay(unittest.TestCase):
+    """A folder of recordings with the models, and what else stays as it is, of another one."""
+
+    SOURCE, KEPT = GOLDENS, ("models",)
+
     def setUp(self):
         self.draw = random.Random(SEED)
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
-        os.symlink(os.path.join(GOLDENS, "models"), os.path.join(self.folder, "models"))
+        for name in self.KEPT:
+            os.symlink(os.path.join(self.SOURCE, name), os.path.join(self.folder, name))
 
     def write(self, name, data):
         path = os.path.join(self.folder, name)
@@ -71,6 +77,8 @@ class Damaged(unittest.TestCase):
         self.assertTrue(count, text[-3000:])
         return sum(int(c or 0) for c in count.groups())
 
+
+class Damaged(Replay):
     def test_a_near_tie_counts_by_the_pieces_of_one_process(self):
         """Of two ranks, which add in another order, and only below 3e-5."""
         with open(os.path.join(GOLDENS, "decode", "vanilla_llada.jsonl"), encoding="utf-8") as file:
@@ -152,6 +160,72 @@ class Damaged(unittest.TestCase):
                 if code != 3:  # 3: the file is no JSON, for one number beyond its type
                     self.assertEqual(self.counted(text), number, text[-3000:])
             os.remove(os.path.join(self.folder, "likelihood", name + ".json"))
+
+
+class DamagedPictures(Replay):
+    SOURCE, KEPT = PICTURES, ("models", "images", "prepared")
+
+    def setUp(self):
+        super().setUp()
+        for name in ("logits", "decode"):
+            os.mkdir(os.path.join(self.folder, name))
+
+    def recorded(self, name):
+        with open(os.path.join(PICTURES, "vision", name + ".json"), "rb") as file:
+            return json.load(file)
+
+    def test_every_picture_is_compared(self):
+        """One that the official code refuses excepted; without its prepared file it fails."""
+        shown = {}
+        for name, count in (("tiny-llada-v-s1", 19), ("one_view_tiny-llada-v-s1", 11), ("tiny-dimple-s1", 14)):
+            whole = self.recorded(name)
+            self.assertEqual(sum("error" not in case for case in whole["cases"]), count)
+            shown[name] = json.dumps(whole).encode()
+            text, code = self.replayed(f"vision/{name}.json", shown[name])
+            self.assertEqual((code, f"{count} passed, 0 failed\n" in text), (0, True), text[-3000:])
+            os.remove(os.path.join(self.folder, "vision", name + ".json"))
+        os.remove(os.path.join(self.folder, "prepared"))
+        for name, whole in shown.items():
+            text, code = self.replayed(f"vision/{name}.json", whole)
+            self.assertEqual((code, "\n0 passed, " in text), (1, True), text[-3000:])
+            self.assertRegex(text, r"FAIL tiny-\S+ rgb_odd.png \S+ cannot be compared: .*prepared/picture-\w+.safetensors")
+            os.remove(os.path.join(self.folder, "vision", name + ".json"))
+
+    def test_a_row_of_another_value_fails(self):
+        for name, part in (("tiny-llada-v-s1", "tower"), ("tiny-llada-v-s1", "projector"),
+                           ("tiny-llada-v-s1", "prompt_rows"), ("one_view_tiny-llada-v-s1", "prompt_rows"),
+                           ("tiny-dimple-s1", "tower"), ("tiny-dimple-s1", "projector")):
+            whole = self.recorded(name)
+            for change in ("row", "sum"):
+                case = json.loads(json.dumps(whole["cases"][0]))
+                if change == "row":
+                    list(case[part]["rows"].values())[-1][-1] += 0.01
+                else:
+                    case[part]["row_sums"][-1] += 0.01
+                text, code = self.replayed(f"vision/{name}.json", json.dumps({**whole, "cases": [case]}).encode())
+                self.assertEqual((code, "0 passed, 1 failed" in text), (1, True), text[-3000:])
+                self.assertIn(f" {part} differs by 1.0e-02", text)
+            os.remove(os.path.join(self.folder, "vision", name + ".json"))
+
+    def test_every_case_is_compared_or_named(self):
+        left = COUNT
+        while left > 0:
+            name = self.draw.choice(("tiny-llada-v-s1", "one_view_tiny-llada-v-s1", "tiny-dimple-s1"))
+            whole = self.recorded(name)
+            cases = [case for case in whole["cases"] if "error" not in case][:6]
+            if self.draw.random() < 0.2:  # the bytes of the file
+                left -= 1
+                data = damage.changed_bytes(json.dumps(whole | {"cases": cases[:2]}).encode(), self.draw)
+                self.replayed(f"vision/{name}.json", data)
+            else:
+                number = min(left, MOST if COUNT > 1000 else 10)
+                left -= number
+                damaged = [damage.changed_values(self.draw.choice(cases), self.draw) for _ in range(number)]
+                text, code = self.replayed(f"vision/{name}.json", json.dumps(whole | {"cases": damaged}).encode())
+                self.assertIn(code, (0, 1), text[-3000:])
+                if "no pictures that can be compared" not in text:  # one number beyond its type: no JSON
+                    self.assertEqual(self.counted(text), number, text[-3000:])
+            os.remove(os.path.join(self.folder, "vision", name + ".json"))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ std::int32_t recorded_picture_row(const nlohmann::json& record);
 // Recorded ids with the rows of the pictures as tokens -1, -2, ... (step_loop::admit).
 std::vector<std::int32_t> with_picture_rows(std::vector<std::int32_t> ids, std::int32_t recorded);
 
-// Towers, projectors and prompt rows of vision/*.json, for the pictures that prepared/ holds.
+// Towers, projectors and prompt rows of vision/*.json. A picture whose prepared file is missing fails.
 golden_summary replay_vision(const golden_options& options);
 
 }  // namespace unmask
