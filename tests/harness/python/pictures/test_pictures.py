@@ -502,6 +502,41 @@ class Run(Tasks):
         self.assertNotEqual(other[0]["answers_hash"], rows[0]["answers_hash"])
         self.assertNotEqual(other[0]["workload"]["hash"], rows[0]["workload"]["hash"])
 
+    def test_pictures_prepared_elsewhere_need_no_python(self):
+        """In a folder of $UNMASK_PICTURES, or in pictures/ of the folder that the run is started in, with an empty cache.
+        Without them the run says what this machine lacks, and how to prepare them on another."""
+        files = [self.folder / name for name in self.SHOWN]
+        done = program("pictures", *files, "--model", self.model, "-o", self.folder / "elsewhere", "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        prepared_files = sorted(os.listdir(self.folder / "elsewhere"))
+        self.assertEqual(len(prepared_files), 2)
+        none = {"UNMASK_PYTHON": str(self.folder / "no-python"), "XDG_CACHE_HOME": str(self.folder / "empty")}
+        done, _ = self.run_tasks("lacking", **none)
+        self.assertEqual((done.returncode, done.stderr.count("NOT RUN: ")), (3, 1), done.stderr)
+        self.assertRegex(done.stderr, "NOT RUN: needs Python .*no-python.* Prepare them on a machine that has Python with: "
+                         f"unmask pictures .*[.]png [.]{{3}} --model {self.model}\n")
+        self.assertFalse((self.folder / "lacking").exists())
+        folders = f"{self.folder}/nowhere::{self.folder}/elsewhere"
+        done, carried = self.run_tasks("carried", UNMASK_PICTURES=folders, **none)
+        self.assertEqual((done.returncode, len(carried)), (0, 1), done.stderr)
+        self.assertEqual(carried[0]["metrics"]["tower_runs"], 2)
+        os.rename("elsewhere", "pictures")
+        done, beside = self.run_tasks("beside", **none)
+        self.assertEqual((done.returncode, len(beside)), (0, 1), done.stderr)
+        self.assertFalse((self.folder / "empty/unmask/pictures").exists())
+        shutil.rmtree("pictures")
+        done, here = self.run_tasks("here")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len({rows[0]["answers_hash"] for rows in (carried, beside, here)}), 1)
+        # Of two, one is missing: that one is named.
+        shutil.copytree(self.folder / "cache/unmask/pictures", "pictures")
+        family = families.family_of(self.model)
+        digest = hashlib.sha256((GOLDENS / "images/grey16.png").read_bytes()).hexdigest()
+        os.remove("pictures/" + prepared.file_name(family, "tiles", digest))
+        done, _ = self.run_tasks("one", **none)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, f"Prepare it on a machine .*: unmask pictures {self.folder}/grey16.png --model ")
+
     def test_a_killed_run_takes_up_its_passes_with_their_pictures(self):
         self.tasks = [{**task, "id": f"{task['id']}{i}"} for i in range(8) for task in self.tasks]
         self.write_tasks()
