@@ -246,9 +246,9 @@ int run_one(const fs::path& file, const command_line& line) {
   }
   check_models(spec);
   prepare_prompts(spec);
-  prepare_pictures(spec);
+  const std::vector<std::string> pictures = prepare_pictures(spec);
   run.manifest = [&](const std::vector<experiment_point>& plan) {
-    return requested_manifest(request, spec, with->source_hash(), plan);
+    return requested_manifest(request, spec, with->source_hash(), plan, pictures);
   };
   const run_summary summary = run_experiment(spec, run, *with);
   tell_unfit(summary.of_plan());

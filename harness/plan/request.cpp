@@ -119,7 +119,8 @@ experiment_record experiment_of(const experiment_spec& spec) {
 
 std::string requested_manifest(const run_request& request, const experiment_spec& spec,
                                const std::string& source_hash,
-                               const std::vector<experiment_point>& points) {
+                               const std::vector<experiment_point>& points,
+                               const std::vector<std::string>& pictures) {
   run_manifest manifest;
   if (request.again) manifest = *request.again;
   if (!request.again) {
@@ -131,6 +132,7 @@ std::string requested_manifest(const run_request& request, const experiment_spec
   manifest.overrides.insert(manifest.overrides.end(), request.overrides.begin(),
                             request.overrides.end());
   manifest.source_hash = source_hash;
+  manifest.pictures = pictures;
   return manifest_json(manifest, spec, points);
 }
 
@@ -145,6 +147,7 @@ std::string manifest_json(const run_manifest& m, const experiment_spec& spec,
   out["scale"] = m.scale;
   out["set"] = m.overrides;
   out["source_hash"] = m.source_hash;
+  if (!m.pictures.empty()) out["pictures"] = m.pictures;
   for (const evidence_key& key : evidence_key_list()) {
     std::string name = key.name;
     std::ranges::replace(name, '.', '_');

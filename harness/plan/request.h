@@ -28,6 +28,7 @@ struct run_manifest {
   std::vector<std::string> overrides;  // KEY=VALUE
   std::string source_hash;             // commit the program was built from
   std::string paper, artifact;         // as read; empty: a plain experiment
+  std::vector<std::string> pictures;   // prepared files that its tasks show, by name; not read
 };
 
 // What one run of an experiment file was asked for: the file, a scale and settings over both.
@@ -61,10 +62,12 @@ std::filesystem::path output_name(const experiment_spec& spec);
 // What its rows say of the experiment they are of.
 experiment_record experiment_of(const experiment_spec& spec);
 
-// The manifest of the run; `spec` is what requested_spec made of the request, `points` its whole plan.
+// The manifest of the run; `spec` is what requested_spec made of the request, `points` its whole plan,
+// `pictures` the names of the prepared files of its tasks.
 std::string requested_manifest(const run_request& request, const experiment_spec& spec,
                                const std::string& source_hash,
-                               const std::vector<experiment_point>& points);
+                               const std::vector<experiment_point>& points,
+                               const std::vector<std::string>& pictures = {});
 
 // One JSON object: the manifest, the evidence asked for and every planned point, resolved.
 std::string manifest_json(const run_manifest& manifest, const experiment_spec& spec,

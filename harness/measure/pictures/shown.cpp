@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
@@ -133,7 +134,8 @@ shown_pictures workload_pictures::show(std::size_t item) const {
   return run_tower(*tower_, pictures_[place_[item]]);
 }
 
-void prepare_pictures(const experiment_spec& spec) {
+std::vector<std::string> prepare_pictures(const experiment_spec& spec) {
+  std::set<std::string> files;
   for (const workload_entry& w : spec.workloads) {
     // A model whose tasks show nothing is not opened here.
     if (w.benchmark.name.empty() && shown_by(w).empty()) continue;
@@ -148,8 +150,12 @@ void prepare_pictures(const experiment_spec& spec) {
         throw usage_error((w.file.empty() ? w.name : w.file.string()) + ": " + no_probes);
       }
       prepare_pictures(all, vision, "", model.path);
+      for (const task_picture& picture : all) {
+        files.insert(prepared_file_name(vision, vision.preset, picture.hash));
+      }
     }
   }
+  return {files.begin(), files.end()};
 }
 
 }  // namespace unmask

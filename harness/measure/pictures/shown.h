@@ -60,8 +60,8 @@ class workload_pictures {
 inline constexpr const char* no_probes =
     "probes decode a request again, and its `images` would not be shown; leave out [probe]";
 
-// Prepares every picture that the experiment shows a model of it, before any model is loaded. Usage
-// error if it asks for probes of them.
-void prepare_pictures(const experiment_spec& spec);
+// Prepares every picture that the experiment shows a model of it, before any model is loaded. Returns the
+// names of the prepared files, each once. Usage error if it asks for probes of them.
+std::vector<std::string> prepare_pictures(const experiment_spec& spec);
 
 }  // namespace unmask

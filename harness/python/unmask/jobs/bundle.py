@@ -2,7 +2,7 @@
 """unmask bundle: pack a run into one file, to repeat it elsewhere.
 
 FILE.tar holds run.json (the experiment, its scale and settings, every resolved point), the rows, the
-environment, tables and figures, how to repeat it, and the SHA-256 of each.
+environment, tables and figures, prepared pictures, how to repeat it, and the SHA-256 of each.
 
 A bundle that comes from elsewhere is data: unpack() takes plain files alone, writes each by itself
 as an ordinary file, within limits, and believes nothing that SHA256SUMS does not say."""
@@ -30,6 +30,7 @@ from unmask.rows.files import does_not_exist, opened, read_bytes, replace_file, 
 from unmask.rows.text import json_text
 
 SUMS = "SHA256SUMS"
+PICTURES = "pictures"  # the folder of prepared pictures, here and in a bundle
 LEFT_OUT = (".part", ".tar", ".log", "~", ".torn")
 MADE_HERE = ("README.md", "environment.json", SUMS)
 LARGEST_FILE = 2 << 30
@@ -98,6 +99,22 @@ def paths_of_models(run):
     return list(dict.fromkeys(found))
 
 
+def prepared_pictures(run):
+    """{name in the bundle: bytes} of the prepared pictures that the run's tasks show, and the names of those that are
+    nowhere. The pictures themselves stay out: their licences may forbid it."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folders = [folder for folder in os.environ.get("UNMASK_PICTURES", "").split(":") if folder]
+    folders += [PICTURES, os.path.join(cache, "unmask", PICTURES)]
+    found, missing = {}, []
+    for name in run["pictures"]:
+        place = next((folder for folder in folders if os.path.isfile(os.path.join(folder, name))), None)
+        if place is None:
+            missing.append(name)
+        else:
+            found[f"{PICTURES}/{name}"] = read_bytes(os.path.join(place, name), LARGEST_FILE)
+    return found, missing
+
+
 def readme(run, name, points, file, models):
     """Writes what a reader of the bundle sees first. `file`: what the bundle is called."""
     more = "".join(" --model " + shlex.quote(f"{path}=FOLDER") for path in models)
@@ -139,6 +156,7 @@ def write(run_folder, file):
         raise EnvironmentFault(f"{run_folder} holds no results (*.jsonl); give the folder of a run")
     content = {name: read_bytes(os.path.join(run_folder, name), LARGEST_FILE)
                for name in files_below(run_folder) if belongs(name)}
+    content |= prepared_pictures(run)[0]
     name = manifest.name_of(run)
     content["environment.json"] = (json.dumps(rows[-1]["environment"], indent=1) + "\n").encode()
     content["README.md"] = readme(run, name, len(rows), os.path.basename(file), own_models(run)).encode()
@@ -304,7 +322,11 @@ def main(arguments):
     for name in names:
         print(shown(f"  {name}"))
     print(given.output)
-    for path in own_models(manifest.read_manifest(os.path.join(given.directory, manifest.NAME))):
+    run = manifest.read_manifest(os.path.join(given.directory, manifest.NAME))
+    if missing := prepared_pictures(run)[1]:
+        tell(f"{len(missing)} prepared pictures are not part of the bundle, because they are not here: {missing[0]}"
+             + (" ..." if len(missing) > 1 else ""))
+    for path in own_models(run):
         tell(f"the checkpoint {path} is not part of the bundle; whoever has it says where: unmask rerun "
              f"{given.output} --model {path}=FOLDER")
     return 0

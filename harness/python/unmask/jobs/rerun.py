@@ -137,7 +137,7 @@ def measure(folder, place, given, models, only):
     command += ["--no-progress"] if given.no_progress else []
     command += only
     done = call(command, stdout=subprocess.PIPE, text=True, errors="replace", cwd=files,
-                env=environment(models))
+                env=environment(models, folder / bundle.PICTURES))
     if not any(files.iterdir()):
         files.rmdir()
     if done.returncode == NOT_RUN:
@@ -145,14 +145,16 @@ def measure(folder, place, given, models, only):
     return done.returncode
 
 
-def environment(models=()):
-    """The environment of the run: what names folders names them from anywhere, and models that were given may be
-    read."""
+def environment(models=(), pictures=None):
+    """The environment of the run: what names folders names them from anywhere, models that were given may be read, and
+    prepared pictures of the bundle are found."""
     changed = dict(os.environ)
+    if pictures and pictures.is_dir():
+        changed["UNMASK_PICTURES"] = ":".join([str(pictures), *filter(None, [changed.get("UNMASK_PICTURES")])])
     given = [os.path.realpath(place) for place in models.values()] if models else []
     if given:
         changed["UNMASK_MODELS"] = ":".join([changed["UNMASK_MODELS"], *given] if changed.get("UNMASK_MODELS") else given)
-    for name in ("UNMASK_MODELS", "UNMASK_DATASETS", "HF_HUB_CACHE", "HF_HOME"):
+    for name in ("UNMASK_MODELS", "UNMASK_DATASETS", "UNMASK_PICTURES", "HF_HUB_CACHE", "HF_HOME"):
         if changed.get(name):
             changed[name] = ":".join(os.path.abspath(p) for p in changed[name].split(":") if p)
     return changed

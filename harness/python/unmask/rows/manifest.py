@@ -5,6 +5,7 @@
 import hashlib
 import os
 import pathlib
+import re
 
 from unmask.rows.errors import EnvironmentFault
 from unmask.rows.files import read_bytes
@@ -30,7 +31,7 @@ def _object(path):
 
 
 def read_manifest(path):
-    """Reads a manifest: file, text, scale, set, source_hash, paper, artifact. EnvironmentFault
+    """Reads a manifest: file, text, scale, set, source_hash, paper, artifact, pictures. EnvironmentFault
     where it is missing, broken, of another version, or its text has another hash."""
     if not os.path.lexists(path):
         raise EnvironmentFault(f"{path} is missing; only runs of an experiment file have it")
@@ -54,6 +55,11 @@ def read_manifest(path):
     manifest["set"] = read.get("set")
     if not isinstance(manifest["set"], list) or not all(isinstance(s, str) for s in manifest["set"]):
         raise _broken(path, "`set` is missing or no list of texts")
+    manifest["pictures"] = read.get("pictures", [])
+    if not isinstance(manifest["pictures"], list) or not all(
+            isinstance(name, str) and re.fullmatch(r"picture-[0-9a-f]{16}\.safetensors", name)
+            for name in manifest["pictures"]):
+        raise _broken(path, "`pictures` is no list of names of prepared pictures")
     if hashlib.sha256(manifest["text"].encode()).hexdigest() != manifest["sha256"]:
         raise _broken(path, "the experiment's text does not have the hash it is said to have")
     return manifest

@@ -5,11 +5,13 @@ prepared file, and pictures that are refused (ctest python.pictures/pictures).""
 import hashlib
 import json
 import os
+import pathlib
 import random
 import shutil
 import signal
 import struct
 import subprocess
+import tempfile
 import types
 import unittest
 import zlib
@@ -345,7 +347,7 @@ class Tasks(SeeingModel):
     def write_tasks(self):
         self.write("tasks.jsonl", "".join(json.dumps(task) + "\n" for task in self.tasks))
 
-    def run_tasks(self, output, run="", kind="decode", more="", repetitions=2, model="",
+    def run_tasks(self, output, run="", kind="decode", more="", repetitions=2, model="", confine=False,
                   method="fast_dllm", **environment):
         path = self.write("pictures.toml", f"""title = "Pictures"
 kind = "{kind}"
@@ -364,7 +366,8 @@ name = "{method}"
 params = {{block_length = 8}}
 {more}""")
         kept = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache"), **environment}
-        done = program("run", path, "-o", self.folder / output, "--no-progress", env=kept)
+        words = ["--confine", self.folder] if confine else []
+        done = program("run", path, "-o", self.folder / output, "--no-progress", *words, env=kept)
         rows = sorted((self.folder / output).glob("*.jsonl")) if (self.folder / output).exists() else []
         return done, [json.loads(line) for file in rows for line in file.read_text().splitlines()]
 
@@ -536,6 +539,66 @@ class Run(Tasks):
         done, _ = self.run_tasks("one", **none)
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertRegex(done.stderr, f"Prepare it on a machine .*: unmask pictures {self.folder}/grey16.png --model ")
+
+    def test_a_bundle_takes_prepared_pictures_along(self):
+        """Of the tasks that come with the program. Its pictures stay out, and a repetition prepares nothing."""
+        path = self.write("bundled.toml", """title = "Bundled"
+[run]
+device = "cpu"
+warmup = 0
+repetitions = 1
+[[model]]
+path = "model"
+[[workload]]
+tasks = ["picture_read"]
+limit = 2
+[[method]]
+name = "fast_dllm"
+params = {block_length = 8}
+""")
+        kept = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}
+        done = program("run", path, "-o", "rows", "--no-progress", env=kept)
+        self.assertEqual(done.returncode, 0, done.stderr + json.loads(
+            (self.folder / "rows/rows.jsonl").read_text())["reason"])
+        family = families.family_of(self.model)
+        names = sorted(prepared.file_name(family, "tiles", hashlib.sha256(
+            (SOURCE / f"experiments/data/pictures/read_00{i}.png").read_bytes()).hexdigest()) for i in range(2))
+        self.assertEqual(json.loads((self.folder / "rows/run.json").read_text())["pictures"], names)
+        done = program("bundle", "rows", "-o", "whole.tar", env=kept)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        listed = [line.strip() for line in done.stdout.splitlines() if "pictures/" in line]
+        self.assertEqual(listed, [f"pictures/{name}" for name in names])
+        empty = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "empty")}
+        done = program("rerun", "whole.tar", "--ignore-speed", "--no-progress", "--model", f"model={self.model}", env=empty)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("1 points compared: tokens identical in 1", done.stdout)
+        self.assertFalse((self.folder / "empty/unmask/pictures").exists())
+        os.remove(self.folder / "cache/unmask/pictures" / names[1])
+        done = program("bundle", "rows", "-o", "part.tar", env=kept)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"1 prepared pictures are not part of the bundle, because they are not here: {names[1]}", done.stderr)
+        manifest = json.loads((self.folder / "rows/run.json").read_text())
+        self.write("rows/run.json", json.dumps({**manifest, "pictures": ["../secret"]}))
+        done = program("bundle", "rows", "-o", "wrong.tar", env=kept)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("run.json: broken manifest: `pictures` is no list of names of prepared pictures", done.stderr)
+
+    def test_confined_to_a_folder_with_the_pictures(self):
+        """`--confine` takes pictures of the tasks' folder, and none that a path or a link leads out to."""
+        elsewhere = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+        shutil.copy(GOLDENS / "images/rgb_mid.png", elsewhere / "secret.png")
+        done, rows = self.run_tasks("inside", confine=True)
+        self.assertEqual((done.returncode, len(rows)), (0, 1), done.stderr)
+        self.assertEqual(rows[0]["metrics"]["picture_rows"], 70 + 44)
+        os.symlink(elsewhere / "secret.png", "link.png")
+        for path in (f"../{elsewhere.name}/secret.png", str(elsewhere / "secret.png"), "link.png"):
+            self.tasks[0]["images"] = [path]
+            self.write_tasks()
+            done, rows = self.run_tasks("outside", confine=True)
+            self.assertEqual((done.returncode, rows), (3, []), done.stderr)
+            self.assertIn("tasks.jsonl", done.stderr)
+            self.assertIn("`images`", done.stderr)
+            self.assertIn(path, done.stderr)
 
     def test_a_killed_run_takes_up_its_passes_with_their_pictures(self):
         self.tasks = [{**task, "id": f"{task['id']}{i}"} for i in range(8) for task in self.tasks]
