@@ -9,6 +9,9 @@
 #include "harness/decode/plain_forward.h"
 #include "harness/decode/step_loop.h"
 #include "harness/model/weights.h"
+#include "kernels/cuda/choices.h"
+#include "kernels/cuda/emulation.h"
+#include "tests/methods/tiny_models.h"
 #include "tests/registered.h"
 #include "tests/support.h"
 
@@ -45,19 +48,32 @@ asked about_picture(const transformer& model, std::uint32_t seed) {
   return a;
 }
 
-std::vector<std::vector<std::int32_t>> answers(const transformer& model, const char* method,
-                                               const std::vector<asked>& all) {
-  recipe r = test::recipe_of(method, model.config(), {{"block_length", std::int64_t{4}}});
-  step_loop loop(model, std::move(r),
+struct decoded {
+  std::vector<std::vector<std::int32_t>> outputs;
+  std::vector<sequence_counters> counters;
+  graph_counts graphs;
+};
+decoded decode(const transformer& model, const char* method, const std::vector<asked>& all,
+               const parameter_map& given = {{"block_length", std::int64_t{4}}}) {
+  step_loop loop(model, test::recipe_of(method, model.config(), given),
                  {static_cast<std::int32_t>(all.size()), 64, 0, false, rows_of_picture});
   for (const asked& a : all) {
     EXPECT_GE(loop.admit(a.request, 0, a.pictures ? a.pictures.view() : tensor_view{}), 0);
   }
   while (loop.step()) {
   }
-  std::vector<std::vector<std::int32_t>> found;
-  for (std::int32_t s = 0; s < std::ssize(all); ++s) found.push_back(loop.output(s));
-  return found;
+  decoded d;
+  for (std::int32_t s = 0; s < std::ssize(all); ++s) {
+    d.outputs.push_back(loop.output(s));
+    d.counters.push_back(loop.state().at(s).counters);
+  }
+  d.graphs = loop.graphs();
+  return d;
+}
+
+std::vector<std::vector<std::int32_t>> answers(const transformer& model, const char* method,
+                                               const std::vector<asked>& all) {
+  return decode(model, method, all).outputs;
 }
 
 TEST(pictures, answers_do_not_depend_on_the_batch) {
@@ -106,8 +122,13 @@ TEST(pictures, places_on_axes_do_not_depend_on_the_batch) {
   EXPECT_TRUE(weights.unread.pictures.empty());
   for (const backend* b : {&cpu_backend(), &cuda_emulated_backend()}) {
     const transformer model(config, weights, *b, weight_format::f32, 256);
-    const std::vector<asked> all = {on_axes(model, 1, {2, 3}), about_text(2),
-                                    on_axes(model, 3, {3, 2})};
+    std::vector<asked> all = {on_axes(model, 1, {2, 3}), about_text(2), on_axes(model, 3, {3, 2})};
+    // The emulator is slow.
+    for (const std::int32_t seed : {4, 5, 6, 7, 8}) {
+      if (b != &cpu_backend()) break;
+      const auto number = static_cast<std::uint32_t>(seed);
+      all.push_back(seed % 2 == 0 ? about_text(seed) : on_axes(model, number, {1, 6}));
+    }
     const auto together = answers(model, "fast_dllm", all);
     for (std::size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(together[i], answers(model, "fast_dllm", {all[i]})[0]) << b->name() << i;
@@ -123,6 +144,58 @@ TEST(pictures, places_on_axes_do_not_depend_on_the_batch) {
   };
   EXPECT_NE(logits_at({2, 3}), logits_at({3, 2}));
   EXPECT_EQ(logits_at({2, 3}), logits_at({2, 3}));
+}
+
+// Layers that are recorded once and repeated take the places and the rows of each forward: an argument that
+// had to change shows as another token than the CPU's.
+TEST(pictures, recorded_layers_take_the_places_of_each_forward) {
+  const std::filesystem::path directory =
+      std::filesystem::path(UNMASK_SOURCE_DIR) / "tests/goldens/pictures/models/tiny-dimple-s1";
+  const model_config config = read_model_config(directory);
+  const model_weights weights = load_weights(config, directory);
+  const auto ask = [&](const backend& backend) {
+    const transformer model(config, weights, backend, weight_format::f32, 256);
+    return decode(model, "fast_dllm", {on_axes(model, 1, {2, 3}), about_text(2)});
+  };
+  const cuda::emulation before = cuda::current_emulation();
+  cuda::set_emulation({{}, true, true, true});
+  const decoded got = ask(cuda_emulated_backend({.graphs = true}));
+  cuda_emulated_backend().synchronize();
+  cuda::set_emulation(before);
+  EXPECT_EQ(got.outputs, ask(cpu_backend()).outputs);
+  EXPECT_GT(got.graphs.replayed, 0);
+}
+
+// FOCUS evicts rows of the block in work behind layer 1. The block holds the end of the prompt, which is a
+// picture, so that the rows that stay are those of the picture and of the masks that are left.
+TEST(pictures, focus_narrows_a_block_that_a_picture_ends_in) {
+  const auto ask = [](const backend& backend, bool shown) {
+    const auto model = testing::tiny_model(model_family::sdar, backend, 256);
+    std::vector<asked> all = {about_picture(*model, 1), about_picture(*model, 2)};
+    for (asked& a : all) {  // 3 tokens and 6 rows: one row in the block of the first masks
+      std::vector<std::int32_t>& prompt = a.request.prompt;
+      prompt.resize(3 + static_cast<std::size_t>(rows_of_picture));
+      a.request.gen_length = 23;
+      for (std::int32_t& token : prompt) token = token < 0 && shown ? token : std::abs(token) % 50;
+      if (!shown) a.pictures = {};
+    }
+    return decode(*model, "focus", all, {{"threshold", 0.5}});
+  };
+  const decoded want = ask(cpu_backend(), true);
+  EXPECT_NE(want.outputs, ask(cpu_backend(), false).outputs);
+  const cuda::emulation before = cuda::current_emulation();
+  for (const bool graphs : {false, true}) {
+    cuda::set_emulation({{.backwards = !graphs}, true, true, true});
+    const decoded got = ask(cuda_emulated_backend({.graphs = graphs}), true);
+    cuda_emulated_backend().synchronize();
+    EXPECT_EQ(got.outputs, want.outputs) << graphs;
+    EXPECT_EQ(got.graphs.replayed > 0, graphs);
+    for (std::size_t i = 0; i < want.counters.size(); ++i) {
+      EXPECT_EQ(got.counters[i].layer_rows, want.counters[i].layer_rows);
+      EXPECT_LT(want.counters[i].layer_rows, 3 * want.counters[i].rows);  // of three layers
+    }
+  }
+  cuda::set_emulation(before);
 }
 
 TEST(pictures, rows_without_places_are_refused) {

@@ -8,6 +8,7 @@ two projections, rows without the padding, and blocks that see themselves and ev
 import json
 import math
 import os
+import shutil
 import unittest
 
 import numpy as np
@@ -199,8 +200,8 @@ class Reading:
             x = x + self.linear(p + "mlp.down_proj", gate / (1 + np.exp(-gate)) * self.linear(p + "mlp.up_proj", h))
         return self.linear("language_model.lm_head", self.norm("language_model.model.norm", x))
 
-    def decode(self, before, rows, behind, length):
-        """The surest token of a block a step, and forwards of blocks with a mask."""
+    def decode(self, before, rows, behind, length, at_once=False):
+        """The surest token of a block a step, or all of a block in one, and forwards of blocks with a mask."""
         table = self.w["language_model.model.embed_tokens.weight"]
         prompt = np.concatenate([table[before], rows, table[behind]])
         answer = np.full(length, MASK)
@@ -210,8 +211,10 @@ class Reading:
                 if not open_:
                     break
                 chance = softmax(self.logits(np.concatenate([prompt, table[answer]])[:first + BLOCK]))
-                surest = max(open_, key=lambda p: chance[p].max())
-                answer[surest - len(prompt)] = chance[surest].argmax()
+                for p in open_ if at_once else [max(open_, key=lambda p: chance[p].max())]:
+                    answer[p - len(prompt)] = chance[p].argmax()
+                if at_once:
+                    break
         return answer.tolist()
 
 
@@ -245,26 +248,85 @@ class SdarVl(support.Case):
         self.write("model/tokenizer.json", json.dumps(whole))
         self.write("model/tokenizer_config.json", json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
 
-    def generate(self, *arguments):
+    def generate(self, *arguments, device="cpu", how=("block_diffusion", "--preset", "hf_argmax", "--set",
+                                                      "params.remasking=low_confidence_static")):
         kept = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}
-        return program("generate", "--model", self.model, "--device", "cpu", "--format", "json", "-m", "block_diffusion",
-                       "--preset", "hf_argmax", "--set", "params.remasking=low_confidence_static", "--set",
-                       "params.stop=none", *arguments, env=kept)
+        return program("generate", "--model", self.model, "--device", device, "--format", "json", "--set",
+                       "params.stop=none", "-m", *how, *arguments, env=kept)
+
+    def asked(self, reading, name, text):
+        """What generate() is asked, and the same for decode(); the response ends with a block."""
+        rows = reading.rows(Image.open(PICTURES / name).convert("RGB"))
+        before, behind = ([self.tokens[c] for c in part] for part in text.split("<image>"))
+        length = 8 + -(len(before) + len(rows) + len(behind)) % BLOCK
+        return ("-n", str(length), "--raw", "--image", PICTURES / name, text), (before, rows, behind, length)
 
     def test_decodes_as_the_reading_does(self):
         reading = Reading(self.weights)
         # Four tiles, whose map is made smaller; the same of another ratio; one row high, which leaves no row of the map.
         for name, text in (("rgb_odd.png", "abc<image>d"), ("rgb_mid.png", "ab<image>defgh"), ("one_row.png", "<image>xy")):
-            image = Image.open(PICTURES / name).convert("RGB")
-            rows = reading.rows(image)
-            before, behind = ([self.tokens[c] for c in part] for part in text.split("<image>"))
-            prompt = len(before) + len(rows) + len(behind)
-            length = 8 + -prompt % BLOCK
-            done = self.generate("-n", str(length), "--raw", "--image", PICTURES / name, text)
+            words, question = self.asked(reading, name, text)
+            done = self.generate(*words)
             self.assertEqual(done.returncode, 0, done.stderr)
             said = json.loads(done.stdout)
-            self.assertEqual((said["picture_rows"], said["tower_runs"]), (len(rows), 1), name)
-            self.assertEqual(said["tokens"], reading.decode(before, rows, behind, length), name)
+            self.assertEqual((said["picture_rows"], said["tower_runs"]), (len(question[1]), 1), name)
+            self.assertEqual(said["tokens"], reading.decode(*question), name)
+
+    def test_methods_decode_it_as_block_diffusion_at_their_limits(self):
+        """All of a block at once, of FOCUS with a budget of a whole block; and one token a step, of Optimus as plain block
+        diffusion. The picture ends inside the first block of the response, and all tokens are the reading's."""
+        reading = Reading(self.weights)
+        words, question = self.asked(reading, "rgb_odd.png", "abc<image>")
+        self.assertNotEqual((3 + len(question[1])) % BLOCK, 0)
+        want = reading.decode(*question, at_once=True)
+        self.assertNotEqual(want, reading.decode(*question))
+        for how in (("block_diffusion",), ("delayed_cache",), ("delayed_cache_plus",),
+                    ("focus", "--set", "params.alpha=8"), ("optimus", "--preset", "bd32")):
+            for device in ("cpu", "cuda-emulated"):
+                done = self.generate(*words, "--set", "params.threshold=0", device=device, how=how)
+                self.assertEqual(done.returncode, 0, (how, done.stderr))
+                self.assertEqual(json.loads(done.stdout)["tokens"], want, (how, device))
+        done = self.generate(*words, "--set", "params.threshold=1.5", how=("optimus", "--preset", "bd32"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["tokens"], reading.decode(*question))
+
+    def test_prompts_with_pictures_enter_in_pieces(self):
+        """Served alone, together, and in pieces of one block, which cut the rows of a picture: the same answers."""
+        shown = ("rgb_odd.png", "bilevel.png", "rgb_mid.png")
+        for name in shown:
+            shutil.copy(PICTURES / name, self.folder)
+        self.write("tasks.jsonl", "".join(json.dumps({"id": name, "family": "seen", "prompt": "Which?", "scorer": "none",
+                                                      "gen_length": 8, "images": [name]}) + "\n" for name in shown))
+        kept = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}
+        rows = []
+        for batch, chunk in ((1, 0), (3, 0), (3, BLOCK)):
+            path = self.write("serve.toml", f"""title = "Pieces"
+kind = "serve"
+[run]
+device = "cpu"
+warmup = 0
+repetitions = 1
+batch_size = {batch}
+[serve]
+clock = "virtual"
+cost = "1:1"
+arrivals = "closed"
+requests = 3
+prefill_chunk = {chunk}
+[[model]]
+path = "model"
+[[workload]]
+file = "tasks.jsonl"
+[[method]]
+name = "block_diffusion"
+params = {{threshold = 0.5, stop = "none"}}
+""")
+            done = program("run", path, "-o", f"rows-{batch}-{chunk}", "--no-progress", env=kept)
+            rows.append(json.loads((self.folder / f"rows-{batch}-{chunk}/rows.jsonl").read_text()))
+            self.assertEqual(done.returncode, 0, rows[-1]["reason"])
+            self.assertEqual(rows[-1]["metrics"]["tower_runs"], 3)
+        self.assertEqual(len({row["answers_hash"] for row in rows}), 1)
+        self.assertGreater(rows[2]["metrics"]["nfe"], rows[1]["metrics"]["nfe"])
 
     def test_the_chat_is_its_own(self):
         """The picture stands behind the question, in the turns of its chat template."""
