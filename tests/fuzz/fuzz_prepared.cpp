@@ -15,7 +15,8 @@ namespace {
 // Of the picture whose SHA-256 the seeds have.
 const std::string picture_hash(64, 'a');
 
-constexpr const char* llada_v = R"({"mm_vision_tower": "siglip", "image_aspect_ratio": "anyres_max_4",
+constexpr const char* llada_v =
+    R"({"mm_vision_tower": "siglip", "image_aspect_ratio": "anyres_max_4",
     "image_grid_pinpoints": [[14, 14], [14, 28], [28, 28]], "vision_config": {"image_size": 14,
     "patch_size": 7, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
     "intermediate_size": 8}})";

@@ -143,8 +143,7 @@ class vision_file {
         return;
       }
       ++taken_;
-      difference =
-          compare(c, (*model_.tower)(picture.pixels, picture.shape), *options_.backend);
+      difference = compare(c, (*model_.tower)(picture.pixels, picture.shape), *options_.backend);
     } catch (const std::exception& problem) {
       difference = " cannot be compared: " + recording_problem(problem);
     }

@@ -252,8 +252,8 @@ void expect_rows_of(const vision_config& v, const picture_tower& tower, std::int
   std::uniform_int_distribution<std::int32_t> side(least, 200);
   for (int i = 0; i < 25; ++i) {
     const picture_shape shape = shape_of_picture(v, v.preset, side(rng), side(rng));
-    const tensor pixels = cpu_backend().allocate(
-        dtype::u8, {shape.views(), shape.view_height, shape.view_width, 3});
+    const tensor pixels =
+        cpu_backend().allocate(dtype::u8, {shape.views(), shape.view_height, shape.view_width, 3});
     for (std::int64_t b = 0; b < pixels.view().elements(); ++b) {
       pixels.as<std::uint8_t>()[b] = static_cast<std::uint8_t>(rng());
     }
@@ -300,8 +300,8 @@ TEST(vision, windows_are_the_recorded_ones) {
   int seen = 0, windows = 0;
   for (const json& c : cases) {
     if (c.contains("error")) continue;
-    const window_plan plan = plan_windows(
-        v, shape_of_picture(v, "own-size", c.at("size").at(0), c.at("size").at(1)));
+    const window_plan plan =
+        plan_windows(v, shape_of_picture(v, "own-size", c.at("size").at(0), c.at("size").at(1)));
     EXPECT_EQ(json(plan.cells), c.at("window_order")) << c.at("image");
     EXPECT_EQ(json(plan.counts), c.at("window_counts")) << c.at("image");
     windows = std::max(windows, static_cast<int>(plan.counts.size()));
