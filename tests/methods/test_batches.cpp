@@ -97,6 +97,37 @@ TEST_P(every_setting, pictures_are_rows_of_a_prompt) {
   }
 }
 
+// Rows of pictures have places on three axes (M-RoPE), and text counts on behind them: alone, among others,
+// and when the prompt enters in pieces.
+TEST_P(every_setting, places_on_axes_do_not_depend_on_the_batch_or_on_pieces) {
+  const setting& p = GetParam();
+  model_config config = tiny_config(p.family);
+  const std::int32_t pairs = config.rope.rotary_dim / 2;
+  config.axes = {1, (pairs - 1) / 2, pairs - 1 - (pairs - 1) / 2};
+  const auto model = tiny_model(config, cpu_backend(), 2048, 7, dtype::f32);
+  const model_weights weights = tiny_weights(config, 7);
+  const auto texts = tiny_requests(8, 24);
+  std::vector<shown_prompt> all;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (i % 2 == 1) {
+      all.push_back({texts[i], {}});
+      continue;
+    }
+    all.push_back(show_tokens(texts[i], weights));
+    const auto rows = static_cast<std::int32_t>(all.back().rows.view().rows());
+    all.back().request.grids = {rows % 2 == 0 ? std::array{2, rows / 2} : std::array{1, rows}};
+  }
+  const auto together = answers_of(*model, p, all, 0);
+  for (const std::size_t i : {0, 1, 2}) {
+    EXPECT_EQ(answers_of(*model, p, {all[i]}, 0).at(0), together[i]) << i;
+  }
+  const auto cut = answers_of(*model, p, all, 8);
+  const parameter_map resolved = test::resolved(p.method, p.given, p.preset).values();
+  if (!cut.empty() && !varies(method_registry::instance().find(p.method).parameters, resolved)) {
+    EXPECT_EQ(cut, together);
+  }
+}
+
 // The fast backend takes the same decisions as the reference.
 TEST_P(every_setting, cpu_decides_as_the_reference) {
   const setting& p = GetParam();
