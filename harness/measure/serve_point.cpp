@@ -312,8 +312,9 @@ void check_card(const experiment_point& point, const loaded_workload& workload) 
   });
   const auto places = static_cast<std::size_t>(std::max<std::int64_t>(run.batch_size, 1));
   if (widest.size() > places) widest.resize(places);
-  const run_memory memory = expected_memory(config, method_registry::instance().find(point.method),
-                                            parameters(point.params), run, widest);
+  run_memory memory = expected_memory(config, method_registry::instance().find(point.method),
+                                      parameters(point.params), run, widest);
+  if (workload.pictures) memory.weights += workload.pictures->tower_bytes(config.hidden);
   if (memory.bytes() <= card.memory_bytes) return;
   constexpr double gib = 1 << 30;
   throw usage_error(

@@ -65,6 +65,15 @@ double kept_by(const model_config& c, const recipe& method, double places, std::
   return bytes;
 }
 
+// Of pictures, as many rows for each place as one of these requests shows at most.
+double picture_rows_of(const model_config& c, const std::vector<sequence_request>& widest) {
+  std::ptrdiff_t most = 0;
+  for (const sequence_request& r : widest) {
+    most = std::max(most, std::ranges::count_if(r.prompt, [](auto token) { return token < 0; }));
+  }
+  return double(widest.size()) * double(most) * c.hidden * f32_bytes;
+}
+
 double activations_of(const model_config& c, const recipe& method, double rows, double element) {
   const bool dense = c.moe.experts == 0 || c.moe.first_dense_layers > 0;
   const double shared = double(c.moe.hidden) * c.moe.shared_experts;
@@ -103,7 +112,7 @@ run_memory expected_memory(const model_config& whole, const method_info& method,
     rows = rows_needed(model, method, given, widest, places);
   }
   return {weights_of(model, whole.vocabulary, made, size.weight),
-          kept_by(model, made, places, longest, pages, size.kv),
+          kept_by(model, made, places, longest, pages, size.kv) + picture_rows_of(model, widest),
           activations_of(model, made, rows, size.activation)};
 }
 

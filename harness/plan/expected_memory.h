@@ -14,8 +14,8 @@
 namespace unmask {
 
 struct run_memory {
-  double weights = 0;      // packed, and the embedding as published, in bfloat16
-  double kept = 0;         // between forwards, of all places: K/V and outputs of layers
+  double weights = 0;  // packed, and the embedding as published, in bfloat16; without a tower
+  double kept = 0;  // between forwards, of all places: K/V, outputs of layers and rows of pictures
   double activations = 0;  // of the widest forward
   double bytes() const { return weights + kept + activations; }
 };

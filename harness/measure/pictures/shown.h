@@ -45,6 +45,10 @@ class workload_pictures {
   std::vector<std::array<std::int32_t, 2>> grids(std::size_t item) const;
   bool computes() const { return tower_ != nullptr; }
   bool holds_pictures() const { return !pictures_.empty(); }  // not codes alone
+  // Of the tower that they are shown to (unmask::tower_bytes); 0: there are none.
+  double tower_bytes(std::int32_t width) const {
+    return holds_pictures() ? unmask::tower_bytes(vision_, width) : 0;
+  }
   // Runs the tower, in phase `vision`; nothing for an item without a picture.
   shown_pictures show(std::size_t item) const;
 

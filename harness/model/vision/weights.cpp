@@ -77,6 +77,18 @@ vision_weights collect_vision_weights(const vision_config& config, std::int32_t 
   return w;
 }
 
+double tower_bytes(const vision_config& config, std::int32_t width) {
+  double elements = 0;
+  collect_vision_weights(config, width,
+                         [&](const std::string&, const std::vector<std::int64_t>& shape) {
+                           double of_one = 1;
+                           for (const std::int64_t n : shape) of_one *= static_cast<double>(n);
+                           elements += of_one;
+                           return tensor_view{};
+                         });
+  return elements * sizeof(float);
+}
+
 bool unused_by_tower(const vision_config& config, std::string_view name) {
   const std::string_view tower = names_of(config).tower;
   if (config.kind != vision_kind::siglip || !name.starts_with(tower)) return false;

@@ -55,6 +55,9 @@ using vision_source =
 vision_weights collect_vision_weights(const vision_config& config, std::int32_t width,
                                       const vision_source& get);
 
+// Bytes of all of them in float32.
+double tower_bytes(const vision_config& config, std::int32_t width);
+
 // Those of the checkpoint in a folder, and what keeps them in memory. Shapes and values are checked as
 // load_weights does, with its errors.
 struct loaded_vision {

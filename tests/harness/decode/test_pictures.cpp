@@ -9,6 +9,7 @@
 #include "harness/decode/plain_forward.h"
 #include "harness/decode/step_loop.h"
 #include "harness/model/weights.h"
+#include "kernels/cpu/backend.h"
 #include "kernels/cuda/choices.h"
 #include "kernels/cuda/emulation.h"
 #include "tests/methods/tiny_models.h"
@@ -196,6 +197,40 @@ TEST(pictures, focus_narrows_a_block_that_a_picture_ends_in) {
     }
   }
   cuda::set_emulation(before);
+}
+
+// Counts the bytes that are allocated.
+class counting_cpu final : public cpu::backend {
+ public:
+  counting_cpu() : cpu::backend(cpu::isa_of_environment(), cpu::gemm_path::own) {}
+  tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
+                  memory_use use = memory_use::resident) const override {
+    tensor made = cpu::backend::allocate(type, shape, use);
+    bytes += made.bytes();
+    return made;
+  }
+  mutable std::size_t bytes = 0;
+};
+
+TEST(pictures, a_loop_has_room_for_the_rows_of_each_place_and_none_for_text) {
+  const std::filesystem::path directory =
+      std::filesystem::path(UNMASK_SOURCE_DIR) / "tests/goldens/pictures/models/tiny-llada-v-s1";
+  const model_config config = read_model_config(directory);
+  const counting_cpu counting;
+  const transformer model(config, load_weights(config, directory), counting, weight_format::f32,
+                          256);
+  const auto bytes_of = [&](std::int32_t places, std::int32_t rows) {
+    const std::size_t before = counting.bytes;
+    const step_loop loop(model, test::recipe_of("vanilla", config), {places, 64, 0, false, rows});
+    return counting.bytes - before;
+  };
+  for (const std::int32_t places : {1, 3}) {
+    const std::size_t text = bytes_of(places, 0);
+    for (const std::int32_t rows : {1, 6, 40}) {
+      EXPECT_EQ(bytes_of(places, rows) - text,
+                sizeof(float) * static_cast<std::size_t>(places * rows * config.hidden));
+    }
+  }
 }
 
 TEST(pictures, rows_without_places_are_refused) {

@@ -339,6 +339,29 @@ TEST(vision, windows_partition_the_merged_patches) {
   }
 }
 
+TEST(vision, bytes_of_a_tower_are_those_of_its_tensors) {
+  for (const char* name : {"tiny-llada-v-s1", "tiny-dimple-s1"}) {
+    const fs::path from = goldens() / "models" / name;
+    const model_config model = read_model_config(from);
+    const vision_config v = read_vision_config(from, model.vocabulary);
+    const json head =
+        json::parse(safetensors_header(read_file(from / "model.safetensors", 1 << 24)));
+    double elements = 0;
+    for (const auto& [tensor, entry] : head.items()) {
+      const bool of_tower = tensor.find("vision_tower") != std::string::npos ||
+                            tensor.find("mm_projector") != std::string::npos ||
+                            tensor == "model.image_newline" || tensor.starts_with("visual.") ||
+                            tensor.starts_with("img_projector.");
+      if (!of_tower || unused_by_tower(v, tensor)) continue;
+      double of_one = 1;
+      for (const json& n : entry.at("shape")) of_one *= n.get<double>();
+      elements += of_one;
+    }
+    EXPECT_GT(elements, 10000);
+    EXPECT_EQ(tower_bytes(v, model.hidden), 4 * elements) << name;
+  }
+}
+
 // Each tensor of a tower missing, of another shape, with a NaN as its last value, or cut off.
 TEST(vision, damaged_tensors_of_a_tower_are_named) {
   for (const char* name : {"tiny-llada-v-s1", "tiny-dimple-s1"}) {
