@@ -8,10 +8,11 @@ from unmask.claims.declare import (Published, above, at_least, at_most, below, c
 from unmask.claims.frame import NeedsRows
 from unmask.claims.power import graded, repeated, scored, unlost
 from unmask.claims.relation import (at_equal_score, difference, falling, fastest_rival, growth, largest,
-                                    level, quotient, ratio, score, share, smallest, speed, within_row)
+                                    level, quotient, ratio, score, share, smallest, speed, spread_over_seeds,
+                                    within_row)
 
 __all__ = ["NeedsRows", "Published", "above", "at_equal_score", "at_least", "at_most", "below", "calibration", "claim",
            "control", "difference", "falling", "fastest_rival", "graded", "growth", "largest", "level",
            "no_precondition", "presumes", "presumes_a_gpu", "presumes_of_tasks", "presumes_of_the_clock",
-           "presumes_ratio", "quotient", "ratio", "repeated", "score", "scored", "share", "smallest", "speed", "unlost", "within",
-           "within_row"]
+           "presumes_ratio", "quotient", "ratio", "repeated", "score", "scored", "share", "smallest", "speed",
+           "spread_over_seeds", "unlost", "within", "within_row"]

@@ -9,8 +9,9 @@ from unmask.claims.frame import NeedsRows, Sides, items_kept, settings_of
 from unmask.rows import estimates, intervals
 from unmask.rows.estimates import is_modelled, short_number
 from unmask.rows.intervals import Estimate
-from unmask.rows.later import np
-from unmask.rows.rows import row_name
+from unmask.rows.later import np, special
+from unmask.rows.repetition import Repetition, repetition_of
+from unmask.rows.rows import is_of_any_seed, row_name
 
 # So many graded scores that differ show the spread of their differences.
 ENOUGH_FOR_A_BOOTSTRAP = 20
@@ -31,6 +32,13 @@ class Finding:
     notes: list = field(default_factory=list)
     sides: Sides | None = None                   # of one comparison of two sides
     picked: str = ""                             # the point that is the estimate, chosen for its value
+    texts: Repetition | None = None              # of judged texts, whose score is `quality` or the estimate
+    texts_uncounted: bool = False                # such texts are there, and rows do not say how often they repeat
+
+    def count_repetition(self, pairs):
+        """Keeps how often the judged texts of some pairs of rows repeat themselves."""
+        self.texts = repetition_of(pairs)
+        self.texts_uncounted = self.texts is None
 
 
 def place(row):
@@ -145,6 +153,7 @@ def falling(frame, clock, labels, **where):
 def _scored_as(found, beside):
     """A finding with the score of a speed."""
     found.quality, found.unscored, found.scored_on = beside.quality, beside.unscored, beside.scored_on
+    found.texts, found.texts_uncounted = beside.texts, beside.texts_uncounted
     return found
 
 
@@ -155,8 +164,11 @@ def speed(frame, of, over, clock="tokens_per_second", **where):
     timed = frame.pairs(of, over, **where)
     pairs, others = _pairs_of_scores(frame, of, over, where)
     if pairs and not is_modelled(timed[0][0]):
-        kinds = [_over_items(kind, found.notes) for kind in _answered_and_judged(pairs) if kind]
+        answered, judged = _answered_and_judged(pairs)
+        kinds = [_over_items(kind, found.notes) for kind in (answered, judged) if kind]
         found.quality = min(kinds, key=lambda e: e.value)
+        if judged:
+            found.count_repetition(judged)
         found.notes += ["score: the worse of answers and of judged text"] if len(kinds) > 1 else []
         found.unscored = _unscored(timed, pairs) if others else len(timed) - len(_scored(timed))
         found.scored_on = ", ".join(sorted({a["workload"]["family"] for a, _ in pairs})) if others else ""
@@ -381,7 +393,10 @@ def score(frame, of, over, by_item=False, **where):
         raise NeedsRows("scores in the rows")
     notes = []
     whole, points = _mean_of_tasks(pairs, notes, by_item=by_item)
-    return Finding(_sides(*pairs[0], "-"), whole, points, notes=notes)
+    found = Finding(_sides(*pairs[0], "-"), whole, points, notes=notes)
+    if not answered:
+        found.count_repetition(pairs)
+    return found
 
 
 def _level_of_counts(e, row, metric):
@@ -413,6 +428,22 @@ def level(frame, metric, **where):
         whole = Estimate(intervals.mean([e.value for e in every]), low, high, sum(e.n for e in every),
                          every[0].unit, how)
     return Finding(f"{metric} of {found[0][0]['label']}", whole, points)
+
+
+def spread_over_seeds(frame, least, **where):
+    """The standard deviation of a score over at least so many seeds, of the mean over tasks of each; its interval is that
+    of a normal distribution's (chi square). Rows that every seed repeats have no spread."""
+    seeds = {}
+    for row in frame.pick(**where):
+        if row["score"] and not is_of_any_seed(row):
+            seeds.setdefault(row["seed"], []).append(row["score"]["mean"])
+    means = [intervals.mean(scores) for scores in seeds.values()]
+    if len(means) < least:
+        raise NeedsRows(f"scores of {least} seeds at a temperature above 0")
+    free = len(means) - 1
+    value = float(np.std(means, ddof=1))
+    low, high = (value * math.sqrt(free / float(special.chdtri(free, tail))) for tail in (0.025, 0.975))
+    return Finding(f"standard deviation over {len(means)} seeds", Estimate(value, low, high, len(means), "seeds", "chi square"))
 
 
 def difference(first, second):

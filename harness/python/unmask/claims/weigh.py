@@ -104,6 +104,7 @@ def weigh(claim, r):
     text += _precision(claim, e, found)
     if claim.quality is not None:
         text += _quality(claim, r)
+    text += _repetition_text(r.finding)
     text += _simplest_text(r)
     if r.verdict == "CLOCK DIFFERS":
         text += "; the virtual clock does not reproduce it"
@@ -138,12 +139,23 @@ def _precision(claim, e, found):
     return text
 
 
+def _with_repetition(found, q, texts, region):
+    """What a score says of its bound, if its texts also must not repeat themselves more by that. More repetition takes
+    away `kept`. It makes the score lower if it is shown for other texts, too, unless these are shown to be likelier and
+    are no likelier than the references: then one got better and one worse."""
+    if texts is None or region.holds(texts.change.value) or found == FAILED:
+        return found
+    better = q.low is not None and q.low > 0 and not texts.beyond
+    return FAILED if not better and judge(texts.change.range, region) == FAILED else UNDECIDED
+
+
 def _quality(claim, r):
     """The score of a speed: kept, open or worse by its own bound. One that is worse makes a speed that holds PARTLY."""
     q = r.finding.quality
     if q is None:
         return "; no score of these settings"
-    found = judge(q.range, claim.quality.region) if q.low is not None else UNDECIDED
+    by_score = judge(q.range, claim.quality.region) if q.low is not None else UNDECIDED
+    found = _with_repetition(by_score, q, r.finding.texts, claim.quality.region)
     r.score = {HELD: "kept", UNDECIDED: "open", FAILED: "worse"}[found]
     if r.verdict == "SUPPORTED" and found == FAILED:
         r.verdict = "PARTLY"
@@ -152,12 +164,19 @@ def _quality(claim, r):
     text = f"; score of the same {of} {quality_word(r.score)}: {estimate_text(q)}, bound {claim.quality.text}"
     if unscored:
         text += f", {unscored} of {len(r.finding.points)} sweep points without one"
-    if found == UNDECIDED:
+    if found == by_score == UNDECIDED:
         edge = claim.quality.edge
         r.score_needs = needed(q, [d for d in [min(abs(q.value - edge), abs(edge) or math.inf)] if d > 0])
         text += _needs_text(r.score_needs, "items")
         text += f", shown: a loss of at most {points(-q.low)} pp" if q.low is not None and q.low < 0 else ""
     return text
+
+
+def _repetition_text(finding):
+    """How often the texts of both sides repeat themselves, which their likelihood does not show."""
+    if finding.texts_uncounted:
+        return "; how often these texts repeat themselves was not counted"
+    return f"; {finding.texts.text}" if finding.texts else ""
 
 
 def points(v):
@@ -241,6 +260,23 @@ def keep_simplest(r, found):
         low, high = intervals.corrected_for(len(found), e, logs=True)
         e = replace(e, low=low, high=high)
     r.over_simplest = e
+
+
+def from_elsewhere(claim, r, of):
+    """Fills the column of the simplest method from the Result `of` of a control in another table that holds the same
+    method against the simpler ones at its score, if its sweep points are those of the claim; else the reason says so."""
+    if r.finding is None or r.over_simplest is not None:
+        return
+    name = claim.elsewhere[1]
+    if of.estimate is None:
+        r.reason += f"; simpler methods without rows: {name}"
+    elif {at for at, _ in of.finding.points} == {at for at, _ in r.finding.points}:
+        r.over_simplest, r.simplest = of.estimate, name
+        r.reason += f"; over the simplest method at its score, {name}: {interval_text(of.estimate)}"
+    else:
+        r.elsewhere = of.estimate
+        r.reason += (f"; over the simplest method at its score, {name}: only at other sweep points, "
+                     f"{interval_text(of.estimate)}")
 
 
 def _single(side):

@@ -17,6 +17,7 @@ from unmask.rows.errors import UserError
 from unmask.rows.intervals import mean
 from unmask.rows.machines import machine_class, machine_name, several
 from unmask.rows.names import find_known, number_text
+from unmask.rows.repetition import likelihood_of_references
 from unmask.rows.rows import check_key, circumstance, grouped, is_reportable, is_synthetic, setting
 from unmask.rows.scores import has_right_answers, note_of_undecided
 from unmask.rows.selectors import Selector, read_selector
@@ -78,6 +79,7 @@ class LaidCell:
     other_harness: bool = False  # the paper has a score here, of another harness
     once: bool = False           # a time of one repetition, or a ratio of such
     apart: str = ""              # how the two sides of a ratio of times differ in program or machine
+    references: float | None = None  # of a likelihood: that of the references, times the column's factor
     published: object = None
 
 
@@ -236,6 +238,9 @@ def _cell_of(chosen, column, bases):
         chosen = [row for row in chosen if has_right_answers(row)]  # a likelihood is another quantity
     harnesses = [row["workload"].get("benchmark", {}).get("harness", "") for row in chosen]
     cell.harnesses = tuple(dict.fromkeys(filter(None, harnesses))) if column.metric == "score" else ()
+    if column.metric == "score":
+        theirs = [v for v in map(likelihood_of_references, chosen) if v is not None]
+        cell.references = mean(theirs) * column.factor if theirs else None
     for line in seeds.over_seeds(chosen):
         e, dagger = _value_of(line, column, bases)
         cell.dagger |= dagger
@@ -289,9 +294,15 @@ def _add_published(table, layout):
             table.rows.append(row)
 
 
+def _above_references(cells):
+    """The likelihoods of the references that a cell of a group passes, [number]. A text beyond them repeats itself, so
+    the group has no best."""
+    return [c.references for c in cells if c.references is not None and c.measured > c.references]
+
+
 def _mark_best(table, layout):
     """Marks the best of each column among the rows of one group, where there are several."""
-    per = len(table.columns) // len(layout.columns)
+    per, passed = len(table.columns) // len(layout.columns), []
     for i in range(len(table.columns)):
         best = layout.columns[i // per].best
         if not best:
@@ -300,11 +311,19 @@ def _mark_best(table, layout):
             cells = [row.cells[i] for row in of_group if row.cells[i].measured is not None]
             if len(cells) < 2 and of_group[0].group:
                 continue
+            above = _above_references(cells)
+            if above:
+                passed += above
+                continue
             top = (max if best == "max" else min)([c.measured for c in cells], default=None)
             for cell in (c for c in cells if not c.once):
                 # Means of the same numbers in another order differ in their last bits.
                 # Nothing says how well a time of one repetition is known: it is not the best of any.
                 cell.bold = math.isclose(cell.measured, top, rel_tol=1e-12) and not cell.once
+    if passed:
+        theirs = " and ".join(dict.fromkeys(f"{v:.1f}" for v in passed))
+        table.footnotes.append(f"No likelihood is in bold if one is above that of the references ({theirs}): such texts repeat "
+                               "themselves.")
 
 
 def _distinct(rows, key):

@@ -224,6 +224,28 @@ columns = [{{metric = "score", header = "score", factor = 100.0}}]
         layout._mark_best(table, layout.Layout(columns=[layout.Column("tpf", best="max")]))
         self.assertEqual([row.cells[0].bold for row in table.rows], [True, True])
 
+    def test_no_likelihood_above_the_references_is_best(self):
+        """The likelihood of the references is 42.5: text of 54 repeats itself, and what is below is no best for that."""
+        file = self.write("focus/table_9.toml", """[artifact]
+paper = "focus"
+id = "table_9"
+[layout]
+rows = ["workload", "label"]
+columns = [{metric = "score", header = "score, %", factor = 100.0, best = "max"}]
+""")
+
+        def bold(*likelihoods, **beside):
+            rows = [self.scored(label, "story", 0, position=i) for i, label in enumerate("abc"[:len(likelihoods)])]
+            for row, mean in zip(rows, likelihoods):
+                row["workload"]["judge"] = "tiny-ar"
+                row["score"] = {**row["score"], "mean": mean, "beside": beside}
+            laid = layout.lay_out(layout.read_layout(file, ""), rows)
+            return [r.cells[0].bold for r in laid.rows], [note for note in laid.footnotes if "references" in note]
+        self.assertEqual(bold(0.40, 0.54, 0.42, reference_likelihood=0.425), ([False, False, False], [
+            "No likelihood is in bold if one is above that of the references (42.5): such texts repeat themselves."]))
+        self.assertEqual(bold(0.40, 0.54)[0], [False, False])  # rows of before: what was measured of the workload
+        self.assertEqual(bold(0.40, 0.42), ([False, True], []))
+
     def test_mistakes_are_refused(self):
         for old, new, says in (('best = "max"', 'best = "maximum"', "did you mean 'max'"),
                                ('rows = "label"', 'rows = "lable"', "did you mean 'label'"),

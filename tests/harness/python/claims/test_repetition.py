@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A likelihood rewards loops: what claims say of texts that repeat themselves."""
+
+import json
+import os
+import unittest
+
+from made_claims import FASTER, Made, scored
+
+from unmask.rows import intervals
+from unmask.rows.repetition import likelihood_of_references, repetition_of
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
+LIKELIER = """
+@claim(**SCORE)
+def c(f):
+    return score(f, "fast", "slow")
+"""
+
+
+def story(label, likelihood, repeated=None, seconds=(1.0, 1.01, 0.99), n=400, references=0.08):
+    """A row of judged stories, all of nearly the same likelihood; without `repeated` as rows of before."""
+    row = scored(label, 0, n, seconds, task="story")
+    row["workload"]["judge"] = "tiny-ar"
+    row["items"]["score"] = [likelihood + (i % 7 - 3) / 1000 for i in range(n)]
+    row["score"] = {"mean": likelihood, "exact": 0, "n": n, "ci95": [likelihood - 0.001, likelihood + 0.001]}
+    if repeated is not None:
+        row["score"]["beside"] = {"repeated_sequences": repeated, "reference_repeated_sequences": references,
+                                  "reference_likelihood": 0.425}
+    return row
+
+
+class Texts(Made):
+    FAST, SLOW = (1.0, 1.01, 0.99), (2.0, 2.02, 1.98)
+
+    def speed_of(self, ours, theirs):
+        return self.judged(FASTER, [story("fast", *ours, seconds=self.FAST), story("slow", *theirs, seconds=self.SLOW)])
+
+    def test_a_text_that_repeats_no_more_is_kept(self):
+        r = self.speed_of((0.45, 0.30), (0.45, 0.30))
+        self.assertEqual((r.verdict, r.score), ("SUPPORTED", "kept"))
+        self.assertIn("; repeated 4-word sequences: 30.0 % against 30.0 %, in the references 8.0 %", r.reason)
+        self.assertNotIn("the likelier text", r.reason)
+
+    def test_a_likelier_text_that_loops_is_not_kept(self):
+        """Five more repeated sequences of a hundred: more than the two points of the bound, less than 400 texts tell
+        of others, for 400 shares of 0.30 and 0.35 leave 6 points either way."""
+        r = self.speed_of((0.47, 0.35), (0.45, 0.30))
+        self.assertEqual((r.verdict, r.score, r.score_needs), ("SUPPORTED", "open", None))
+        self.assertIn("repeated 4-word sequences: 35.0 % against 30.0 %, in the references 8.0 %: the likelier text "
+                      "repeats itself more", r.reason)
+
+    def test_a_planted_loop_is_lower_quality_however_likely(self):
+        r = self.speed_of((0.54, 0.60), (0.45, 0.30))
+        self.assertEqual((r.verdict, r.score), ("PARTLY", "worse"))
+        self.assertGreater(r.finding.quality.low, 0)
+
+    def test_what_nears_the_references_and_loops_more_is_not_determined(self):
+        """From 0.115 to 0.385, with references of 0.425: likelier, as they are, and repeated more."""
+        r = self.speed_of((0.385, 0.425), (0.115, 0.283))
+        self.assertEqual((r.verdict, r.score), ("SUPPORTED", "open"))
+        r = self.speed_of((0.385, 0.425), (0.385, 0.283))
+        self.assertEqual((r.verdict, r.score), ("PARTLY", "worse"))
+
+    def test_fewer_loops_do_not_make_up_for_a_less_likely_text(self):
+        r = self.speed_of((0.30, 0.10), (0.45, 0.30))
+        self.assertEqual((r.verdict, r.score), ("PARTLY", "worse"))
+
+    def test_rows_without_the_count_say_so(self):
+        r = self.speed_of((0.45,), (0.45, 0.30))
+        self.assertEqual((r.verdict, r.score), ("SUPPORTED", "kept"))
+        self.assertIn("; how often these texts repeat themselves was not counted", r.reason)
+
+    def test_answers_have_no_repetition(self):
+        r = self.judged(FASTER, [scored("fast", 300, 400, self.FAST), scored("slow", 300, 400, self.SLOW)])
+        self.assertNotIn("repeat", r.reason)
+
+    def test_a_claim_that_is_a_likelihood_says_how_often_its_texts_repeat(self):
+        r = self.judged(LIKELIER, [story("fast", 0.39, 0.45), story("slow", 0.115, 0.283)])
+        self.assertEqual(r.verdict, "SUPPORTED")
+        self.assertIn("repeated 4-word sequences: 45.0 % against 28.3 %, in the references 8.0 %: the likelier text "
+                      "repeats itself more", r.reason)
+        r = self.judged(LIKELIER, [story("fast", 0.39, 0.2), story("slow", 0.115, 0.283)])
+        self.assertNotIn("the likelier text", r.reason)
+        r = self.judged(LIKELIER, [story("fast", 0.39), story("slow", 0.115)])
+        self.assertIn("was not counted", r.reason)
+
+    def test_shares_of_several_rows_are_weighted_by_their_texts(self):
+        found = repetition_of([(story("a", 0.4, 0.5, n=100), story("b", 0.4, 0.1, n=100)),
+                               (story("a", 0.4, 0.2, n=300), story("b", 0.4, 0.1, n=300))])
+        self.assertAlmostEqual(found.ours, (50 + 60) / 400)
+        self.assertAlmostEqual(found.change.value, 0.1 - 0.275)
+        self.assertEqual(found.n, 400)
+        wanted = intervals.share_difference(0.725, 400, 0.9, 400)
+        self.assertAlmostEqual(found.change.low, wanted.low)
+        self.assertIsNone(repetition_of([(story("a", 0.4), story("b", 0.4, 0.1))]))
+
+
+class References(unittest.TestCase):
+    def test_a_row_has_its_own_and_older_rows_have_what_was_measured_of_the_workload(self):
+        self.assertEqual(likelihood_of_references(story("a", 0.4, 0.1)), 0.425)
+        self.assertEqual(likelihood_of_references(story("a", 0.4)), 0.4246)
+        of_answers = story("a", 0.4)
+        del of_answers["workload"]["judge"]
+        self.assertIsNone(likelihood_of_references(of_answers))
+        other = story("a", 0.4)
+        other["workload"]["judge"] = "another judge"
+        self.assertIsNone(likelihood_of_references(other))
+
+    def test_what_older_rows_have_is_measured(self):
+        with open(os.path.join(ROOT, "results/epyc-2core/story_loops.jsonl"), encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+        found = {round(row["score"]["beside"]["reference_likelihood"], 4) for row in rows}
+        without = [{**row, "score": {**row["score"], "beside": {}}} for row in rows]
+        self.assertEqual({likelihood_of_references(row) for row in without}, found)
+        self.assertEqual({row["score"]["n"] for row in rows}, {80})
+
+
+if __name__ == "__main__":
+    unittest.main()
