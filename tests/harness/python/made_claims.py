@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import tempfile
 import unittest
 
@@ -13,7 +14,7 @@ from made import row_of
 from unmask.claims import claims
 from unmask.claims.declare import read_register
 from unmask.claims.judge import Evidence, judge_all
-from unmask.rows import experiments
+from unmask.rows import experiments, glossary
 
 ARTIFACT = """
 [artifact]
@@ -62,6 +63,16 @@ def scored(label, right, n, seconds=(1.0, 1.0), batch=1, task="word_problem", **
                     "exact": [i < right for i in range(n)], "output_tokens": [1] * n,
                     "seconds": [[]] * n, "answer_hash": [""] * n}
     return row
+
+
+# What an experiment file sets: how large its models are, how long its prompts, and in how many blocks these are read.
+OF_THE_FILE = ("parameters", "prompt_tokens_mean", "prompt_blocks")
+
+
+def waits_for_its_file(r):
+    """Whether a claim is NOT APPLICABLE because of what its own file sets; reasons have the headings of tables."""
+    names = "|".join(re.escape(glossary.find_heading(name) or name) for name in OF_THE_FILE)
+    return r.verdict == "NOT APPLICABLE" and re.search(f"; here ({names}) is ", r.reason) is not None
 
 
 def unscored(label, seconds, *more, **other):

@@ -189,6 +189,8 @@ class Claim:
     decides: bool = False     # one of the thirty that decide whether to use a method: pages show these first
     finding: str = ""         # a speed that sums up its paper: what the method is compared with
     simpler: list = field(default_factory=list)  # its rivals
+    elsewhere: tuple = ()     # (control, name): where the simpler ones are in another table, which holds the method against them
+    at_its_score: object = None  # that control
     sides: object = None      # what the function compares, where that is one method with another
 
     @property
@@ -230,7 +232,8 @@ TESTED = ("paper", "id", "is_control", "kind", "bound", "quality", "published", 
           "rivals", "controls")
 WORDS = ("place", "statement", "quantity", "tasks", "items", "clock", "preset", "reading", "each_because",
          "calibrates")
-NEITHER = ("note", "function", "where", "hash", "words", "of", "simpler", "sides", "decides", "finding")
+NEITHER = ("note", "function", "where", "hash", "words", "of", "simpler", "sides", "decides", "finding",
+           "elsewhere", "at_its_score")
 
 
 def _short_hash(parts):
@@ -320,12 +323,22 @@ class Register:
                 if name in c.rivals:
                     check_rival(c, control)
                     c.simpler.append(control)
+            self._attach_elsewhere(c)
         for c in self.controls:
             if not c.of and not c.calibrates:
                 raise UserError(f"{c.where}: '{c.id}' is a control that no claim names")
             for rival in (self.named(f"{c.paper}/{name}") for name in c.rivals):
                 check_rival(c, rival)
                 c.simpler.append(rival)
+
+    def _attach_elsewhere(self, c):
+        """Lets a claim know the control that holds it against simpler methods of another table."""
+        if not c.elsewhere:
+            return
+        if len(c.elsewhere) != 2 or c.elsewhere[0] not in c.controls:
+            raise UserError(f"{c.where}: '{c.id}': `elsewhere` is one of its controls, and a name for the simpler method")
+        c.at_its_score = self.named(f"{c.paper}/{c.elsewhere[0]}")
+        check_elsewhere(c, c.at_its_score)
 
 
 _reading = []  # the register that a file of claims is being read into
@@ -353,15 +366,27 @@ def check_rival(c, rival):
         raise UserError(f"{c.where}: '{c.id}' {problem}")
 
 
+def check_elsewhere(c, control):
+    """A control that fills a claim's column of the simplest method measures the same quantity in another table."""
+    if (c.kind, c.clock) != (control.kind, control.clock):
+        raise UserError(f"{c.where}: '{c.id}' is held against simpler methods by {control.id}, which measures something else: "
+                        f"{control.kind} of {control.clock} is not {c.kind} of {c.clock}")
+
+
+# The most that a file allows of what a precondition may presume, and what it is that has so much.
+MOST = {"parameters": (experiments.most_parameters, "model"), "prompt_tokens_mean": (experiments.longest_prompts, "prompt")}
+
+
 def check_regime(c):
-    """A claim that presumes more parameters than any model of a scale has can never be judged there."""
+    """A claim that presumes larger models or longer prompts than a scale has can never be judged there."""
     for g in c.preconditions:
-        if g.metric != "parameters" or g.bound.low is None:
+        if g.metric not in MOST or g.bound.low is None:
             continue
+        most, of = MOST[g.metric]
         for artifact, scale in itertools.product(c.artifacts, c.scales):
-            sizes = experiments.most_parameters(artifact, scale)
+            sizes = most(artifact, scale)
             if sizes and all(size is not None and size < g.bound.low for size in sizes):
-                raise UserError(f"{c.where}: '{c.id}' presumes that {g.says}, which no model of "
+                raise UserError(f"{c.where}: '{c.id}' presumes that {g.says}, which no {of} of "
                                 f"{os.path.basename(artifact)} at the scale {scale} meets")
 
 

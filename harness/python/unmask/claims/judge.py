@@ -43,6 +43,7 @@ class Result:
     over_simpler: dict = field(default_factory=dict)  # {simpler method at its score: Estimate}
     over_simplest: object = None    # Estimate: the method over the simplest one at its score
     simplest: str = ""              # which that is
+    elsewhere: object = None        # Estimate of `at_its_score`, if its rows are of other models, tasks or batch sizes
     of_simplest: str = ""           # which were left out
     on_cpu: object = None      # Finding: what a machine that the claim does not presume gave
     campaigns: str = ""        # of how many campaigns the estimate is; "" of one folder without others

@@ -263,5 +263,7 @@ def findings(judged):
         if r.over_simplest is not None:
             text += (f" The simplest method of equal quality is {r.simplest}: {paper_name(c.paper)} is "
                      f"{words.times_text(r.over_simplest)} times as fast as that.")
+        elif r.elsewhere is not None:
+            text += f" At other sweep points it is {words.times_text(r.elsewhere)} times as fast as {c.elsewhere[1]}."
         text += "\n"
     return text + f"\nBrackets are 95 % intervals. Verdicts: {_counts(judged, 'claims')}.\n"

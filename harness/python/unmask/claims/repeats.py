@@ -11,7 +11,7 @@ from unmask.claims.declare import RATIOS
 from unmask.claims.judge import (SCORES, Evidence, correct, judge_all, name_controls, on_cpu_text, result_of,
                                  wants_controls)
 from unmask.claims.relation import PROMPTS
-from unmask.claims.weigh import keep_simplest, weigh
+from unmask.claims.weigh import from_elsewhere, keep_simplest, weigh
 from unmask.claims.words import shown as shown_word, value_text
 from unmask.rows import intervals
 from unmask.rows.errors import UserError
@@ -190,9 +190,14 @@ def _simpler_in_all(results):
 def judge_campaigns(claims, register, evidence, asked):
     """Judges claims on all campaigns together. [(Claim, Result)]"""
     every = [judge_all(claims, register, one, asked) for one in evidence]
+    judged = every[0] if len(every) == 1 else [_together(column[0][0], list(column)) for column in zip(*every)]
+    for claim, r in judged:
+        if claim.at_its_score is not None:
+            r.reason = r.reason.removesuffix(r.of_controls)
+            from_elsewhere(claim, r, controls_of([claim.at_its_score], evidence, asked)[0][1])
+            r.reason += r.of_controls
     if len(every) == 1:
-        return every[0]
-    judged = [_together(column[0][0], list(column)) for column in zip(*every)]
+        return judged
     for claim, r in judged:
         names = claim.controls if wants_controls(r) else ()
         r.controls = controls_of([register.named(f"{claim.paper}/{name}") for name in names], evidence, asked)

@@ -115,6 +115,30 @@ def most_parameters(path, scale):
     return found
 
 
+# Tokens that a chat template puts around a prompt, at most.
+AROUND = 64
+
+
+def longest_prompts(path, scale):
+    """How many tokens the longest prompt of each workload of a scale can have at most, one a byte and those of a chat
+    template; None of one that is no embedded task."""
+    table = at_scale(path, scale)[0]
+    workloads, folder = table.get("workload", []), os.path.join(os.path.dirname(path), "../data")
+    found = []
+    for workload in workloads if isinstance(workloads, list) else [workloads]:
+        for task in workload.get("tasks", [None]):
+            file = os.path.join(folder, f"{task}.jsonl")
+            found.append(_longest_prompt(file) if task and os.path.isfile(file) else None)
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def _longest_prompt(file):
+    """Of a file of items, in tokens at most."""
+    with opened(file) as lines:
+        return AROUND + max((len(json.loads(line)["prompt"].encode()) for line in lines if line.strip()), default=0)
+
+
 @functools.lru_cache(maxsize=None)
 def needed_devices():
     """Devices that not every machine has: each is a need of its name, which takes no value. The program
