@@ -17,7 +17,7 @@ is the number. A file of JSON lines is a page, too. Then come words:
     least, most, median, sum       of all rows that the pattern finds; without one of these it finds one
     count                          how many rows or lines the pattern finds
     over "ROW" "COLUMN"            divided by that cell; least or most behind it choose among rows
-    /N                             divided by N, as seconds are for minutes
+    /N                             divided by N, as seconds are for minutes; N may have decimals
     .N                             N decimals (0 if there are none); , thousands have commas
 
 The number is rounded from the one that the page shows. Of claims that has three decimals or more digits (differences
@@ -124,7 +124,7 @@ def text_of(page, name, words):
 def _text(numbers, words):
     """A number and the ends of its interval, as the words of a marker want them."""
     scale = Decimal((-1 if "loss" in words else 1) * (100 if "%" in words else 1))
-    scale /= next((int(w[1:]) for w in words if re.fullmatch(r"/\d+", w)), 1)
+    scale /= next((Decimal(w[1:]) for w in words if re.fullmatch(r"/[\d.]+", w)), 1)
     last = Decimal(1).scaleb(-next((int(w[1:]) for w in words if re.fullmatch(r"\.\d+", w)), 0))
     value, *ends = [(scale * v).quantize(last, ROUND_HALF_UP) for v in numbers if v is not None]
     if not ends or "value" in words:

@@ -84,7 +84,7 @@ class Values(unittest.TestCase):
         self.assertEqual(shown('"product 16 . own" "µs" over "16 . other" "µs" least .2'), "0.80")
         self.assertEqual(shown('"" "µs" median'), "1800")  # middle of 1200 and 2400.5
         self.assertEqual((shown('"" "µs" count'), shown('"" "µs" sum .1')), ("4", "6607.5"))
-        self.assertEqual((shown('"([0-9]+) cases"'), shown('"([0-9]+) cases" /60 .1')), ("196", "3.3"))
+        self.assertEqual([shown('"([0-9]+) cases"' + by) for by in ("", " /60 .1", " /0.5")], ["196", "3.3", "392"])
         for text, says in (('"product" "µs"', "3 numbers of product, µs"), ('"product" "ms"', "no numbers of product, ms"),
                            ('"(x) cases"', "no numbers")):
             with self.assertRaisesRegex(page_values.Unknown, says):
