@@ -29,6 +29,7 @@ struct grid_shape {
   std::size_t shared_bytes = 0;
   unsigned y = 1;
   unsigned cluster = 1;  // blocks that share their memory (device/clusters.h); x is a multiple
+  bool early = false;    // starts before the launches before it have ended (device/launches.h)
 };
 
 inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
@@ -178,11 +179,11 @@ class queue {
 #if defined(__CUDACC__)
     queued_ = true;
     if (shape.shared_bytes > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), shape);
-    if (shape.cluster == 1) {
+    if (shape.cluster == 1 && !shape.early) {
       kernel<<<dim3(shape.x, shape.y), shape.threads, shape.shared_bytes, stream_>>>(arguments);
     } else {
       void* all[] = {const_cast<P*>(&arguments)};
-      launch_clusters(reinterpret_cast<const void*>(kernel), shape, all);
+      launch_with(reinterpret_cast<const void*>(kernel), shape, all);
     }
     check(cudaGetLastError(), name, __FILE__, __LINE__);
 #else
@@ -237,7 +238,7 @@ class queue {
   std::array<buffer, static_cast<std::size_t>(scratch_slot::count)> scratch_;
 #if defined(__CUDACC__)
   void allow_shared(const void* kernel, const grid_shape& shape);
-  void launch_clusters(const void* kernel, const grid_shape& shape, void** arguments);
+  void launch_with(const void* kernel, const grid_shape& shape, void** arguments);
   cudaStream_t stream_ = nullptr;
   std::shared_ptr<void> pinned_;  // pinned memory between the host's arrays and the device
   std::size_t staged_ = 0;        // bytes of it that copies under way may read

@@ -13,7 +13,10 @@ namespace {
 template <int tile_rows>
 void launch(queue& q, const few_rows_params& p) {
   q.launch("few_rows",
-           {blocks_for(p.columns, few_columns), few_threads, few_shape<tile_rows>::shared_bytes},
+           {.x = blocks_for(p.columns, few_columns),
+            .threads = few_shape<tile_rows>::threads,
+            .shared_bytes = few_shared_bytes<few_shape<tile_rows>>,
+            .early = true},
            few_rows_kernel<tile_rows>, p);
 }
 

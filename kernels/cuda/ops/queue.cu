@@ -264,18 +264,25 @@ void queue::allow_shared(const void* kernel, const grid_shape& shape) {
                                         static_cast<int>(shape.shared_bytes)));
 }
 
-void queue::launch_clusters(const void* kernel, const grid_shape& shape, void** arguments) {
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = shape.cluster;
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+void queue::launch_with(const void* kernel, const grid_shape& shape, void** arguments) {
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t how{};
+  how.attrs = attributes;
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[how.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = shape.cluster;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  }
+  if (shape.early) {
+    cudaLaunchAttribute& early = attributes[how.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
   how.gridDim = dim3(shape.x, shape.y);
   how.blockDim = dim3(shape.threads);
   how.dynamicSmemBytes = shape.shared_bytes;
   how.stream = stream_;
-  how.attrs = &cluster;
-  how.numAttrs = 1;
   UNMASK_CUDA_CALL(cudaLaunchKernelExC(&how, kernel, arguments));
 }
 
