@@ -505,8 +505,12 @@ void register_device_cases() {
       products.push_back({rows, 4096, 6144, bits});   // query, key, value
     }
   }
+  for (const std::int64_t rows : {32, 64, 128, 192}) {
+    if (rows > 32) products.push_back({rows, 12288, 4096, 16});
+    products.push_back({rows, 4096, 4096, 16});  // output
+  }
   add(on, "linear", linear, {"rows", "in", "out", "bits"}, products,
-      {{9, 64, 40, 16}, {9, 64, 40, 8}});
+      {{9, 64, 40, 16}, {9, 512, 248, 16}, {9, 64, 40, 8}});
   add(on, "gated_linear", gated_linear, {"rows", "in", "hidden"},
       {{192, 4096, 12288}, {32, 4096, 12288}}, {{9, 64, 40}});
 }

@@ -311,6 +311,7 @@ std::vector<sizes> every_case(bool small) {
   if (small) {
     attends(2, 3, 4, 2, 64, 70);
     multiplies(9, 64, 40);
+    multiplies(9, 512, 248);
     gates(9, 64, 376);
     routes(7, 64, 40, 4, 2);
     return all;
@@ -322,6 +323,8 @@ std::vector<sizes> every_case(bool small) {
     multiplies(rows, 4096, 24576);  // SDAR-8B: gate, up
     multiplies(rows, 12288, 4096);  // down
   }
+  for (const std::int64_t rows : {32, 64, 128, 192}) multiplies(rows, 4096, 4096);  // output
+  for (const std::int64_t rows : {32, 64, 128}) multiplies(rows, 12288, 4096);
   for (const std::int64_t rows : {32, 192}) gates(rows, 4096, 12288);
   routes(8192, 2048, 512, 256, 8);
   routes(32, 2048, 512, 256, 8);
@@ -366,6 +369,27 @@ std::vector<candidate> gated_ways(const turn_settings& s, const sizes& size) {
   return all;
 }
 
+// A product into the residual stream by the kernel whose blocks share k; nothing: it does not take this size.
+std::optional<candidate> way_of_few_rows(const turn_settings& s, const sizes& size) {
+  const std::int64_t n = size("out"), k = size("in");
+  const bool card = s.device(s.asked).where() == target::cuda;
+  if (n > k || size("rows") > cuda::few_most_rows ||
+      !cuda::few_parts_fill(n, k, cuda::multiprocessors_of(card))) {
+    return std::nullopt;
+  }
+  candidate c{{name_of(multiplier::newer), true, "", {}}, s.asked};
+  if (!s.wgmma) {
+    c.way.why = "this card or this program has no wgmma";
+  } else if (s.asked.left_out.contains({multiplied::few_rows, multiplier::newer}) ||
+             s.asked.left_out.contains({multiplied::products, multiplier::library})) {
+    c.way.why = "wrong or slower at first use";
+  }
+  c.choices->own_products = false;
+  c.choices->wgmma = c.choices->newer = true;
+  if (!c.way.why.empty()) c.choices.reset();
+  return c;
+}
+
 candidate own_way(const turn_settings& s, multiplied what, multiplier how) {
   candidate c{{name_of(how), true, "", {}}, s.asked};
   if (how == multiplier::wgmma && !s.wgmma) {
@@ -390,14 +414,17 @@ std::vector<candidate> candidates_of(const turn_settings& s, const sizes& size) 
     if (s.libraries) all.push_back({{name, false, why, {}}, std::nullopt});
   };
   if (what == multiplied::products) {
-    if (s.own) all.push_back(own_way(s, what, multiplier::cuda_cores));
+    if (s.own) {
+      if (auto newer = way_of_few_rows(s, size)) all.push_back(std::move(*newer));
+      all.push_back(own_way(s, what, multiplier::cuda_cores));
+    }
     if (!s.library) {
       absent(name_of(multiplier::library), s.no_library);
     } else if (s.asked.left_out.contains({what, multiplier::library})) {
       absent(name_of(multiplier::library), "wrong at first use");
     } else if (s.libraries) {
       all.push_back({{name_of(multiplier::library), false, "", {}}, s.asked});
-      all.back().choices->own_products = false;
+      all.back().choices->own_products = all.back().choices->newer = false;
     }
     return all;
   }

@@ -30,16 +30,16 @@ struct choices {
   bool may_multiply(multiplied what, multiplier how) const {
     if (left_out.contains({what, how})) return false;
     if (how == multiplier::newer) {
-      if (what == multiplied::gated && !may_multiply(multiplied::products, multiplier::library)) {
+      if (of_few_rows(what) && !may_multiply(multiplied::products, multiplier::library)) {
         return false;  // activations are float32
       }
       return newer && (what == multiplied::head ||
-                       (wgmma && (what == multiplied::attention || what == multiplied::gated)));
+                       (wgmma && (what == multiplied::attention || of_few_rows(what))));
     }
     const bool dense = what == multiplied::products || what == multiplied::int8_products;
     if (how == multiplier::cuda_cores) return true;
-    // What comes behind a product.
-    if (what == multiplied::head || what == multiplied::gated) return false;
+    // What comes behind a product, or takes its place.
+    if (what == multiplied::head || of_few_rows(what)) return false;
     if (dense != (how == multiplier::library)) return false;
     if (own_products && what != multiplied::attention) return false;
     return how != multiplier::wgmma || wgmma;

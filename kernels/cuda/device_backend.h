@@ -189,9 +189,11 @@ class device_backend : public backend {
   // Rows as int8, with room for the sums of products with `columns` output features; 0: for none.
   int8_rows as_int8(const void* x, dtype type, std::int64_t stride, const std::int32_t* index,
                     std::int64_t rows, std::int64_t width,
-                    std::int64_t columns) const;          // ops/gemm.cu
-  void multiply(const product& p) const;                  // ops/gemm.cu
-  void multiply_int8(const product& p) const;             // ops/gemm.cu
+                    std::int64_t columns) const;  // ops/gemm.cu
+  void multiply(const product& p) const;          // ops/gemm.cu
+  void multiply_int8(const product& p) const;     // ops/gemm.cu
+  // Whether one kernel took the product (few_parts_kernels.h).
+  bool multiply_few_rows(const op::linear& args) const;   // ops/few_parts.cu
   bool library_multiply(const library_product& p) const;  // ops/gemm.cu
 
   // ops/rows.cu. A kernel cannot throw: it raises a word that the next wait reports as

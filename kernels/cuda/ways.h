@@ -16,18 +16,32 @@ namespace unmask::cuda {
 // attention (bfloat16 K/V) and experts (bfloat16 weights): by wgmma, mma.sync or on CUDA cores. newer: by
 // a kernel that no card has measured yet beside the one before it: of attention those of many rows, of
 // few sequences (clusters) and of cut keys, of the head the fold of a chunk of logits, of gate and up
-// (bfloat16 weights) the product that gates few rows.
-enum class multiplied : std::uint8_t { products, int8_products, attention, experts, head, gated };
+// (bfloat16 weights) the product that gates few rows, and of few_rows, products of few rows into the residual
+// stream (bfloat16 weights), the one whose blocks share k.
+enum class multiplied : std::uint8_t {
+  products,
+  int8_products,
+  attention,
+  experts,
+  head,
+  gated,
+  few_rows
+};
 enum class multiplier : std::uint8_t { newer, library, wgmma, mma_sync, cuda_cores };
 
 inline const char* name_of(multiplied what) {
-  constexpr const char* names[] = {"products", "int8 products", "attention",
-                                   "experts",  "head",          "gate and up"};
+  constexpr const char* names[] = {"products", "int8 products", "attention",           "experts",
+                                   "head",     "gate and up",   "products of few rows"};
   return names[static_cast<std::size_t>(what)];
 }
 inline const char* name_of(multiplier how) {
   constexpr const char* names[] = {"newer kernels", "cuBLASLt", "wgmma", "mma.sync", "CUDA cores"};
   return names[static_cast<std::size_t>(how)];
+}
+
+// Products that own kernels multiply instead of the library if there are few rows.
+constexpr bool of_few_rows(multiplied what) {
+  return what == multiplied::gated || what == multiplied::few_rows;
 }
 
 // Those of dense weights of this format; none: float32 weights have one way.

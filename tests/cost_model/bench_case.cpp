@@ -3,6 +3,7 @@
 #include "tests/cost_model/bench_case.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <sstream>
@@ -76,15 +77,23 @@ std::vector<launch> gated_launches(const bench_case& c, const device_ceilings& d
           streaming(6 * rows * hidden, 0, d)};
 }
 
+// What goes up is written anew; what comes down is added to the residual stream, in float32.
+launch product_launch(const bench_case& c, const device_ceilings& d, bool newer) {
+  const double rows = c("rows"), width = c("in"), columns = c("out");
+  const bool adds = columns <= width;
+  if (newer && adds && d.wgmma && rows <= cuda::few_most_rows &&
+      cuda::few_parts_fill(std::lround(columns), std::lround(width), d.multiprocessors)) {
+    return few_parts_product(rows, columns, width, true, d);
+  }
+  return library_product(rows, columns, width, adds ? 4 : 2, adds, d);
+}
+
 // The launches of a call; empty: the model knows no such kernel.
 std::vector<launch> launches_of(const bench_case& c, const device_ceilings& d, bool newer) {
   if (c.operation == "attention") return attention_launches(c, d, newer);
   if (c.operation == "experts") return expert_launches(c, d);
   if (c.operation == "gated_linear") return gated_launches(c, d, newer);
-  if (c.operation == "linear") {
-    const bool adds = c("out") <= c("in");  // to the residual stream, in float32
-    return {library_product(c("rows"), c("out"), c("in"), adds ? 4 : 2, adds, d)};
-  }
+  if (c.operation == "linear") return {product_launch(c, d, newer)};
   // float32 in, bfloat16 out; two parts of bfloat16 in, one out.
   if (c.operation == "rms_norm") return {streaming(6 * c("rows") * c("width"), 0, d)};
   if (c.operation == "silu_mul") return {streaming(6 * c("rows") * c("hidden"), 0, d)};

@@ -189,6 +189,38 @@ launch few_rows_product(double rows, double columns, double depth, const device_
   return l;
 }
 
+// The same of a product whose k is in parts. Behind its loads and products a block reads its rows of the other
+// blocks' sums, and of y.
+launch few_parts_product(double rows, double columns, double depth, bool accumulate,
+                         const device_ceilings& d) {
+  constexpr double k = cuda::few_depth;
+  const double tile = cuda::few_tile_rows(std::lround(std::ceil(rows)));
+  const int parts = cuda::few_parts(std::lround(columns), std::lround(depth));
+  const double width = cuda::few_parts_columns(parts), tiles = std::ceil(columns / width),
+               steps = std::ceil(depth / k);
+  launch l;
+  l.operations = 2 * rows * columns * depth;
+  const double weights = columns * depth * bf16, x = rows * depth * bf16, y = rows * columns * f32;
+  l.bytes = weights + x + y * (accumulate ? 2 : 1);
+  l.limit = std::max(l.operations / d.products, weights / d.read);
+  const double memory = (weights + x) / d.read;
+  const double l2 = tiles * steps * (width + rows) * k * bf16 / l2_rate(d);
+  const double shared = (width / 64 * (64 + tile) + width + tile) * k * bf16 / 128;
+  const double multiply = 2 * width * tile * k * d.multiprocessors * d.clock / d.products;
+  const double waves = wave_count(tiles * parts, d.multiprocessors);
+  const double work = waves * std::ceil(steps / parts) * std::max(shared, multiply) / d.clock;
+  const double longest = std::max({memory, l2, work});
+  const double others = std::ceil(rows / parts) * width * f32 * (parts - 1);
+  const double sums = waves * (4 * peer_clocks + others / peer_bytes) / d.clock;
+  l.busy =
+      longest + sums + (accumulate ? y / d.read : 0) + y / d.copy + 2 * d.latency + library_start;
+  l.held_by = longest == memory   ? "memory"
+              : longest == l2     ? "L2"
+              : shared > multiply ? "shared memory"
+                                  : "products";
+  return l;
+}
+
 launch streaming(double bytes, double instructions, const device_ceilings& d) {
   launch l;
   l.bytes = bytes;

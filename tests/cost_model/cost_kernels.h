@@ -22,6 +22,10 @@ launch library_product(double rows, double columns, double depth, double out_byt
 // y [rows, columns] = silu(x Wg^T) (x Wu^T) by few_rows_kernels.h, two matrices [columns, depth];
 // rows at most cuda::few_most_rows.
 launch few_rows_product(double rows, double columns, double depth, const device_ceilings& d);
+// y [rows, columns] (+)= x [rows, depth] W^T by few_parts_kernels.h, float32 y; rows as above. It stands alone: what
+// it saves if it starts before the launch before has ended is not in it.
+launch few_parts_product(double rows, double columns, double depth, bool accumulate,
+                         const device_ceilings& d);
 // A kernel that streams: `bytes` of memory and `instructions` of warps.
 launch streaming(double bytes, double instructions, const device_ceilings& d);
 // How the parts of cut keys come together: by another launch; by blocks that draw tickets and merge parts

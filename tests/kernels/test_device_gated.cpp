@@ -9,24 +9,13 @@
 #include "kernels/cuda/few_rows_tiles.h"
 #include "kernels/float16.h"
 #include "kernels/model_core.h"
+#include "tests/kernels/half_rows.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
 namespace {
 
-// bfloat16 rows, `gap` elements further apart than they must; NaN until written.
-struct half_rows {
-  std::vector<std::uint16_t> values;
-  tensor_view view;
-  half_rows(std::int64_t rows, std::int64_t width, std::int64_t gap = 0)
-      : values(static_cast<std::size_t>(rows * (width + gap)), 0xFFFF) {
-    view = make_view(values.data(), dtype::bf16, {rows, width});
-    view.row_stride = width + gap;
-  }
-  float at(std::int64_t r, std::int64_t c) const {
-    return from_bf16(values[static_cast<std::size_t>(r * view.row_stride + c)]);
-  }
-};
+using test::half_rows;
 
 struct gated_shape {
   std::int64_t rows, hidden, depth;
@@ -40,12 +29,8 @@ struct gated_case {
   explicit gated_case(const gated_shape& c, unsigned seed)
       : of(c), x(c.rows, c.depth), w(2 * c.hidden, c.depth), pair(c.rows, 2 * c.hidden) {
     std::mt19937 rng(seed);
-    const auto fill = [&](half_rows& h, float scale) {
-      std::normal_distribution<float> normal(0.0F, scale);
-      for (std::uint16_t& v : h.values) v = to_bf16(normal(rng));
-    };
-    fill(x, 1);
-    fill(w, 1 / std::sqrt(static_cast<float>(c.depth)));
+    x.fill_normal(rng, 1);
+    w.fill_normal(rng, 1 / std::sqrt(static_cast<float>(c.depth)));
     const auto product = [&](std::int64_t r, std::int64_t n) {
       double sum = 0;
       for (std::int64_t k = 0; k < c.depth; ++k) sum += double{x.at(r, k)} * w.at(n, k);

@@ -217,6 +217,7 @@ void linear(const device_backend& device, const op::linear& args) {
   if (args.bias.data != nullptr && args.bias.type != args.y.type) {
     throw std::logic_error("linear: the bias is not of the results' type");
   }
+  if (device.multiply_few_rows(args)) return;
   device.multiply({device.in(args.x).data, args.x.type, args.x.row_stride, nullptr, args.x.rows(),
                    &w, 0, w.out_features, device.in(args.bias).data, device.out(args.y).data,
                    args.y.type, args.y.row_stride, args.accumulate});

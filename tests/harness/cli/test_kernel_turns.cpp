@@ -130,6 +130,27 @@ TEST(kernel_turns, gate_and_up_has_a_newer_kernel_and_the_library) {
   EXPECT_EQ(timed(), "newer kernels: wrong or slower at first use;cuBLASLt: wrong at first use;");
 }
 
+// A product into the residual stream, which one small case has in a size that the newer kernel takes.
+TEST(kernel_turns, few_rows_into_the_residual_stream_have_a_newer_kernel) {
+  bench::turn_settings s;
+  s.device = [](const cuda::choices& c) -> const backend& { return cuda_emulated_backend(c); };
+  s.wgmma = true;
+  s.small = true;
+  s.turns = 1;
+  s.cases = "^linear/";
+  const auto timed = [&] {
+    std::string all;
+    time_in_turn(s, [&](const kernel_case& c) {
+      for (const kernel_way& w : c.ways) all += w.name + (w.why.empty() ? ";" : ": " + w.why + ";");
+    });
+    return all;
+  };
+  EXPECT_EQ(timed(), "CUDA cores;cuBLASLt;newer kernels;CUDA cores;cuBLASLt;");
+  s.asked.left_out = {{cuda::multiplied::few_rows, cuda::multiplier::newer}};
+  EXPECT_EQ(timed(),
+            "CUDA cores;cuBLASLt;newer kernels: wrong or slower at first use;CUDA cores;cuBLASLt;");
+}
+
 TEST(kernel_turns, the_program_times_kernels_on_the_emulator) {
   const scratch_folder scratch;
   const std::string file = (scratch.path() / "turns.jsonl").string();
@@ -149,10 +170,10 @@ TEST(kernel_turns, the_program_times_kernels_on_the_emulator) {
       EXPECT_EQ(row["seconds"].size(), 2U) << line;
     }
   }
-  // mma.sync of attention and experts, CUDA cores of products; wgmma twice, the newer kernel of gate and up,
-  // and four libraries.
-  EXPECT_EQ(timed, 3);
-  EXPECT_EQ(absent, 7);
+  // mma.sync of attention and experts, CUDA cores of two products; wgmma twice, the newer kernels of a product and
+  // of gate and up, and five libraries.
+  EXPECT_EQ(timed, 4);
+  EXPECT_EQ(absent, 9);
   EXPECT_EQ(run("--kernels theirs").code, 2);
   EXPECT_EQ(run("--kernels own --device cpu").code, 2);
   EXPECT_EQ(run("MODEL --kernels own --device cuda-emulated").code, 2);

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The device check's cases of products of few rows into the residual stream, and their race.
+#include "kernels/check/checker.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/few_rows_tiles.h"
+#include "kernels/float16.h"
+#include "kernels/model_core.h"
+
+namespace unmask::device_checks {
+namespace {
+
+void added_product_of(checker& c, std::int64_t rows, std::int64_t out, std::int64_t in) {
+  const mirrored x = c.reals({rows, in}), weight = c.reals({out, in}, 0.1F),
+                 y = c.reals({rows, out});
+  const packed_handle here = c.reference().pack(weight.here, weight_format::bf16),
+                      there = c.device().pack(weight.here, weight_format::bf16);
+  c.both([&](const side& s) {
+    s.with().run(op::linear{s(x), s.is_device() ? *there : *here, {}, s(y), true});
+  });
+  // As of the other products (layers.cpp): inputs are rounded to bfloat16.
+  c.compare("linear", "bf16 of few rows " + c.text({rows, out, in}), y, 1e-2,
+            1.36e-2 * 0.1 * std::sqrt(static_cast<double>(in)) + 1e-5);
+}
+
+// Tiles of 64 and 192 rows, k in four and in eight parts, where a newer kernel may be taken: as many columns as
+// fill the card, the last tile is no whole one, and k ends within a step.
+void added_products(checker& c) {
+  const std::int64_t places = cuda::multiprocessors_of(c.device().where() == target::cuda);
+  const auto columns = [&](int parts) {
+    const std::int64_t tiles = std::max<std::int64_t>(places / parts, 8 / parts);
+    return tiles * cuda::few_parts_columns(parts) - 8;
+  };
+  for (const std::int64_t rows : {c.size(9, 32), c.size(70, 192)}) {
+    added_product_of(c, rows, columns(4), c.size(264, 4096));
+    added_product_of(c, rows, columns(8), 2 * columns(8) + 24);
+  }
+}
+
+// What a layer of the 8B checkpoints adds to its residual stream, 192 rows: output, then down.
+std::function<void()> added_by_a_layer(const backend& device) {
+  constexpr std::int64_t rows = 192, width = 4096, hidden = 12288;
+  std::vector<std::uint16_t> numbers(static_cast<std::size_t>(width * hidden));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = to_bf16(static_cast<float>(i * 2654435761U % 1024) / 512.0F - 1.0F);
+  }
+  struct operands {
+    packed_handle output, down;
+    tensor mixed, gated, stream;
+  };
+  const auto packed = [&](std::int64_t in) {
+    return device.pack(make_view(numbers.data(), dtype::bf16, {width, in}), weight_format::bf16);
+  };
+  const auto all = std::make_shared<operands>(
+      packed(width), packed(hidden), device.allocate(dtype::bf16, {rows, width}),
+      device.allocate(dtype::bf16, {rows, hidden}), device.allocate(dtype::f32, {rows, width}));
+  device.write(all->mixed.view().data, numbers.data(), all->mixed.bytes());
+  device.write(all->gated.view().data, numbers.data(), all->gated.bytes());
+  return [&device, all] {
+    device.run(op::linear{all->mixed.view(), *all->output, {}, all->stream.view(), true});
+    device.run(op::linear{all->gated.view(), *all->down, {}, all->stream.view(), true});
+  };
+}
+
+const register_device_check of_few_rows("bf16 linear of few rows", added_products,
+                                        cuda::products_of(weight_format::bf16),
+                                        cuda::multiplied::few_rows);
+const register_device_race raced_products("products of few rows", cuda::multiplied::few_rows,
+                                          added_by_a_layer);
+
+}  // namespace
+}  // namespace unmask::device_checks
