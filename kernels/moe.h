@@ -32,7 +32,7 @@ struct moe_experts {
   std::vector<packed_handle> gate_up;  // per expert, [2 F, D]: gate rows then up rows
   std::vector<packed_handle> down;     // per expert, [D, F]
   std::int32_t hidden = 0;             // F
-  std::int32_t of = 0;                 // rows choose among so many, of which these are some; 0: these
+  std::int32_t of = 0;  // rows choose among so many, of which these are some; 0: these
 };
 
 namespace op {
