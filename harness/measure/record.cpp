@@ -559,6 +559,13 @@ std::string no_end_seen(const measured_point& point) {
 
 }  // namespace
 
+// On one machine: GPUs by NCCL, other ranks by the memory that they share (base/ranks/group.h).
+static topology_record topology_of(const std::string& device_name) {
+  const device* on = device_if_chosen(device_name);
+  const std::string nccl = on != nullptr ? on->rank_library() : "";
+  return {1, nccl.empty() ? "shared memory" : "NCCL", nccl};
+}
+
 void measure_row(result_row& row, const measured_point& point) {
   describe_device(row);
   row.verdict = row_verdict::invalid;
@@ -595,12 +602,7 @@ void measure_row(result_row& row, const measured_point& point) {
   if (!first.clients_left && !first.answers_vary) hash_answers(row, first);
   const std::vector<scored_answer> scores = scores_of_passes(point);
   pass_metrics(row, point.passes);
-  // On one machine: GPUs by NCCL, other ranks by the memory that they share (base/ranks/group.h).
-  if (row.metrics.contains("sum_calls")) {
-    const device* on = device_if_chosen(row.run.device);
-    const std::string nccl = on != nullptr ? on->rank_library() : "";
-    row.topology = {1, nccl.empty() ? "shared memory" : "NCCL", nccl};
-  }
+  if (row.metrics.contains("sum_calls")) row.topology = topology_of(row.run.device);
   if (const auto energy = row.value_of("energy_joules"); energy && output > 0) {
     row.metrics["joules_per_token"] = {*energy / output, origin::measured};
   }
