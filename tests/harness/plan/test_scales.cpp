@@ -86,10 +86,10 @@ TEST(scales, ranks_on_gpus_need_one_each) {
   EXPECT_EQ(needs("cuda", "4"), (list{"cuda", "gpus:4"}));
   EXPECT_EQ(needs("cuda", ""), (list{"cuda"}));
   EXPECT_EQ(needs("cpu", "4"), list());
-  experiment_spec swept = parsed(artifact_text +
-                                     "[scale.several]\n[scale.several.sweep]\nranks = "
-                                     "[1, 2, 8]\n[scale.several.run]\ndevice = \"cuda\"\n",
-                                 "several");
+  const experiment_spec swept = parsed(std::string(artifact_text) +
+                                           "[scale.several]\n[scale.several.sweep]\nranks = "
+                                           "[1, 2, 8]\n[scale.several.run]\ndevice = \"cuda\"\n",
+                                       "several");
   EXPECT_EQ(needs_of(swept), (list{"cuda", "gpus:8"}));
   EXPECT_NE(cannot_run(swept, small_machine()).find("8 GPUs (this machine has none)"),
             std::string::npos);
