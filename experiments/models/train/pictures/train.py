@@ -171,15 +171,16 @@ def paced(optimizer, most, step, steps, flat):
 
 
 def teach_tower(model, rng, steps, say):
-    """Step 1 of a tower that has a projector. Dimple's rows also say where they are: its language model's rotation
-    hardly tells the places of so small a picture apart, and its tower has no embedding of them."""
-    tower, targets, places = model.tower, words_of(model), torch.arange(16)
-    head, where = torch.nn.Linear(48, draw.BLANK + 1), torch.nn.Linear(48, 16)
-    marks = torch.zeros(16, targets.shape[1])
+    """Step 1 of a tower that has a projector. A digit's row of Dimple also says how many digits stand before it: the
+    language model's rotation hardly tells the places of so small a picture apart. Its tower has no embedding of places
+    either, but attention by relative places orders the digits."""
+    tower, targets = model.tower, words_of(model)
+    head, which = torch.nn.Linear(48, draw.BLANK + 1), torch.nn.Linear(48, draw.MOST_DIGITS)
+    marks = torch.zeros(draw.MOST_DIGITS, targets.shape[1])
     if model.kind == "dimple":
         drawn = torch.randn(marks.shape, generator=torch.Generator().manual_seed(1))
-        marks = drawn * 0.5 * targets.pow(2).mean().sqrt()
-    found = torch.optim.AdamW([*tower.parameters(), *head.parameters(), *where.parameters()], 3e-3, weight_decay=0)
+        marks = drawn * targets.pow(2).mean().sqrt()
+    found = torch.optim.AdamW([*tower.parameters(), *head.parameters(), *which.parameters()], 3e-3, weight_decay=0)
     weight = torch.ones(draw.BLANK + 1)
     weight[draw.BLANK] = 0.2
     for step in range(steps):
@@ -187,16 +188,18 @@ def teach_tower(model, rng, steps, say):
         pixels, classes, _ = batch(model.kind, rng, 64)
         seen = tower.features(pixels)
         of_cells = F.cross_entropy(head(seen).flatten(0, 1), classes.flatten(), weight)
-        off = tower.project(seen) - targets[classes] - marks
+        digits = classes != draw.BLANK
+        before = digits.cumsum(1) - digits.long()  # digits before a cell in reading order
+        off = tower.project(seen) - targets[classes] - marks[before.clamp(max=draw.MOST_DIGITS - 1)] * digits[..., None]
         off = (off.pow(2).mean(-1) * weight[classes]).mean() / targets.pow(2).mean()
-        of_places = F.cross_entropy(where(seen).flatten(0, 1), places.repeat(len(seen)))
+        of_order = F.cross_entropy(which(seen)[digits], before[digits])
         found.zero_grad()
-        (of_cells + off + (of_places if model.kind == "dimple" else 0)).backward()
+        (of_cells + off + (of_order if model.kind == "dimple" else 0)).backward()
         found.step()
         if step % 50 == 0 or step == steps - 1:
-            digits, right = classes != draw.BLANK, head(seen).argmax(-1) == classes
-            say(f"tower {step}: {of_cells.item():.3f} {off.item():.3f} {of_places.item():.3f}, right of digits {right[digits].float().mean():.3f}, "
-                f"of all {right.float().mean():.3f}")
+            right, ordered = head(seen).argmax(-1) == classes, which(seen).argmax(-1)[digits] == before[digits]
+            say(f"tower {step}: {of_cells.item():.3f} {off.item():.3f} {of_order.item():.3f}, right of digits {right[digits].float().mean():.3f}, "
+                f"of all {right.float().mean():.3f}, of the order {ordered.float().mean():.3f}")
 
 
 def teach_codes(model, rng, steps, say):
