@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains one model on one CPU core within a budget of that core's time, so that a busy machine
-prolongs a run and does not shorten its schedule.
+"""Trains one model on one CPU core within a budget of tokens, or of that core's time. A busy machine prolongs a run
+and does not shorten its schedule; a slower one does so too if the budget is one of tokens.
 
-python train.py --kind ar    --out RUN/ar    --tokenizer TOK --minutes 18 --exclude DATA_DIR
-python train.py --kind sdar  --out RUN/sdar  --tokenizer TOK --minutes 80 --init RUN/ar/last.pt
+python train.py --kind ar    --out RUN/ar    --tokenizer TOK --tokens 4.9 --exclude DATA_DIR
+python train.py --kind sdar  --out RUN/sdar  --tokenizer TOK --tokens 43.6 --init RUN/ar/last.pt
 python train.py --kind llada --out RUN/llada --tokenizer TOK --minutes 100
 """
 import argparse
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from data import DECIDED, SCORED, Batcher
 from model import Model, config_of, copies_mask, make_config
 from tokenizer import Codec
-from trainer import excluded_hashes, save, schedule
+from trainer import excluded_hashes, product_type, save, schedule
 
 
 WARM_STEPS = 100
@@ -24,7 +24,7 @@ WARM_STEPS = 100
 
 def orthogonalize(g):
     """Newton-Schulz iteration on a stack of matrices (rows <= columns)."""
-    x = g.bfloat16()
+    x = g.to(product_type())
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for a, b, c in [(3.4445, -4.7750, 2.0315)] * 5:
         m = x @ x.mT
@@ -87,7 +87,10 @@ def main():
     ap.add_argument("--out", required=True)
     ap.add_argument("--tokenizer", required=True, help="folder with llada.json and qwen.json")
     ap.add_argument("--exclude", required=True, help="folder with the held-out *.jsonl")
-    ap.add_argument("--minutes", type=float, default=60, help="budget of the schedule in minutes of processor time")
+    budget = ap.add_mutually_exclusive_group(required=True)
+    budget.add_argument("--minutes", type=float, help="budget of the schedule in minutes of processor time")
+    budget.add_argument("--tokens", type=float, help="budget of the schedule in millions of tokens: what a training "
+                        "learns does not depend on the machine's speed")
     ap.add_argument("--init", help="checkpoint whose weights are the start")
     ap.add_argument("--resume", action="store_true")
     ap.add_argument("--seed", type=int, default=1)
@@ -137,11 +140,11 @@ def main():
     batcher = Batcher("sdar" if cfg.in_blocks else a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
                       excluded_hashes(a.exclude), a.budget, a.copy, a.drills, a.long, blocks, a.parallel,
                       a.kind == "fdv2")
+    precision = product_type()
     chance = torch.Generator().manual_seed(a.seed + 77 * (run + 1))
     hidden = torch.compile(model.hidden, dynamic=False)
     log = open(os.path.join(a.out, "log.txt"), "a", encoding="utf-8")
     begin = time.process_time() - elapsed
-    total = a.minutes * 60
     names = batcher.names
     hit, seen = torch.zeros(len(names)), torch.zeros(len(names))
     loss_sum, loss_n, log_at, save_at, log_tokens = 0.0, 0, time.time(), time.time(), tokens
@@ -152,7 +155,7 @@ def main():
                     "kind": a.kind, "layers": cfg.layers, "block": cfg.block})
 
     while True:
-        p = (time.process_time() - begin) / total
+        p = tokens / (a.tokens * 1e6) if a.tokens else (time.process_time() - begin) / (a.minutes * 60)
         if p >= 1:
             break
         ids, keys, (flat, tgt, wgt, sco, fam) = batcher.batch(max(p, a.progress0))
@@ -165,7 +168,7 @@ def main():
             mask, keys = copies_mask(block, segment), segment >= 0
         run_hidden = hidden if n <= 320 else model.hidden
         behind = 1 if a.kind == "dream" else 0  # the row that predicts a token is the one before it
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision is torch.bfloat16):
             if a.kind != "ar" and p > a.ranked_from and n <= 320:
                 group = flat // n
                 if cfg.in_blocks:

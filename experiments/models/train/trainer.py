@@ -18,6 +18,12 @@ def excluded_hashes(folder):
     return out
 
 
+def product_type():
+    """bfloat16 if this CPU multiplies it, else float32: emulated, bfloat16 is four times slower."""
+    able = torch.cpu.get_capabilities()
+    return torch.bfloat16 if able.get("avx512_bf16") or able.get("amx_bf16") else torch.float32
+
+
 def schedule(progress, step, flat, warm_steps):
     """Share of the full rate: it warms up, stays until `flat` of the budget, and falls to zero."""
     warm = min(1.0, (step + 1) / warm_steps)

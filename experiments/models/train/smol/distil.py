@@ -15,9 +15,11 @@ import torch
 import torch.nn.functional as F
 
 import base
+import data  # noqa: F401  it puts the trainer's other files on the path
 import topics
-from model import Model, Shape, product_type, rms
+from model import Model, Shape, rms
 from tokenizers import Tokenizer
+from trainer import product_type
 
 
 @torch.no_grad()

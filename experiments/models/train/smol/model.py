@@ -2,7 +2,7 @@
 """A Llama in PyTorch: frozen weights, a LoRA beside every matrix, and a mask row.
 
 The parts between two attentions are compiled for one row length, so that element-wise work is fused;
-attention runs document by document. Products run in the weights' type (product_type), the residual stream
+attention runs document by document. Products run in the weights' type (product_type of ../trainer.py), the residual stream
 in float32.
 """
 from dataclasses import dataclass
@@ -36,12 +36,6 @@ class Shape:
         return Shape(m["llama.block_count"], heads, m["llama.attention.head_count_kv"],
                      m["llama.embedding_length"] // heads, m["llama.rope.freq_base"],
                      m["llama.attention.layer_norm_rms_epsilon"], base.MASK)
-
-
-def product_type():
-    """bfloat16 where this CPU multiplies it, else float32: emulated, bfloat16 is four times slower."""
-    able = torch.cpu.get_capabilities()
-    return torch.bfloat16 if able.get("avx512_bf16") or able.get("amx_bf16") else torch.float32
 
 
 def rms(x, weight, eps):

@@ -20,8 +20,8 @@ from tokenizers import Tokenizer
 
 import base
 from data import Packer  # puts the trainer's other files on the path
-from model import Model, Shape, product_type
-from trainer import excluded_hashes, save, schedule
+from model import Model, Shape
+from trainer import excluded_hashes, product_type, save, schedule
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "data")
 FLAT, WARM_STEPS, SAVE_SECONDS, LOG_STEPS = 0.6, 20, 180, 20
