@@ -243,7 +243,9 @@ bool names_card(const std::string& cost) {
 }
 
 bool runs_dry(const run_settings& run) {
-  return run.kind == "serve" && parameters(run.serve).text("commits") != "model";
+  const auto commits = run.serve.find("commits");  // a file may leave out its default
+  return run.kind == "serve" && commits != run.serve.end() &&
+         commits->second != parameter_value(std::string("model"));
 }
 
 std::vector<trace_request> request_lengths(const workload_entry& entry, const run_settings& run) {

@@ -23,7 +23,8 @@ void check_serve(const parameter_map& resolved);
 parameter_map serve_identity(parameter_map resolved);
 // Whether the `cost` of a virtual clock is the name of a GPU (devices/ceilings.h).
 bool names_card(const std::string& cost);
-// True when no layer of the model is computed: decisions come from elsewhere.
+// True when no layer of the model is computed: decisions come from elsewhere. Keys of [serve] may be those of a
+// file or resolved.
 bool runs_dry(const run_settings& run);
 // The requests of a workload that is a trace or published lengths, the latter drawn by the run's seed:
 // as many as it takes, cut to what [serve] and gen_length say.

@@ -93,6 +93,12 @@ TEST(scales, ranks_on_gpus_need_one_each) {
   EXPECT_EQ(needs_of(swept), (list{"cuda", "gpus:8"}));
   EXPECT_NE(cannot_run(swept, small_machine()).find("8 GPUs (this machine has none)"),
             std::string::npos);
+  // Of a file's own [serve], in which the default is left out; a server that computes nothing has no ranks.
+  experiment_spec served = swept;
+  served.run.kind = "serve";
+  EXPECT_EQ(needs_of(served), (list{"cuda", "gpus:8"}));
+  served.run.serve["commits"] = std::string("sdar-8b/sharegpt");
+  EXPECT_EQ(needs_of(served), (list{"cuda"}));
   setenv("UNMASK_FOLLOWS", "1 /proc/1/fd/3", 1);
   EXPECT_EQ(needs_of(swept), (list{"cuda"}));
   unsetenv("UNMASK_FOLLOWS");
