@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "harness/plan/expected_memory.h"
 #include "methods/settings.h"
 #include "tests/methods/tiny_models.h"
 #include "tests/registered.h"
@@ -96,22 +95,6 @@ TEST_P(every_setting, pictures_are_rows_of_a_prompt) {
   if (!varies(method_registry::instance().find(p.method).parameters, resolved)) {
     EXPECT_EQ(cut, want);
   }
-}
-
-// Three places with room for the two rows that one of the requests shows.
-TEST(pictures, rows_are_in_the_expected_memory) {
-  const model_config config = tiny_config(model_family::sdar);
-  const method_info& method = method_registry::instance().find("block_diffusion");
-  run_settings run;
-  run.device = "cpu";
-  auto requests = tiny_requests(3, 16);
-  const auto kept = [&] {
-    return expected_memory(config, method, test::resolved("block_diffusion"), run, requests).kept;
-  };
-  const double text = kept();
-  requests[1].prompt[0] = -1;
-  requests[1].prompt[1] = -2;
-  EXPECT_EQ(kept() - text, 3 * 2 * config.hidden * 4);
 }
 
 // Rows of pictures have places on three axes (M-RoPE), and text counts on behind them: alone, among others,

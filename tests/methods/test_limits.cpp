@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
+#include "harness/plan/expected_memory.h"
 #include "tests/methods/tiny_models.h"
+#include "tests/registered.h"
 
 namespace unmask {
 namespace {
@@ -115,6 +117,22 @@ TEST(limits_blocks, the_paper_presets_are_literal) {
   const auto& baseline = method_registry::instance().find("block_diffusion").presets;
   EXPECT_EQ(to_string(baseline.at("hf").at("sampler")), "multinomial");
   EXPECT_EQ(to_string(baseline.at("hf_argmax").at("sampler")), "argmax");
+}
+
+// Three places with room for the two rows that one of the requests shows.
+TEST(pictures, rows_are_in_the_expected_memory) {
+  const model_config config = tiny_config(model_family::sdar);
+  const method_info& method = method_registry::instance().find("block_diffusion");
+  run_settings run;
+  run.device = "cpu";
+  auto requests = tiny_requests(3, 16);
+  const auto kept = [&] {
+    return expected_memory(config, method, test::resolved("block_diffusion"), run, requests).kept;
+  };
+  const double text = kept();
+  requests[1].prompt[0] = -1;
+  requests[1].prompt[1] = -2;
+  EXPECT_EQ(kept() - text, 3 * 2 * config.hidden * 4);
 }
 
 }  // namespace
