@@ -51,21 +51,32 @@ head_params params_of(const device_backend& device, const op::confidence& args,
   return p;
 }
 
-// The rows of the candidates are gathered and rounded once, not for every chunk.
+bool multiplied_by_library(const device_backend& device, const device_matrix& w) {
+  return w.format == weight_format::bf16 && device.library_multiplies();
+}
+// Candidates from `row` on, and tokens, at once.
+head_chunk chunk_from(const device_backend& device, const op::confidence& args,
+                      const device_matrix& w, std::int64_t row) {
+  return head_chunk_of(args.candidates.count - row, w.out_features,
+                       multiplied_by_library(device, w), device.work().multiprocessors());
+}
+
+// The rows of the candidates are gathered and rounded once, not for every chunk, nor again for the entropy.
+// `w`: a matrix of the head's format.
 device_backend::product candidate_rows(const device_backend& device, const op::confidence& args,
-                                       const device_matrix& w, const std::int32_t* row,
-                                       bool library, std::int64_t columns) {
+                                       const device_matrix& w) {
   const std::int64_t count = args.candidates.count, width = args.x.columns();
+  const std::int32_t* row = device.in(args.candidates).row;
   device_backend::product chunk{
       device.in(args.x).data, args.x.type, args.x.row_stride, row, count, &w};
-  if (library) {
+  if (multiplied_by_library(device, w)) {
     chunk.x = device.as_bf16(chunk.x, args.x.type, args.x.row_stride, row, count, width);
     chunk.x_type = dtype::bf16;
     chunk.x_stride = width;
     chunk.index = nullptr;
   } else if (w.format == weight_format::int8) {
-    chunk.quantized =
-        device.as_int8(chunk.x, args.x.type, args.x.row_stride, row, count, width, columns);
+    chunk.quantized = device.as_int8(chunk.x, args.x.type, args.x.row_stride, row, count, width,
+                                     chunk_from(device, args, w, 0).columns);
   }
   return chunk;
 }
@@ -85,26 +96,23 @@ auto fold_of(const device_backend& device, const head_params& p) -> void (*)(hea
 
 constexpr int head_warps = head_threads / warp_size;
 
-// Logits of all candidates in chunks of tokens, each given to `kernel`.
+// Logits of all candidates in chunks of tokens, each given to `kernel`. `chunk`: candidate_rows().
 void for_each_chunk(const device_backend& device, const op::confidence& args, const head_rows& rows,
-                    head_params p, const char* name, void (*kernel)(head_params)) {
+                    device_backend::product chunk, head_params p, const char* name,
+                    void (*kernel)(head_params)) {
   const device_matrix& w = as_device(rows.weight);
   const std::int64_t count = args.candidates.count, vocabulary = w.out_features;
-  const bool library = w.format == weight_format::bf16 && device.library_multiplies();
-  const auto chunk_from = [&](std::int64_t row) {
-    return head_chunk_of(count - row, vocabulary, library, device.work().multiprocessors());
-  };
   // The first group is as large as any, but the last may take more tokens at once.
-  const head_chunk group = chunk_from(0), last = chunk_from((count - 1) / group.rows * group.rows);
+  const head_chunk group = chunk_from(device, args, w, 0),
+                   last = chunk_from(device, args, w, (count - 1) / group.rows * group.rows);
   auto* logits = device.work().scratch<float>(
       scratch_slot::head_logits, std::max(group.rows * group.columns, last.rows * last.columns));
-  device_backend::product chunk =
-      candidate_rows(device, args, w, p.candidates.row, library, group.columns);
+  chunk.weight = &w;
   chunk.y = logits;
   p.logit = logits;
   const void* const all = chunk.x;
   for (std::int64_t row = 0; row < count; row += group.rows) {
-    const head_chunk part = chunk_from(row);
+    const head_chunk part = chunk_from(device, args, w, row);
     // Only rows that were rounded, end to end, are taken in groups.
     chunk.x = row == 0 ? all : static_cast<const std::uint16_t*>(all) + row * chunk.x_stride;
     chunk.rows = part.rows;
@@ -128,8 +136,8 @@ void for_each_chunk(const device_backend& device, const op::confidence& args, co
 
 // The state of each candidate over the tokens of these rows, p.state; of a whole head the results too.
 void find_states(const device_backend& device, const op::confidence& args, const head_rows& rows,
-                 const head_params& p) {
-  for_each_chunk(device, args, rows, p, "head_chunk", fold_of(device, p));
+                 const device_backend::product& chunk, const head_params& p) {
+  for_each_chunk(device, args, rows, chunk, p, "head_chunk", fold_of(device, p));
   device.work().launch(
       "head_merge", {blocks_for(args.candidates.count, head_warps), head_threads},
       p.gumbel_temperature > 0 ? head_merge_kernel<true> : head_merge_kernel<false>, p);
@@ -137,10 +145,10 @@ void find_states(const device_backend& device, const op::confidence& args, const
 
 // Sums of p ln(p + 1e-10) over slices, which need the finished sum: the head is multiplied a second time.
 void find_entropy(const device_backend& device, const op::confidence& args, const head_rows& rows,
-                  head_params& p) {
+                  const device_backend::product& chunk, head_params& p) {
   p.entropy =
       device.work().scratch<double>(scratch_slot::head_rows, args.candidates.count * p.slices);
-  for_each_chunk(device, args, rows, p, "head_entropy", head_entropy_kernel);
+  for_each_chunk(device, args, rows, chunk, p, "head_entropy", head_entropy_kernel);
 }
 
 grid_shape one_thread_each(std::int64_t count) {
@@ -150,9 +158,10 @@ grid_shape one_thread_each(std::int64_t count) {
 void whole_confidence(const device_backend& device, const op::confidence& args) {
   const head_rows rows{args.head};
   head_params p = params_of(device, args, rows);
-  find_states(device, args, rows, p);
+  const device_backend::product chunk = candidate_rows(device, args, as_device(args.head));
+  find_states(device, args, rows, chunk, p);
   if (args.out.negative_entropy == nullptr) return;
-  find_entropy(device, args, rows, p);
+  find_entropy(device, args, rows, chunk, p);
   device.work().launch("head_result", one_thread_each(args.candidates.count), head_result_kernel,
                        p);
 }
@@ -178,11 +187,12 @@ void cut_confidence(const device_backend& device, const op::confidence& args,
     return head_rows{*head.own[piece], head.first_of_own(piece),
                      static_cast<std::int64_t>(head.pieces())};
   };
+  const device_backend::product chunk = candidate_rows(device, args, as_device(*head.own[0]));
   auto* states = rank_memory<head_state>(work, rank_slot::own, own * count);
   for (std::int64_t i = 0; i < own; ++i) {
     head_params p = params_of(device, args, rows_of(i));
     p.state = states + i * count;
-    find_states(device, args, rows_of(i), p);
+    find_states(device, args, rows_of(i), chunk, p);
   }
   head_params all = params_of(device, args, rows_of(0));
   all.partial = gather_pieces(device, head, states, count);
@@ -192,7 +202,7 @@ void cut_confidence(const device_backend& device, const op::confidence& args,
   for (std::int64_t i = 0; i < own; ++i) {
     head_params p = params_of(device, args, rows_of(i));
     p.state = all.state;
-    find_entropy(device, args, rows_of(i), p);
+    find_entropy(device, args, rows_of(i), chunk, p);
     work.launch("head_piece_entropy", one_thread_each(count), head_piece_entropy_kernel,
                 head_piece_entropy_params{p, sums + i * count});
   }
