@@ -34,20 +34,22 @@ using test::run_program;
 
 // What a row of two ranks says of them, beside that of one process. tiny-sdar: hidden size 192, of three
 // KV heads rank 0 has one and rank 1 two. Rows that a layer's attention and feed-forward let pass are
-// those that two sums bring; a method that sums over heads has more.
+// those that two sums bring. The head of a forward pass sends 48 bytes for each row that it reads; a method
+// that sums over heads has more.
 void expect_work_of_ranks(const json& alone, const json& row) {
   const json &m = row.at("metrics"), &from = row.at("provenance");
   const double hidden = 192;
   const double bytes =
-      4 * hidden * (m.at("layer_rows").get<double>() + m.at("feed_forward_rows").get<double>());
-  const double calls = 2 * 5 * m.at("batched_forwards").get<double>();
+      4 * hidden * (m.at("layer_rows").get<double>() + m.at("feed_forward_rows").get<double>()) +
+      48 * m.at("head_rows").get<double>();
+  const double forwards = m.at("batched_forwards").get<double>(), calls = 2 * 5 * forwards;
   if (row.at("method") == "block_diffusion" || row.at("method") == "delayed_cache") {
     EXPECT_EQ(m.at("sum_bytes"), bytes);
-    EXPECT_EQ(m.at("sum_calls"), calls);
+    EXPECT_LE(m.at("sum_calls"), calls + forwards);
   } else {
     EXPECT_GT(m.at("sum_bytes"), bytes);
-    EXPECT_GT(m.at("sum_calls"), calls);
   }
+  EXPECT_GT(m.at("sum_calls"), calls);
   EXPECT_EQ(3 * m.at("peak_kv_bytes_per_rank").get<double>(),
             2 * m.at("peak_kv_bytes").get<double>());
   EXPECT_GT(m.at("weights_bytes_per_rank"), 0);
@@ -112,7 +114,7 @@ TEST_F(ranked_runs, share_whole_experts_and_send_halves) {
   EXPECT_EQ(halves.at("answers_hash"), rounded.at("answers_hash"));
   const auto bytes_each = [](const json& row) {
     const json& m = row.at("metrics");
-    return m.at("sum_bytes").get<double>() /
+    return (m.at("sum_bytes").get<double>() - 48 * m.at("head_rows").get<double>()) /
            (192 * (m.at("layer_rows").get<double>() + m.at("feed_forward_rows").get<double>()));
   };
   EXPECT_EQ(bytes_each(two), 4);
@@ -201,7 +203,7 @@ TEST_F(ranked_runs, of_shapes_take_the_time_of_a_gpu) {
   ASSERT_EQ(flash.size(), 2U) << large.text;
   EXPECT_EQ(flash[0].at("verdict"), "NOT_SUPPORTED");
   const std::string reason = flash[0].at("reason");
-  EXPECT_TRUE(reason.starts_with("llada2-flash on 2 ranks needs 97.1 GiB")) << reason;
+  EXPECT_TRUE(reason.starts_with("llada2-flash on 2 ranks needs 96.5 GiB")) << reason;
   EXPECT_TRUE(reason.ends_with("besides on each GPU, and the a100 has 73.6")) << reason;
   EXPECT_NE(flash[1].at("verdict"), "NOT_SUPPORTED") << flash[1].at("reason");
 }
