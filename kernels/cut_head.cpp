@@ -47,6 +47,10 @@ void cut_head::gather(const void* mine, std::size_t bytes_of_piece, void* all) c
   }
 }
 
+void note_unequal_rows(int other) {
+  if (rank_group* group = current_ranks()) group->note_difference(other);
+}
+
 const cut_head* as_cut(const packed_matrix& head) {
   return dynamic_cast<const cut_head*>(&head);
 }

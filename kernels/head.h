@@ -35,6 +35,9 @@ class cut_head : public packed_matrix {
   std::size_t held;
   tensor first;
 };
+// Notes of the ranks in force that rank `other` and rank 0 have other values in a row of x. What they say of it is
+// merged, so that their decisions agree all the same.
+void note_unequal_rows(int other);
 // Null: the head is whole.
 const cut_head* as_cut(const packed_matrix& head);
 // out [n, V] of all [pieces, n, widest()]: each piece's logits to the places of its tokens.

@@ -106,7 +106,12 @@ void step_loop::impl::compare_ranks(rank_group& ranks) const {
   recorded.add(graphs.counts().direct);
   recorded.add(graphs.counts().replayed);
   digest.add(static_cast<std::int64_t>(recorded.value()));
-  if (ranks.first_other(digest.value()) == 0) return;
+  if (ranks.first_other(digest.value()) == 0) {
+    if (ranks.difference() == 0) return;
+    ranks.give_up("ranks 0 and " + std::to_string(ranks.difference()) +
+                  " computed other values in step " + std::to_string(step_index) +
+                  ": the row is void");
+  }
   if (const int other = ranks.first_other(recorded.value()); other != 0) {
     ranks.give_up("ranks 0 and " + std::to_string(other) + " recorded other layers by step " +
                   std::to_string(step_index) +

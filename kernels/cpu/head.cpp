@@ -219,6 +219,24 @@ void find_states(const op::confidence& args, const packed_matrix& head, std::int
   }
 }
 
+// Of the bits of a row.
+std::uint32_t checksum(const float* x, std::int64_t n) {
+  std::uint32_t sum = 0x811C9DC5U;
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, x + i, sizeof bits);
+    sum = (sum ^ bits) * 0x01000193U;
+  }
+  return sum;
+}
+// Once a piece is folded, `floor` is of no use: a checksum of the row that was read travels in it.
+void put_checksum(head_state& state, std::uint32_t sum) {
+  std::memcpy(&state.floor, &sum, sizeof sum);
+}
+bool read_the_same(const head_state& a, const head_state& b) {
+  return std::memcmp(&a.floor, &b.floor, sizeof a.floor) == 0;
+}
+
 // The same over all tokens of a cut head.
 void find_states(const op::confidence& args, const cut_head& head, head_state* out) {
   thread_local scratch own_memory, all_memory;
@@ -231,10 +249,15 @@ void find_states(const op::confidence& args, const cut_head& head, head_state* o
     const auto piece = static_cast<std::size_t>(i);
     find_states(args, *head.own[piece], head.first_of_own(piece), mine + i * count);
   }
+  for (std::int64_t c = 0; c < count; ++c) {
+    const std::uint32_t sum = checksum(args.x.row<float>(args.candidates.row[c]), head.in_features);
+    for (std::int64_t i = 0; i < own; ++i) put_checksum(mine[i * count + c], sum);
+  }
   head.gather(mine, static_cast<std::size_t>(count) * sizeof(head_state), all);
   for (std::int64_t c = 0; c < count; ++c) {
     out[c] = all[c];
     for (std::int64_t p = 1; p < pieces; ++p) {
+      if (!read_the_same(out[c], all[p * count + c])) note_unequal_rows(static_cast<int>(p / own));
       merge(out[c], all[p * count + c], 1.0 / double{args.params.temperature});
     }
   }

@@ -49,7 +49,7 @@ struct int8_rows {
 };
 
 // What only a kernel can find wrong with its input.
-enum class device_fault : std::uint8_t { find_rows, top_indices, count };
+enum class device_fault : std::uint8_t { find_rows, top_indices, rows_of_ranks, count };
 
 // What all backends of a device share, whatever each chose: where kernels run, and what was made there.
 struct shared_device {
@@ -197,7 +197,7 @@ class device_backend : public backend {
   bool library_multiply(const library_product& p) const;  // ops/gemm.cu
 
   // ops/rows.cu. A kernel cannot throw: it raises a word that the next wait reports as
-  // std::logic_error.
+  // std::logic_error; that rows of ranks differ is noted of their group.
   std::int32_t* fault_word(device_fault kind) const;
   void check_faults() const;
 

@@ -32,7 +32,7 @@ struct head_state {
   std::int32_t noised_token;
   double noised_best;
   float noised_logit;
-  float unused;
+  std::uint32_t row_sum;  // of a piece of a cut head: of the bits of the row that was read
   double rest;
 };
 
@@ -66,7 +66,7 @@ UNMASK_DEVICE head_state merge_states(const head_state& x, const head_state& y, 
   m.noised_best = y_noised ? y.noised_best : x.noised_best;
   m.noised_token = y_noised ? y.noised_token : x.noised_token;
   m.noised_logit = y_noised ? y.noised_logit : x.noised_logit;
-  m.unused = 0;
+  m.row_sum = 0;
   return m;
 }
 
@@ -88,7 +88,7 @@ UNMASK_DEVICE head_state merge_lanes(const head_state& mine, double inverse_t, b
   m.noised_best = -INFINITY;
   m.noised_token = no_token;
   m.noised_logit = -INFINITY;
-  m.unused = 0;
+  m.row_sum = 0;
   if constexpr (noisy) {
     m.noised_best = warp_max(mine.noised_best);
     m.noised_token = warp_min(mine.noised_best == m.noised_best ? mine.noised_token : no_token);
@@ -281,13 +281,46 @@ UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_merge_kernel(head_params p)
   if (p.pieces == 0 && p.out.negative_entropy == nullptr) write_result(p, c, all);
 }
 
-// The same of all pieces of a cut head, in their order. One thread per candidate.
-UNMASK_KERNEL void head_join_kernel(head_params p) {
+// Into the states of this rank's pieces, [held, C]: of each candidate's row a sum that depends on no order.
+struct head_stamp_params {
+  const void* x;        // float32 or, if `halves`, bfloat16
+  std::int64_t stride;  // elements
+  int width;
+  bool halves;
+  const std::int32_t* row;  // [C]
+  head_state* state;
+  int count, held;
+};
+UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_stamp_kernel(head_stamp_params p) {
+  const int c = static_cast<int>(block_index()) * (head_threads / warp_size) + warp_index();
+  if (c >= p.count) return;
+  const std::int64_t from = p.row[c] * p.stride;
+  std::uint32_t sum = 0;
+  for (int i = lane_index(); i < p.width; i += warp_size) {
+    const std::uint32_t bits = p.halves ? static_cast<const std::uint16_t*>(p.x)[from + i]
+                                        : static_cast<const std::uint32_t*>(p.x)[from + i];
+    sum += bits * (2U * static_cast<std::uint32_t>(i) + 1U);
+  }
+  sum = warp_sum(sum);
+  for (int i = lane_index(); i < p.held; i += warp_size) {
+    p.state[static_cast<std::int64_t>(i) * p.count + c].row_sum = sum;
+  }
+}
+
+// The states of all pieces of a cut head, merged in their order. One thread per candidate.
+struct head_join_params {
+  head_params head;
+  std::int32_t* fault;  // becomes the first rank that read another row than rank 0
+  int held;             // pieces of a rank
+};
+UNMASK_KERNEL void head_join_kernel(head_join_params join) {
+  const head_params& p = join.head;
   const int c = static_cast<int>(block_index() * block_size() + thread_index());
   if (c >= p.candidates.count) return;
   head_state all = p.partial[c];
   for (int i = 1; i < p.pieces; ++i) {
     const head_state& next = p.partial[static_cast<std::int64_t>(i) * p.candidates.count + c];
+    if (next.row_sum != p.partial[c].row_sum) *join.fault = i / join.held;
     all = merge_states(all, next, p.inverse_temperature, p.wide);
   }
   p.state[c] = all;

@@ -29,6 +29,11 @@ setting vanilla() {
   return of_method("vanilla", model_family::llada, {{"block_length", std::int64_t{8}}});
 }
 
+// Whether ranks found that their rows have other bits.
+bool names_values(const std::string& said) {
+  return said.find("computed other values in step ") != std::string::npos;
+}
+
 // Which of the checks found something. A rank that threw has no bits.
 struct found {
   bool ranks = false, pieces = false;
@@ -45,7 +50,7 @@ found faults_of(int ranks, const model_config& c, const setting& p, const change
 found faults_of(int ranks, const model_config& c, const setting& p, const decoded& right,
                 const changes& other = {}) {
   const ranked_result got = decode_ranks(ranks, 0, c, p, other);
-  found f{.digest = got.threw.front()};
+  found f{.ranks = names_values(got.threw.front()), .digest = got.threw.front()};
   for (const decoded& one : got.ranks) {
     f.ranks |= f.digest.empty() && one.bits != got.ranks.front().bits;
     f.pieces |= one.bits != right.bits;

@@ -115,6 +115,10 @@ class rank_group {
   [[noreturn]] void give_up(const std::string& words);
   // What somebody failed with; empty: nobody did.
   std::string failure() const;
+  // Rank `other` and rank 0 were seen to have unequal values of what should be equal: for whoever compares
+  // ranks next. 0: nothing was seen.
+  void note_difference(int other) { differs_ = differs_ == 0 ? other : differs_; }
+  int difference() const { return differs_; }
 
   int process(int rank) const;  // of that rank; 0: it has not come
   std::uint64_t moves() const { return moves_; }
@@ -149,7 +153,7 @@ class rank_group {
   void exchange(const void* mine, std::size_t bytes, void* all);
 
   std::shared_ptr<rank_memory> memory_;
-  int rank_, turn_ = 0;
+  int rank_, turn_ = 0, differs_ = 0;
   double patience_;
   const char* patience_set_by_ = patience_variable;
   std::uint64_t moves_ = 0, received_ = 0, moves_on_device_ = 0;

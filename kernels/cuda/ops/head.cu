@@ -194,9 +194,14 @@ void cut_confidence(const device_backend& device, const op::confidence& args,
     p.state = states + i * count;
     find_states(device, args, rows_of(i), chunk, p);
   }
+  work.launch("head_stamp", {blocks_for(count, head_warps), head_threads}, head_stamp_kernel,
+              {device.in(args.x).data, args.x.row_stride, static_cast<int>(args.x.columns()),
+               args.x.type == dtype::bf16, device.in(args.candidates).row, states,
+               static_cast<int>(count), static_cast<int>(own)});
   head_params all = params_of(device, args, rows_of(0));
   all.partial = gather_pieces(device, head, states, count);
-  work.launch("head_join", one_thread_each(count), head_join_kernel, all);
+  work.launch("head_join", one_thread_each(count), head_join_kernel,
+              {all, device.fault_word(device_fault::rows_of_ranks), static_cast<int>(own)});
   if (args.out.negative_entropy == nullptr) return;
   auto* sums = rank_memory<double>(work, rank_slot::own, own * count);
   for (std::int64_t i = 0; i < own; ++i) {

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/gather_kernels.h"
+#include "kernels/head.h"
 #include "kernels/rows.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -66,11 +67,16 @@ std::int32_t* device_backend::fault_word(device_fault kind) const {
 void device_backend::check_faults() const {
   if (!shared_.faults) return;
   const auto raised = [&](device_fault kind) {
-    return std::exchange(shared_.faults.as<std::int32_t>()[static_cast<std::size_t>(kind)], 0) != 0;
+    return std::exchange(shared_.faults.as<std::int32_t>()[static_cast<std::size_t>(kind)], 0);
   };
-  if (raised(device_fault::find_rows)) throw std::logic_error("find_rows: a row is not there");
-  if (raised(device_fault::top_indices)) {
+  if (raised(device_fault::find_rows) != 0) {
+    throw std::logic_error("find_rows: a row is not there");
+  }
+  if (raised(device_fault::top_indices) != 0) {
     throw std::logic_error("top_indices: segment too short");
+  }
+  if (const std::int32_t other = raised(device_fault::rows_of_ranks); other != 0) {
+    note_unequal_rows(other);
   }
 }
 

@@ -147,7 +147,7 @@ void PrintTo(const ranked_death& d, std::ostream* out) {
 constexpr const char* killed = "was ended by signal 9";
 constexpr const char* ended = "ended with exit code 1";
 constexpr const char* no_memory = "rank 1: no memory is left for its share of the model";
-constexpr const char* different = "ranks 0 and 1 took different decisions in step ";
+constexpr const char* different = "ranks 0 and 1 computed other values in step ";
 constexpr const char* silent = "rank 1 did not answer within 1 s while rank 0 waited";
 constexpr const char* silent_in_loading =
     "rank 1 did not answer within 4 s while rank 0 waited (UNMASK_RANKS_LOADING_PATIENCE sets the "
