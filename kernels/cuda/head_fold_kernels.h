@@ -117,7 +117,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(head_threads, 5) head_fold_kernel(head_
   all.rest = warp_sum(static_cast<double>(sum));
   if (lane == 0) {
     all.token = winner == no_token ? no_token : p.first + first + winner;
-    p.partial[static_cast<std::int64_t>(c) * p.slices + p.first_slice + slice] = all;
+    p.partial[static_cast<std::int64_t>(c) * p.slices + slice] = all;
   }
 }
 

@@ -102,12 +102,11 @@ struct head_params {
   std::int64_t logit_stride;
   int first_candidate;
   int first, columns;   // tokens first .. first + columns - 1
-  int first_slice;      // in which they begin: one of this head, or of this piece of a cut one
-  int slices;           // of that head or piece
+  int slices;           // of this head, or of this piece of a cut one
   int pieces;           // of a cut head, whose results wait for all pieces; 0: it is whole
-  head_state* partial;  // [C, slices]; of a join [pieces, C]
+  head_state* partial;  // [C, slices], of a chunk from its first slice on; of a join [pieces, C]
   head_state* state;    // [C] all slices
-  double* entropy;      // [C, slices] or null; of a join [pieces, C]
+  double* entropy;      // the same, or null
   candidate_set candidates;
   noise_source noise;
   const std::int32_t* banned;
@@ -227,7 +226,7 @@ UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_chunk_kernel(head_params p)
                         static_cast<double>(rest)};
   const head_state all = merge_lanes<noisy>(mine, p.inverse_temperature, wide);
   if (lane_index() == 0) {
-    p.partial[static_cast<std::int64_t>(c) * p.slices + p.first_slice + slice] = all;
+    p.partial[static_cast<std::int64_t>(c) * p.slices + slice] = all;
   }
 }
 
@@ -346,7 +345,7 @@ UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_entropy_kernel(head_params 
       });
   sum = warp_sum(sum);
   if (lane_index() == 0) {
-    p.entropy[static_cast<std::int64_t>(c) * p.slices + p.first_slice + slice] = sum;
+    p.entropy[static_cast<std::int64_t>(c) * p.slices + slice] = sum;
   }
 }
 

@@ -98,7 +98,7 @@ constexpr int head_warps = head_threads / warp_size;
 
 // Logits of all candidates in chunks of tokens, each given to `kernel`. `chunk`: candidate_rows().
 void for_each_chunk(const device_backend& device, const op::confidence& args, const head_rows& rows,
-                    device_backend::product chunk, head_params p, const char* name,
+                    device_backend::product chunk, const head_params& of_all, const char* name,
                     void (*kernel)(head_params)) {
   const device_matrix& w = as_device(rows.weight);
   const std::int64_t count = args.candidates.count, vocabulary = w.out_features;
@@ -107,6 +107,7 @@ void for_each_chunk(const device_backend& device, const op::confidence& args, co
                    last = chunk_from(device, args, w, (count - 1) / group.rows * group.rows);
   auto* logits = device.work().scratch<float>(
       scratch_slot::head_logits, std::max(group.rows * group.columns, last.rows * last.columns));
+  head_params p = of_all;
   chunk.weight = &w;
   chunk.y = logits;
   p.logit = logits;
@@ -124,7 +125,9 @@ void for_each_chunk(const device_backend& device, const op::confidence& args, co
       chunk.count = width;
       device.multiply(chunk);
       p.first = static_cast<int>(rows.token + first);
-      p.first_slice = static_cast<int>(first / head_slice);
+      const std::int64_t slice = first / head_slice;
+      p.partial = of_all.partial + slice;
+      if (of_all.entropy != nullptr) p.entropy = of_all.entropy + slice;
       p.columns = static_cast<int>(width);
       device.work().launch(
           name,
