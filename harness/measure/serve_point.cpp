@@ -16,6 +16,7 @@
 #include "harness/engine/loop_runner.h"
 #include "harness/measure/capacity.h"
 #include "harness/measure/loaded_point.h"
+#include "harness/measure/pictures/shown.h"
 #include "harness/plan/expected_memory.h"
 #include "harness/plan/expected_time.h"
 #include "harness/plan/serve_settings.h"
