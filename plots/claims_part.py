@@ -119,7 +119,10 @@ def why(claim):
     controls = "".join(
         f"<li>{badge(c.get('shown', c['verdict']), c['tone'])} {text(c['statement'])} "
         f"<small>{measured_text(c)}</small></li>" for c in found)
-    return words + (f'<ul class="controls" aria-label="controls">{controls}</ul>' if controls else "")
+    if not found:
+        return words
+    return (f"{words}<details><summary>controls: {text(counts_text(found))}</summary>"
+            f'<ul class="controls">{controls}</ul></details>')
 
 
 COLUMNS = (("claim", False), ("verdict", False), ("measured", True), ("score beside it", True),

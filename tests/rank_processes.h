@@ -62,6 +62,8 @@ class rank_processes {
     std::vector<std::string> command = {
         "env", std::string(variable) + "=" + std::to_string(rank) + " " + memory_->file(),
         "CUDA_VISIBLE_DEVICES=" + gpus_of_rank(rank), "OMP_NUM_THREADS=1",
+        // The one test of this rank would be of another part than the one that runs here.
+        "GTEST_TOTAL_SHARDS=1", "GTEST_SHARD_INDEX=0",
         "/proc/" + std::to_string(::getpid()) + "/exe"};
     const std::vector<std::string> words = own_words();
     if (words.size() > 1 && words[1][0] != '-') command.push_back(words[1]);  // of several programs

@@ -126,9 +126,9 @@ class InSoftware(unittest.TestCase):
         self.assertIn("(eight tokens)", first["first decode"])
         self.assertRegex(measure["kernels"], r"^1\d cases \(smallest sizes")
         self.assertRegex(measure["ceilings"], r", [89] of them under load")
-        # mma.sync over wgmma twice, and CUDA cores over the stand-in of cuBLASLt. Gate and up have two ways more, of
-        # which the newer one is for sizes that fill the card.
-        self.assertIn("3 ratios of 10 ways", measure["turns"])
+        # mma.sync over wgmma twice, and CUDA cores over the stand-in of cuBLASLt twice. Gate and up have two ways more,
+        # of which the newer one is for sizes that fill the card.
+        self.assertIn("4 ratios of 12 ways", measure["turns"])
 
     def test_what_the_gpu_in_software_finds_fails_the_stage(self):
         # A wait for a copy is left out. Copies arrive at once here: every result is right all the same.
