@@ -3,6 +3,7 @@
 //
 // Packing, embedding, normalisation, linear layers, rotary positions, cache writes, SwiGLU.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "kernels/float16.h"
@@ -58,16 +59,29 @@ packed_handle backend::pack(const tensor_view& weight, weight_format format) con
   return m;
 }
 
+namespace {
+
+// y_n = sum_k x_k W_nk of `count` features from w on, each in the order of k. Sums of several features
+// go side by side: one alone would wait for each of its additions.
+template <int count>
+void sum_features(const float* x, const float* w, std::int64_t k_count, double* y) {
+  std::array<double, count> sum{};
+  for (std::int64_t k = 0; k < k_count; ++k) {
+    const double value = x[k];
+    for (int n = 0; n < count; ++n) sum[n] += value * w[n * k_count + k];
+  }
+  std::copy_n(sum.data(), count, y);
+}
+
+}  // namespace
+
 // f32, bf16: y_n = sum_k x_k W_nk. int8: as int8.h says.
 void multiply_row(const float* x, const matrix& w, double* y) {
   const std::int64_t k_count = w.in_features;
   if (w.format != weight_format::int8) {
-    for (std::int64_t n = 0; n < w.out_features; ++n) {
-      const float* row = w.row(n);
-      double sum = 0;
-      for (std::int64_t k = 0; k < k_count; ++k) sum += double{x[k]} * row[k];
-      y[n] = sum;
-    }
+    std::int64_t n = 0;
+    for (; n + 8 <= w.out_features; n += 8) sum_features<8>(x, w.row(n), k_count, y + n);
+    for (; n < w.out_features; ++n) sum_features<1>(x, w.row(n), k_count, y + n);
     return;
   }
   std::vector<std::int8_t> level(static_cast<std::size_t>(k_count));

@@ -13,57 +13,13 @@
 #include "kernels/float16.h"
 
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
-#include "tests/kernels/support.h"
+#include "tests/kernels/attention_cases.h"
 
 namespace unmask::test {
 namespace {
 
-struct shape {
-  std::int64_t heads, kv_heads, dim;
-};
 constexpr shape shapes[] = {{2, 2, 8},  {4, 1, 16}, {3, 3, 24},  {6, 2, 32},
                             {2, 1, 64}, {5, 5, 20}, {8, 2, 128}, {1, 1, 13}};
-
-// One ragged batch: keys by length or by list, and a mask.
-struct attention_case {
-  std::mt19937 rng;
-  rows_fixture rows;
-  cache_fixture cache;
-  std::vector<std::int32_t> length, list_begin{0}, list;
-  key_set keys;
-  grid q;
-  attention_case(const shape& s, const std::vector<std::int32_t>& lengths, std::int32_t pages,
-                 mask_kind mask, bool listed, unsigned seed)
-      : rng(seed),
-        rows(rng, lengths, pages * kv_page_size),
-        cache(rng, static_cast<std::int32_t>(lengths.size()), pages, s.kv_heads, s.dim),
-        q({rows.set.rows, s.heads, s.dim}, 4) {
-    q.randomize(rng, 2.0F);
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-      const std::int32_t capacity = pages * kv_page_size;
-      length.push_back(capacity - static_cast<std::int32_t>(rng() % 100));
-      std::vector<std::int32_t> slots(static_cast<std::size_t>(capacity));
-      for (std::int32_t p = 0; p < capacity; ++p) slots[static_cast<std::size_t>(p)] = p;
-      std::shuffle(slots.begin(), slots.end(), rng);
-      slots.resize(rng() % static_cast<std::size_t>(capacity));
-      list.insert(list.end(), slots.begin(), slots.end());
-      list_begin.push_back(static_cast<std::int32_t>(list.size()));
-    }
-    keys.kv_length = length.data();
-    keys.mask = mask;
-    keys.block = 7;
-    if (listed) {
-      keys.key_begin = list_begin.data();
-      keys.key_slot = list.data();
-    }
-  }
-  std::int32_t total_keys() const {
-    if (keys.key_begin != nullptr) return list_begin.back();
-    std::int32_t n = 0;
-    for (const std::int32_t l : length) n += l;
-    return n;
-  }
-};
 
 // The definition, in double, one row and head at a time.
 void definition(const attention_case& c, float scale, const grid& out, std::vector<double>& mass) {
@@ -221,101 +177,6 @@ TEST(attention, single_rows_of_views_see_their_own_keys) {
       }
     }
   }
-}
-
-// Keys and values as bfloat16. The rounded ones, as float32, are what the reference sees.
-struct half_cache {
-  std::vector<std::uint16_t> key, value;
-  paged_kv kv;
-  explicit half_cache(attention_case& c) {
-    kv = c.cache.kv;
-    for (const auto& [from, to, side] : {std::tuple{&c.cache.keys, &key, &kv.keys},
-                                         std::tuple{&c.cache.values, &value, &kv.values}}) {
-      // 16-byte aligned, as allocate() gives: room in front is left out.
-      to->resize(static_cast<std::size_t>(from->view().elements()) + 8);
-      auto start = reinterpret_cast<std::uintptr_t>(to->data());
-      auto* first = to->data() + (16 - start % 16) % 16 / 2;
-      std::size_t n = 0;
-      for (std::int64_t r = 0; r < from->rows(); ++r) {
-        for (std::int64_t d = 0; d < from->columns(); ++d) {
-          first[n++] = to_bf16(from->at(r, d));
-          from->at(r, d) = from_bf16(to_bf16(from->at(r, d)));
-        }
-      }
-      side->data = first;
-      side->type = dtype::bf16;
-      side->row_stride = from->columns();
-    }
-  }
-};
-
-// Root mean square of the difference over that of the result. Rounding the weights to bfloat16
-// costs 2^-9 each, of both signs: some 2e-3.
-double relative_error(const grid& got, const grid& want) {
-  double difference = 0, size = 0;
-  for (std::int64_t r = 0; r < want.rows(); ++r) {
-    for (std::int64_t d = 0; d < want.columns(); ++d) {
-      const double x = got.at(r, d) - want.at(r, d);
-      difference += x * x;
-      size += double{want.at(r, d)} * want.at(r, d);
-    }
-  }
-  return std::sqrt(difference / size);
-}
-
-std::string text_of(const attention_case& c) {
-  const char* masks[] = {"no mask", "a causal mask", "a mask of blocks"};
-  std::string text = std::to_string(c.q.view().shape[1]) + " heads of " +
-                     std::to_string(c.q.view().shape[2]) + ", " +
-                     std::to_string(c.cache.kv.keys.shape[2]) + " of keys, " +
-                     masks[static_cast<std::size_t>(c.keys.mask)] +
-                     (c.keys.key_begin != nullptr ? ", listed keys" : "") + ", rows and keys";
-  const std::size_t sequences = c.length.size();
-  for (std::size_t s = 0; s < std::min<std::size_t>(sequences, 8); ++s) {
-    const std::int32_t keys =
-        c.keys.key_begin != nullptr ? c.list_begin[s + 1] - c.list_begin[s] : c.length[s];
-    text +=
-        " " + std::to_string(c.rows.begin[s + 1] - c.rows.begin[s]) + "/" + std::to_string(keys);
-  }
-  return text + (sequences > 8 ? " ... of " + std::to_string(sequences) + " sequences" : "");
-}
-
-// relative_error(got, want) < most. A failure names who computed, the case, and the element that is furthest
-// off with both its values.
-::testing::AssertionResult agree(const std::string& who, const grid& got, const grid& want,
-                                 double most, const attention_case& c) {
-  const double error = relative_error(got, want);
-  if (error < most) return ::testing::AssertionSuccess();
-  std::int64_t row = 0, column = 0;
-  double worst = -1;
-  for (std::int64_t r = 0; r < want.rows(); ++r) {
-    for (std::int64_t d = 0; d < want.columns(); ++d) {
-      const double off = std::fabs(got.at(r, d) - want.at(r, d));
-      if (off <= worst) continue;
-      worst = std::isnan(off) ? double{infinity} : off;
-      row = r;
-      column = d;
-    }
-  }
-  return ::testing::AssertionFailure()
-         << who << " is off by " << error << " of the size, " << most << " is allowed. At "
-         << place_in(want, row, column) << ": " << got.at(row, column) << ", not "
-         << want.at(row, column) << ". The case: " << text_of(c);
-}
-
-void round_queries(attention_case& c) {
-  for (std::int64_t r = 0; r < c.q.rows(); ++r) {
-    for (std::int64_t d = 0; d < c.q.columns(); ++d) {
-      c.q.at(r, d) = from_bf16(to_bf16(0.5F * c.q.at(r, d)));
-    }
-  }
-}
-
-// The device whose products that wgmma or mma.sync can make are made by wgmma, or are not.
-const backend& by_wgmma(bool wgmma, const backend& device) {
-  cuda::choices choices = cuda::choices_of_environment();
-  choices.wgmma = wgmma;
-  return with(choices, device);
 }
 
 TEST(attention, tensor_cores_match_the_reference) {
@@ -618,25 +479,6 @@ TEST(attention, blocks_take_several_items) {
   });
 }
 
-// 128 packed rows share what is read from shared memory: a fragment of keys or values serves two
-// products of rows, and queries are read for half a tile of 128 dimensions at a time.
-TEST(attention, wide_items_read_fragments_for_two_products) {
-  const backend& device = by_wgmma(false, cuda_emulated_backend());
-  if (!cuda::emulator::sees_accesses()) GTEST_SKIP() << "accesses are not seen in this build";
-  for (const auto& [dim, most] : {std::pair{64, 40.0 / 128}, std::pair{128, 96.0 / 256}}) {
-    attention_case c({4, 1, dim}, {40}, 4, mask_kind::full, false, 3);
-    half_cache half(c);
-    grid got({c.rows.set.rows, 4, dim});
-    cuda::emulator::begin_counting();
-    device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
-    device.synchronize();
-    const auto work = cuda::emulator::end_counting();
-    const auto& k = work.kernels.at("attention_tensor");
-    EXPECT_LE(static_cast<double>(k.matrix_loads), most * static_cast<double>(k.products)) << dim;
-    EXPECT_EQ(k.written.uncoalesced, 0U);
-  }
-}
-
 // One long context among short ones is split, and the others are not.
 TEST(attention, tensor_cores_split_the_longest) {
   for_each_device([&](const backend& device) {
@@ -650,76 +492,6 @@ TEST(attention, tensor_cores_split_the_longest) {
     device.synchronize();
     EXPECT_TRUE(agree(device.name(), got, want, 6e-3, c));
   });
-}
-
-// Parts that a batch of sequences with 128 packed rows is best cut into: of cutting the longest into 1, 2,
-// 3, 4, 6, ... pieces that of least time, every piece in turn. In tiles of 64 keys: the longest piece or
-// all waves of the mean one, and 128 rows / 32 for each part, of eight that are stored at once. No piece is
-// shorter than eight tiles, nor than a sixteenth of the work.
-std::uint64_t best_parts(const std::vector<std::int32_t>& lengths) {
-  constexpr double places = 8;
-  std::vector<double> tiles;
-  for (const std::int32_t n : lengths) tiles.push_back(std::ceil(n / 64.0));
-  const double work = std::accumulate(tiles.begin(), tiles.end(), 0.0);
-  double best = 0;
-  std::uint64_t parts_of_best = 0;
-  for (const int into : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192}) {
-    const double share =
-        std::max({std::ceil(std::ranges::max(tiles) / into), 8.0, std::ceil(work / 16)});
-    std::vector<double> pieces;
-    double parts = 0;
-    for (const double n : tiles) {
-      const double cuts = std::ceil(n / share);
-      for (double left = n, i = cuts; i > 0; left -= pieces.back(), --i) {
-        pieces.push_back(std::ceil(left / i));
-      }
-      if (cuts > 1) parts += cuts;
-    }
-    const double count = static_cast<double>(pieces.size());
-    const double time =
-        std::max(std::ranges::max(pieces), std::ceil(count / places) * work / count) +
-        128.0 / 32 * parts / places;
-    if (into > 1 && time >= best) continue;
-    best = time;
-    parts_of_best = static_cast<std::uint64_t>(parts);
-  }
-  return parts_of_best;
-}
-
-// Keys are cut where that saves more than what storing their parts and reading them again costs. The
-// emulated device holds eight items of 128 rows: eight of 640 keys fill it and stay whole; one is cut in
-// two. Of nine the second wave has a single item: cutting all would save five of twenty tiles a place, and
-// the parts cost nine.
-TEST(attention, keys_are_cut_where_it_pays) {
-  const backend& device = by_wgmma(false, cuda_emulated_backend());
-  if (!cuda::emulator::sees_accesses()) GTEST_SKIP() << "accesses are not seen in this build";
-  const auto same = [](std::size_t n, std::int32_t keys) {
-    return std::vector<std::int32_t>(n, keys);
-  };
-  const std::vector<std::pair<std::vector<std::int32_t>, std::uint64_t>> batches = {
-      {same(8, 640), 0}, {same(1, 640), 2},  {same(9, 640), 0},
-      {{3000, 200}, 6},  {same(3, 1536), 6}, {{2048, 600, 40, 1100, 640}, 5}};
-  for (const auto& [lengths, parts] : batches) {
-    EXPECT_EQ(best_parts(lengths), parts);
-    attention_case c({4, 1, 128}, std::vector<std::int32_t>(lengths.size(), 32),
-                     (std::ranges::max(lengths) + kv_page_size - 1) / kv_page_size, mask_kind::full,
-                     false, 5);
-    half_cache half(c);
-    round_queries(c);
-    std::ranges::copy(lengths, c.length.begin());
-    const auto rows = c.rows.set.rows;
-    grid want({rows, 4, 128}), got({rows, 4, 128});
-    cuda::emulator::begin_counting();
-    device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
-    device.synchronize();
-    const auto work = cuda::emulator::end_counting();
-    // The output lies in memory of the test, which is not counted: parts are all that is written.
-    EXPECT_EQ(work.kernels.at("attention_tensor").written.bytes,
-              std::uint64_t{128} * (128 + 2) * sizeof(float) * parts)
-        << lengths.size() << " of " << lengths[0];
-    cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.1F, want, {}});
-    EXPECT_TRUE(agree(device.name(), got, want, 6e-3, c));
-  }
 }
 
 // Tiles that no row sees are skipped, those that some see are masked; sizes that tiles of keys do not

@@ -255,11 +255,7 @@ bool is_built() {
   return true;
 }
 bool sees_accesses() {
-#if defined(UNMASK_SEES_ACCESSES)
-  return true;
-#else
-  return false;
-#endif
+  return kernels_are_watched;
 }
 
 void kernel_traffic::add(const kernel_traffic& other) {
@@ -384,7 +380,7 @@ void note_product(double operations) {
 
 // What the compiler calls around the loads and stores of files compiled with -fsanitize=thread. The
 // names are its; the sanitizer's own library is not linked.
-#if defined(UNMASK_SEES_ACCESSES)
+#if defined(UNMASK_CAN_SEE_ACCESSES)
 namespace emu = unmask::cuda::emulator;
 #define UNMASK_SEEN(name, bytes, write)                                \
   void name(void* at) {                                                \

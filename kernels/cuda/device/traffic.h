@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What the kernels of the emulator do to memory. The kernels' files are compiled with calls around
-// every load and store (cmake/UnmaskOperations.cmake), so the addresses are the kernels' own, and
-// nothing is declared beside them. The lanes of a warp are put together at each collective and
+// What the kernels of the emulator do to memory. For programs that watch them, the kernels' files are
+// compiled with calls around every load and store (cmake/UnmaskOperations.cmake), so the addresses are
+// the kernels' own, and nothing is declared beside them. The lanes of a warp are put together at each collective and
 // barrier: the n-th time that they pass the same instruction is one request of the warp, which
 // touches whole sectors of 32 bytes as on a GPU. A value that the host compiler keeps in a register
 // is not loaded again, as on a GPU; parts of a struct that it loads one by one are one access.
@@ -21,9 +21,11 @@ namespace unmask::cuda::emulator {
 
 // False in builds without tests, to which the emulator belongs.
 bool is_built();
-// False in builds with sanitizers, which use the same calls for themselves, and with other compilers
-// than GCC: launches, waits and products are counted there, accesses are not.
+// False in a program that does not watch its kernels, in builds with sanitizers, which use the same calls
+// for themselves, and with other compilers than GCC: launches, waits and products are counted there,
+// accesses are not.
 bool sees_accesses();
+inline bool kernels_are_watched = false;  // true before main() if they are (watched.cpp)
 
 inline constexpr std::uint64_t sector_bytes = 32;
 
