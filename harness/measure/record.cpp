@@ -277,6 +277,21 @@ void hash_answers(result_row& row, const pass_record& pass) {
   row.answers_hash = sha256_hex(all);
 }
 
+// Keeps how often every judged text repeats itself; nothing of answers. The sums are those of the score.
+void keep_repetition(item_records& items, const std::vector<scored_answer>& scores) {
+  for (const scored_answer& s : scores) {
+    const auto found = std::ranges::find_if(
+        s.measures, [](const measure& m) { return m.name == "repeated_sequences"; });
+    const measure repeats = found == s.measures.end() ? measure{"", 0, 0} : *found;
+    items.sequences.push_back(static_cast<std::int64_t>(repeats.of));
+    items.repeated_sequences.push_back(static_cast<std::int64_t>(repeats.sum));
+  }
+  if (std::ranges::all_of(items.sequences, [](std::int64_t n) { return n == 0; })) {
+    items.sequences.clear();
+    items.repeated_sequences.clear();
+  }
+}
+
 void keep_items(result_row& row, const measured_point& point) {
   const std::vector<answer_record>& answers = point.passes.front().answers;
   if (point.scores.size() != answers.size()) return;
@@ -300,6 +315,7 @@ void keep_items(result_row& row, const measured_point& point) {
       row.items.seconds.back().push_back(pass.answers[i].seconds);
     }
   }
+  if (!synthetic) keep_repetition(row.items, point.scores);
 }
 
 // Standard deviation of the trials' means; trials lie one after the other.

@@ -148,6 +148,9 @@ struct item_records {
   // What ratios of counts are made of (harness/decode/counters.h), so that they have an interval over
   // the items; empty: of a row from before, or of another program.
   std::vector<std::int64_t> forwards, denoise_steps, committed, rows, decode_rows, late_layer_rows;
+  // Of texts that a model judges: their sequences of four words, and how many of them the same text has had
+  // before; empty of answers, and of a row from before.
+  std::vector<std::int64_t> sequences, repeated_sequences;
   bool empty() const { return id.empty(); }
   std::size_t size() const { return id.size(); }
 };

@@ -181,6 +181,9 @@ void each_field(item_records& i, Visit& visit) {
   visit(some("rows"), i.rows);
   visit(some("decode_rows"), i.decode_rows);
   visit(some("late_layer_rows"), i.late_layer_rows);
+  visit(some("sequences", "of judged texts: sequences of four words"), i.sequences);
+  visit(some("repeated_sequences", "those of them that the same text has had before"),
+        i.repeated_sequences);
 }
 
 // In the order in which a reader wants to see them: what was run, the verdict, the numbers, the

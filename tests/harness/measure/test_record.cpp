@@ -87,6 +87,28 @@ TEST(record, items_keep_the_counts_that_ratios_are_made_of) {
   EXPECT_TRUE(without.items.forwards.empty());
 }
 
+// The first text repeats 2 of its 8 sequences of four words; the second is too short to have any.
+TEST(record, items_keep_how_often_judged_texts_repeat_themselves) {
+  measured_point point = good_point();
+  point.keep_items = true;
+  result_row of_answers;
+  measure_row(of_answers, point);
+  EXPECT_TRUE(of_answers.items.sequences.empty());
+  EXPECT_TRUE(of_answers.items.repeated_sequences.empty());
+  point.scores.at(0).measures = {{"reference_likelihood", 0.4, 1}, {"repeated_sequences", 2, 8}};
+  point.scores.at(1).measures = {{"repeated_sequences", 0, 0}};
+  result_row row;
+  measure_row(row, point);
+  using counts = std::vector<std::int64_t>;
+  EXPECT_EQ(row.items.sequences, (counts{8, 0}));
+  EXPECT_EQ(row.items.repeated_sequences, (counts{2, 0}));
+  ASSERT_TRUE(row.score);
+  EXPECT_DOUBLE_EQ(row.score->beside.at("repeated_sequences"), 2.0 / 8);
+  const auto written = nlohmann::json::parse(to_json_line(row)).at("items");
+  EXPECT_EQ(written.at("sequences").get<counts>(), row.items.sequences);
+  EXPECT_EQ(written.at("repeated_sequences").get<counts>(), row.items.repeated_sequences);
+}
+
 TEST(record, percentiles_appear_when_the_count_earns_them) {
   measured_point point = good_point();
   point.passes = {good_pass(10, 6)};
@@ -228,7 +250,8 @@ TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
   row.items.output_tokens = {1};
   row.items.seconds = {{1}};
   row.items.forwards = row.items.denoise_steps = row.items.committed = row.items.rows =
-      row.items.decode_rows = row.items.late_layer_rows = {1};
+      row.items.decode_rows = row.items.late_layer_rows = row.items.sequences =
+          row.items.repeated_sequences = {1};
   row.probes["decoding"] = row.calibration = "{}";
   row.metrics["tpf"].samples = {1, 2};
   row.run.kind = "serve";

@@ -328,16 +328,11 @@ def _difference(scores):
     says: where their signs alone leave more open, so does the whole."""
     left, right, graded = scores[:, 0], scores[:, 1], scores[:, 2] > 0
     e = intervals.paired_score_difference(left, right)
-    won, lost = int((left > right).sum()), int((left < right).sum())
     if e.low is None:  # too few graded items: of the difference of two scores from 0 to 1 nothing more is known
         return replace(e, low=-1.0, high=1.0)
-    if (won + lost >= ENOUGH_FOR_A_BOOTSTRAP and bool(graded.all())):
+    if int((left != right).sum()) >= ENOUGH_FOR_A_BOOTSTRAP and bool(graded.all()):
         return e
-    both = int(((left == right) & (left >= 0.5)).sum())
-    signs = intervals.paired_share_difference(both, won, lost, len(left) - both - won - lost)
-    each = 1 if won + lost == 0 else float(np.abs(left - right).sum()) / (won + lost)
-    return Estimate(e.value, min(e.low, each * signs.low), max(e.high, each * signs.high), e.n,
-                    "items", e.how)
+    return intervals.no_narrower_than_signs(e, left, right)
 
 
 def _difference_of_means(pairs):

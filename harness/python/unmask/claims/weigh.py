@@ -141,12 +141,21 @@ def _precision(claim, e, found):
 
 def _with_repetition(found, q, texts, region):
     """What a score says of its bound, if its texts also must not repeat themselves more by that. More repetition takes
-    away `kept`. It makes the score lower if it is shown for other texts, too, unless these are shown to be likelier and
-    are no likelier than the references: then one got better and one worse."""
-    if texts is None or region.holds(texts.change.value) or found == FAILED:
+    away `kept`; if rows have it of every text, so does an interval that leaves it open. It makes the score lower if it
+    is shown for other texts, too, unless these are shown to be likelier and are no likelier than the references: then one
+    got better and one worse."""
+    if texts is None or found == FAILED:
+        return found
+    as_often = judge(texts.change.range, region)
+    if as_often == HELD or texts.over_items is None and region.holds(texts.change.value):
         return found
     better = q.low is not None and q.low > 0 and not texts.beyond
-    return FAILED if not better and judge(texts.change.range, region) == FAILED else UNDECIDED
+    return FAILED if not better and as_often == FAILED else UNDECIDED
+
+
+def _left_open_by(by_score, q, texts):
+    """The Estimate that leaves a score open: its own, else that of repetition if rows have it of every text, else None."""
+    return q if by_score == UNDECIDED else texts.over_items if texts is not None else None
 
 
 def _quality(claim, r):
@@ -164,11 +173,13 @@ def _quality(claim, r):
     text = f"; score of the same {of} {quality_word(r.score)}: {estimate_text(q)}, bound {claim.quality.text}"
     if unscored:
         text += f", {unscored} of {len(r.finding.points)} sweep points without one"
-    if found == by_score == UNDECIDED:
+    open_one = _left_open_by(by_score, q, r.finding.texts) if found == UNDECIDED else None
+    if open_one is not None:
         edge = claim.quality.edge
-        r.score_needs = needed(q, [d for d in [min(abs(q.value - edge), abs(edge) or math.inf)] if d > 0])
+        r.score_needs = needed(open_one, [d for d in [min(abs(open_one.value - edge), abs(edge) or math.inf)] if d > 0])
         text += _needs_text(r.score_needs, "items")
-        text += f", shown: a loss of at most {points(-q.low)} pp" if q.low is not None and q.low < 0 else ""
+    if open_one is q and q.low is not None and q.low < 0:
+        text += f", shown: a loss of at most {points(-q.low)} pp"
     return text
 
 

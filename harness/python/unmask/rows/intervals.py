@@ -223,12 +223,30 @@ def paired_score_difference(a, b):
     return Estimate(mean(a - b), low, high, n, "items", "paired bootstrap")
 
 
-def _half_of_ratio(above, below):
-    """Half width of Student's interval of sum / sum over few items: linearised (Cochran, Sampling Techniques, 1977,
-    6.9)."""
-    n, ratio = len(above), above.sum() / below.sum()
-    terms = (above - ratio * below) / below.mean()
+def no_narrower_than_signs(e, left, right):
+    """A mean difference of paired scores, whose interval is widened to what the signs of the differences leave open: a
+    handful of items that differ tell a bootstrap less than it says."""
+    won, lost = int((left > right).sum()), int((left < right).sum())
+    both = int(((left == right) & (left >= 0.5)).sum())
+    signs = paired_share_difference(both, won, lost, len(left) - both - won - lost)
+    each = 1 if won + lost == 0 else float(np.abs(left - right).sum()) / (won + lost)
+    return Estimate(e.value, min(e.low, each * signs.low), max(e.high, each * signs.high), e.n, "items", e.how)
+
+
+def _terms_of_ratio(above, below):
+    """What every item adds to sum / sum, linearised (Cochran, Sampling Techniques, 1977, 6.9)."""
+    return (above - above.sum() / below.sum() * below) / below.mean()
+
+
+def _half_of_mean(terms):
+    """Half width of Student's interval of a mean."""
+    n = len(terms)
     return t_quantile(n - 1) * float(np.std(terms, ddof=1)) / math.sqrt(n)
+
+
+def _half_of_ratio(above, below):
+    """Half width of Student's interval of sum / sum over few items."""
+    return _half_of_mean(_terms_of_ratio(above, below))
 
 
 def share_over_items(items):
@@ -283,6 +301,30 @@ def ratio_over_items(above, below):
                         "paired, Student's t of linearised logarithms", n - 1)
     low, high = bootstrap(columns, ratio)
     return Estimate(value, low, high, n, "items", "paired bootstrap over items")
+
+
+def share_difference_over_items(ours, theirs):
+    """One share less another of the same items, which are drawn together; [(part, whole)] of each side. A bootstrap,
+    Student's t of fewer than 20 items, no interval of fewer than 5. If fewer than 20 items differ, their signs bound it
+    too. Items without a whole on both sides have no share and are left out."""
+    columns = np.asarray([(*a, *b) for a, b in zip(ours, theirs) if a[1] > 0 and b[1] > 0], float).reshape(-1, 4)
+    n = len(columns)
+    if n == 0:
+        return Estimate(math.nan)
+
+    def difference(sums):
+        return sums[:, 0] / sums[:, 1] - sums[:, 2] / sums[:, 3]
+    value = float(difference(columns.sum(axis=0, keepdims=True))[0])
+    if n < FEWEST_GRADED:
+        return Estimate(value, n=n, how=f"shares over fewer than {FEWEST_GRADED} items, no interval")
+    left, right = columns[:, 0] / columns[:, 1], columns[:, 2] / columns[:, 3]
+    if n < FEW_GRADED:
+        part, whole, other, of = columns.T
+        half = _half_of_mean(_terms_of_ratio(part, whole) - _terms_of_ratio(other, of))
+        e = Estimate(value, value - half, value + half, n, "items", "paired, linearised, Student's t", n - 1)
+    else:
+        e = Estimate(value, *bootstrap(columns, difference), n, "items", "paired bootstrap over items")
+    return e if int((left != right).sum()) >= FEW_GRADED else no_narrower_than_signs(e, left, right)
 
 
 def corrected_for(points, e, logs):

@@ -15,12 +15,14 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "references.t
 @dataclass(frozen=True)
 class Repetition:
     """Shares (0 to 1) of the sequences of four words that repeat an earlier one of the same text: of the texts of both
-    sides, and of the references. n: texts of a side. likelihoods: means of the same three, 0 to 1."""
+    sides, and of the references. n: texts of a side. likelihoods: means of the same three, 0 to 1. over_items: the
+    Estimate of `change` if the rows of both sides have the sequences of every text."""
     ours: float
     theirs: float
     references: float
     n: int
     likelihoods: tuple
+    over_items: intervals.Estimate | None = None
 
     @property
     def beyond(self):
@@ -34,14 +36,18 @@ class Repetition:
 
     @property
     def change(self):
-        """Estimate of the difference of what is not repeated, ours less theirs. Rows keep no share of each text. A mean
+        """Estimate of the difference of what is not repeated, ours less theirs. Of rows that have the shares only, a mean
         of shares varies at most as one of right and wrong answers does, so this is the interval of such."""
-        return intervals.share_difference(1 - self.ours, self.n, 1 - self.theirs, self.n)
+        return self.over_items or intervals.share_difference(1 - self.ours, self.n, 1 - self.theirs, self.n)
 
     @property
     def text(self):
-        return (f"repeated 4-word sequences: {100 * self.ours:.1f} % against {100 * self.theirs:.1f} %, in the references "
-                f"{100 * self.references:.1f} %{': the likelier text repeats itself more' if self.looping else ''}")
+        e, more = self.over_items, ""
+        if e is not None:
+            value, low, high = (0 - 100 * v for v in (e.value, e.high, e.low))
+            more = f" ({value:+.1f} [{low:.1f}, {high:.1f}] pp)"
+        return (f"repeated 4-word sequences: {100 * self.ours:.1f} % against {100 * self.theirs:.1f} %{more}, in the "
+                f"references {100 * self.references:.1f} %{': the likelier text repeats itself more' if self.looping else ''}")
 
 
 def _mean_of(rows, metric):
@@ -53,6 +59,28 @@ def _mean_of(rows, metric):
     return sum(value[0] * n for value, n in found) / total
 
 
+def _sequences_of(row):
+    """[(repeated, all)] of every text of a row, in sequences of four words; [] of a row that has only their share."""
+    items = row.get("items") or {}
+    return list(zip(items.get("repeated_sequences") or [], items.get("sequences") or []))
+
+
+def _over_items(pairs):
+    """The difference of what is not repeated with an interval over texts, each once: sums over seeds and batch sizes. None
+    unless both rows of every pair have the sequences of the same texts."""
+    texts = {}
+    for left, right in pairs:
+        ours, theirs = _sequences_of(left), _sequences_of(right)
+        if not ours or not theirs or not estimates.paired_scores(left, right)[0]:
+            return None
+        for at, counts in enumerate(zip(ours, theirs)):
+            sums = texts.setdefault((left["workload"]["hash"], at), [0, 0, 0, 0])
+            texts[left["workload"]["hash"], at] = [a + b for a, b in zip(sums, (*counts[0], *counts[1]))]
+    # What one side does not repeat, less what the other does not: their share less ours.
+    e = intervals.share_difference_over_items([t[2:] for t in texts.values()], [t[:2] for t in texts.values()])
+    return None if e.low is None else e
+
+
 def repetition_of(pairs):
     """The Repetition of pairs of rows with judged texts, [(ours, theirs)]; None if a row has no count."""
     left, right = [a for a, _ in pairs], [b for _, b in pairs]
@@ -61,7 +89,8 @@ def repetition_of(pairs):
     likelihoods = [_mean_of(left, "score"), _mean_of(right, "score"), _mean_of(right, "score.reference_likelihood")]
     if any(value is None for value in shares + likelihoods):
         return None
-    return Repetition(*shares, min(sum(row["score"]["n"] for row in side) for side in (left, right)), tuple(likelihoods))
+    n = min(sum(row["score"]["n"] for row in side) for side in (left, right))
+    return Repetition(*shares, n, tuple(likelihoods), _over_items(pairs))
 
 
 def likelihood_of_references(row):

@@ -18,12 +18,16 @@ def c(f):
 """
 
 
-def story(label, likelihood, repeated=None, seconds=(1.0, 1.01, 0.99), n=400, references=0.08):
-    """A row of judged stories, all of nearly the same likelihood; without `repeated` as rows of before."""
+def story(label, likelihood, repeated=None, seconds=(1.0, 1.01, 0.99), n=400, references=0.08, of_each=None):
+    """A row of judged stories, all of nearly the same likelihood; without `repeated` as rows of before. of_each: how many
+    of its 20 sequences every story repeats."""
     row = scored(label, 0, n, seconds, task="story")
     row["workload"]["judge"] = "tiny-ar"
     row["items"]["score"] = [likelihood + (i % 7 - 3) / 1000 for i in range(n)]
     row["score"] = {"mean": likelihood, "exact": 0, "n": n, "ci95": [likelihood - 0.001, likelihood + 0.001]}
+    if of_each is not None:
+        row["items"] |= {"repeated_sequences": of_each, "sequences": [20] * n}
+        repeated = sum(of_each) / (20 * n)
     if repeated is not None:
         row["score"]["beside"] = {"repeated_sequences": repeated, "reference_repeated_sequences": references,
                                   "reference_likelihood": 0.425}
@@ -54,6 +58,42 @@ class Texts(Made):
         r = self.speed_of((0.54, 0.60), (0.45, 0.30))
         self.assertEqual((r.verdict, r.score), ("PARTLY", "worse"))
         self.assertGreater(r.finding.quality.low, 0)
+
+    def each(self, ours, theirs):
+        """The speed of stories of one likelihood that repeat so many of their 20 sequences."""
+        n = len(ours)
+        return self.judged(FASTER, [story("fast", 0.45, n=n, of_each=ours, seconds=self.FAST),
+                                    story("slow", 0.45, n=n, of_each=theirs, seconds=self.SLOW)])
+
+    def test_repetition_of_every_text_has_an_interval_over_texts(self):
+        """Each of 400 texts repeats 7 of 20 sequences or 6: 5 pp more than the bound of 2 for all texts, which shares of
+        0.35 and 0.30 leave open. Half of the texts one more, half one less: none more, within 1 pp."""
+        r = self.each([7] * 400, [6] * 400)
+        self.assertEqual((r.verdict, r.score), ("PARTLY", "worse"))
+        r = self.each([7, 5] * 200, [6] * 400)
+        self.assertEqual((r.verdict, r.score), ("SUPPORTED", "kept"))
+        change = r.finding.texts.over_items
+        # A bootstrap of a mean of ±5 pp: 1.96 * 5 / sqrt(400) = 0.49 pp either way.
+        self.assertEqual((change.value, change.n), (0, 400))
+        self.assertAlmostEqual(change.high, 0.0049, delta=0.0002)
+        self.assertIn("repeated 4-word sequences: 30.0 % against 30.0 % (", r.reason)
+        self.assertIn(" pp), in the references 8.0 %", r.reason)
+
+    def test_a_few_texts_that_loop_leave_open_how_often_others_would(self):
+        """Eight of 400 texts repeat all of their sequences: 1.4 pp more, within the bound of 2 as a mean. For other texts
+        less than 2 is not shown."""
+        r = self.each([20] * 8 + [6] * 392, [6] * 400)
+        self.assertAlmostEqual(r.finding.texts.change.value, -0.014)
+        self.assertLess(r.finding.texts.change.low, -0.02)
+        self.assertEqual((r.verdict, r.score), ("SUPPORTED", "open"))
+        self.assertGreater(r.score_needs, 400)
+        self.assertIn(f", {r.score_needs} items would decide it", r.reason)
+
+    def test_rows_of_which_one_has_no_counts_of_texts_are_judged_by_their_shares(self):
+        r = self.judged(FASTER, [story("fast", 0.45, 0.30, seconds=self.FAST),
+                                 story("slow", 0.45, of_each=[6] * 400, seconds=self.SLOW)])
+        self.assertEqual(r.score, "kept")
+        self.assertIsNone(r.finding.texts.over_items)
 
     def test_what_nears_the_references_and_loops_more_is_not_determined(self):
         """From 0.115 to 0.385, with references of 0.425: likelier, as they are, and repeated more."""

@@ -138,6 +138,30 @@ class Bootstraps(unittest.TestCase):
         self.assertEqual((both.value, both.low, both.high), (1, 1, 1))  # drawn together
 
 
+    def test_a_difference_of_two_shares_of_the_same_items(self):
+        """Of wholes of 10 it is that of the mean of five differences; a text without a whole says nothing."""
+        ours, theirs = [1, 4, 2, 6, 3], [0, 1, 2, 2, 2]
+        e = intervals.share_difference_over_items([(a, 10) for a in ours] + [(0, 0)], [(b, 10) for b in theirs] + [(1, 9)])
+        each = [(a - b) / 10 for a, b in zip(ours, theirs)]
+        t = stats.ttest_1samp(each, 0).confidence_interval(0.95)
+        signs = intervals.paired_share_difference(0, 4, 0, 1)
+        size = sum(each) / 4
+        self.assertEqual(e.n, 5)
+        self.assertAlmostEqual(e.value, 0.18)
+        self.assertAlmostEqual(e.low, min(t.low, size * signs.low))
+        self.assertAlmostEqual(e.high, max(t.high, size * signs.high))
+        self.assertIsNone(intervals.share_difference_over_items([(1, 10)] * 4, [(2, 10)] * 4).low)
+        # Long items count for more: (9 + 9) / (10 + 90) - (0 + 0) / 100.
+        self.assertAlmostEqual(intervals.share_difference_over_items([(9, 10), (9, 90)], [(0, 10), (0, 90)]).value, 0.18)
+
+    def test_many_shares_that_differ_have_a_paired_bootstrap(self):
+        """What both sides have in common cancels: half of the texts 0 or 8 of 10 on both sides, one more on ours."""
+        theirs = [(8 * (i % 2), 10) for i in range(100)]
+        e = intervals.share_difference_over_items([(a + i % 4 // 2, n) for i, (a, n) in enumerate(theirs)], theirs)
+        self.assertAlmostEqual(e.value, 0.05)
+        self.assertAlmostEqual(e.high - e.value, 1.96 * 0.05 / 10, delta=0.002)
+
+
 class Scores(unittest.TestCase):
     def test_graded_scores_have_students_interval(self):
         """Ten likelihoods: Wilson's interval would be [0.22, 0.74], twelve times as wide."""
