@@ -37,10 +37,8 @@ ON_CHAT = {"kind": "speed", "quality": KEPT, "preset": LMD, "scales": ("tiny", "
            "clock": "output tokens per second, prefill included",
            "tasks": "stories, judged by an autoregressive model; ShareGPT at full",
            "items": repeated(0.05, 0.03)}
-AT_32 = {**ON_CHAT, "artifacts": ("figure_8",),
-         "regime": few_a_step(workload=CHAT, batch_size=LARGE)}
-IN_FIGURE_6 = {**ON_CHAT, "artifacts": ("figure_6",),
-               "regime": few_a_step(workload=CHAT, batch_size=LARGE)}
+AT_32 = {**ON_CHAT, "artifacts": ("figure_8",), "regime": few_a_step(workload=CHAT, batch_size=LARGE)}
+IN_FIGURE_6 = {**ON_CHAT, "artifacts": ("figure_6",), "regime": few_a_step(workload=CHAT, batch_size=LARGE)}
 IN_FIGURE_7 = {**ON_CHAT, "artifacts": ("figure_7",), "scales": ("tiny",),
                "regime": few_a_step(workload=CHAT, batch_size=32)}
 SCORES = {"kind": "score", "preset": HF, "scales": ("tiny", "full"), "clock": "none: nothing is timed",
@@ -171,16 +169,14 @@ def decided_tokens_draw_attention(f):
     return signal(f, "probes.importance.decided_mass")
 
 
-@claim(place="Appendix D.3",
-       statement="The importance of tokens that are not decodable drifts down.",
+@claim(place="Appendix D.3", statement="The importance of tokens that are not decodable drifts down.",
        quantity="mean difference of the tokens that are not decodable", bound=below(0, "paper"),
        **PRE_TRAINED)
 def others_drift_down(f):
     return signal(f, "probes.importance.delta_mean_of_others")
 
 
-@claim(place="Appendix D.3",
-       statement="The difference is less skewed than the importance of layer 1.",
+@claim(place="Appendix D.3", statement="The difference is less skewed than the importance of layer 1.",
        quantity="skewness of the difference less that of layer 1, absolute values",
        bound=below(0, "paper"), controls=("less_skewed_in_twelve_layers",), **PRE_TRAINED)
 def difference_is_less_skewed(f):
@@ -350,8 +346,7 @@ def dc_loses_quality(f):
     return score(f, "DC", "Baseline")
 
 
-@claim(place="Section 5.4, Table 6",
-       statement="Waiting for the right neighbour (DC+) answers better than DC.",
+@claim(place="Section 5.4, Table 6", statement="Waiting for the right neighbour (DC+) answers better than DC.",
        quantity="DC+ - DC", bound=above(0, "paper"),
        published=Published(0.024, "Table 6, means of five tasks: 65.64 - 63.24", 0.0001),
        controls=("the_cache_keeps_quality",), **TABLE_6)
@@ -468,7 +463,7 @@ def rows_against_cached_fast_dllm_v2(f):
        quantity="throughput, FOCUS at 0.8 over DC+ at 0.9", bound=FASTER,
        rivals=("dc_over_dc_plus",),
        controls=("focus_over_dc_plus_at_equal_thresholds", "focus_with_stored_keys_keeps_stories_likely",
-                 "focus_with_stored_keys_over_blocks"), **AT_32)
+                 "focus_with_stored_keys_over_blocks", "focus_with_stored_keys_over_dc_at_equal_text"), **AT_32)
 def eviction_beats_the_cache_alone(f):
     return speed(f, "FOCUS", "DC+", workload=CHAT, batch_size=LARGE)
 
@@ -732,9 +727,8 @@ def few_tokens_on_embedded_tasks(f):
                  workload=("equation", "instruction", "list_program", "word_problem"))
 
 
-@control(statement="The top fifth of the difference holds more than a fifth of the decodable "
-                   "tokens.", quantity="share of the decodable tokens in the highest fifth",
-         bound=above(0.2, "us: chance"), **PRE_TRAINED)
+@control(statement="The top fifth of the difference holds more than a fifth of the decodable tokens.",
+         quantity="share of the decodable tokens in the highest fifth", bound=above(0.2, "us: chance"), **PRE_TRAINED)
 def top_fifth_is_above_chance(f):
     return signal(f, "probes.importance.delta_top_fifth")
 
@@ -765,15 +759,13 @@ def top_fifth_in_twelve_layers(f):
 
 
 @control(statement="In twelve layers the signal-to-noise ratio is above 1.",
-         quantity="mean of the decodable over the deviation of the others", bound=above(1, "us"),
-         **IN_TWELVE)
+         quantity="mean of the decodable over the deviation of the others", bound=above(1, "us"), **IN_TWELVE)
 def signal_to_noise_in_twelve_layers(f):
     return signal(f, "probes.importance.gamma")
 
 
 @control(statement="In twelve layers the difference is less skewed than layer 1.",
-         quantity="skewness of the difference less that of layer 1, absolute values",
-         bound=below(0, "us"), **IN_TWELVE)
+         quantity="skewness of the difference less that of layer 1, absolute values", bound=below(0, "us"), **IN_TWELVE)
 def less_skewed_in_twelve_layers(f):
     return difference(signal(f, "probes.importance.delta_skewness"),
                       signal(f, "probes.importance.layer1_skewness"))
@@ -797,3 +789,11 @@ def focus_with_stored_keys_keeps_stories_likely(f):
          quantity="throughput, FOCUS with stored keys over plain block diffusion, both at 0.9", **SIMPLER)
 def focus_with_stored_keys_over_blocks(f):
     return speed(f, "FOCUS, threshold 0.9, stored keys", "LMDeploy", workload=CHAT, batch_size=LARGE)
+
+
+@control(statement="FOCUS that sees every stored token is faster than the fastest DC or DC+ whose text is as likely.",
+         quantity="throughput at equal text, FOCUS with stored keys over DC or DC+ with either range of keys", **SIMPLER)
+def focus_with_stored_keys_over_dc_at_equal_text(f):
+    return at_equal_score(f, "FOCUS, stored keys",
+                          ("DC", "DC, stored keys", "DC, threshold 0.8", "DC, threshold 0.7", "DC+", "DC+, stored keys"),
+                          workload=CHAT, batch_size=LARGE)
