@@ -174,18 +174,34 @@ def gamma_of(decodable, others):
     return (mu / sigma, (mu - rest) / sigma, sigma) if sigma > 0 else (math.nan, math.nan, sigma)
 
 
+def bound_of(gamma):
+    """Of the eviction error (FOCUS, eq. 14); 1, which every share keeps, up to a gamma of 1."""
+    return math.exp(-(max(gamma, 1.0) - 1) ** 2 / 2) if gamma == gamma else math.nan
+
+
 def report_gamma(deltas):
     """FOCUS, appendix D: whether the differences of layers 1 and 0 are as far apart as Proposition D.1 asks
-    (gamma > 1), the eviction error that it bounds (eq. 9), and the bound (eq. 14)."""
-    sums = np.array([[moments(side) for side in item] for item in deltas.joined()]).reshape(-1, 2, 3)
-    gamma, separation, sigma = gamma_of(*sums.sum(axis=0))
+    (gamma > 1), the eviction error that it bounds (eq. 9), and the bound (eq. 14). Intervals are over items."""
+    joined = deltas.joined()
+    sums = np.array([[moments(side) for side in item] for item in joined]).reshape(-1, 2, 3)
+    decodable = [np.sort(yes.astype(float)) for yes, _ in joined]
 
-    def of(which):
-        return over_items(len(sums), lambda drawn: gamma_of(*sums[drawn].sum(axis=0))[which])
-    missed = [delta < sigma for yes, _ in deltas.joined() for delta in yes.astype(float)]
-    bound = math.exp(-(gamma - 1) ** 2 / 2) if gamma > 1 else math.nan
-    return {"gamma": gamma, "gamma_ci95": of(0), "gamma_separation": separation,
-            "gamma_separation_ci95": of(1), "eviction_error": mean(missed), "eviction_error_bound": bound}
+    def of_draw(drawn):
+        return gamma_of(*sums[drawn].sum(axis=0))
+
+    def error_of(drawn, sigma):
+        if sigma != sigma:
+            return math.nan
+        missed = sum(int(np.searchsorted(decodable[i], sigma)) for i in drawn)
+        return ratio(missed, sum(len(decodable[i]) for i in drawn))
+    items = len(sums)
+    gamma, separation, sigma = of_draw(np.arange(items))
+    return {"gamma": gamma, "gamma_ci95": over_items(items, lambda d: of_draw(d)[0]), "gamma_separation": separation,
+            "gamma_separation_ci95": over_items(items, lambda d: of_draw(d)[1]),
+            "eviction_error": error_of(np.arange(items), sigma),
+            "eviction_error_ci95": over_items(items, lambda d: error_of(d, of_draw(d)[2]), AREA_DRAWS),
+            "eviction_error_bound": bound_of(gamma) if gamma > 1 else math.nan,
+            "eviction_error_bound_ci95": over_items(items, lambda d: bound_of(of_draw(d)[0]))}
 
 
 def skewness(sums):

@@ -188,6 +188,29 @@ class Layers(unittest.TestCase):
         self.assertTrue(math.isnan(layers.gamma_of(layers.moments([2]), layers.moments([1, 1]))[0]))
         self.assertTrue(math.isnan(layers.gamma_of(layers.moments([]), layers.moments([1, 2]))[0]))
 
+    def test_the_eviction_error_and_its_bound_have_intervals_over_items(self):
+        """Others of four items are 1 and -1: sigma is 1. Decodable tokens of two items are 3, of the others 3 and 0.5:
+        two of six are missed, of a draw none to half. Gamma is 13 / 6."""
+        deltas = layers.Classes(4)
+        for item, yes in enumerate(([3], [3], [3, 0.5], [3, 0.5])):
+            deltas.add(item, np.array([*yes, 1, -1]), np.array([True] * len(yes) + [False] * 2))
+        found = layers.report_gamma(deltas)
+        self.assertAlmostEqual(found["eviction_error"], 2 / 6)
+        self.assertAlmostEqual(found["gamma"], 13 / 6)
+        self.assertAlmostEqual(found["eviction_error_bound"], math.exp(-(7 / 6) ** 2 / 2))
+        self.assertEqual(found["eviction_error_ci95"], [0, 0.5])
+        # Gammas of draws are from 3.5 / 2 to 3: the bound falls with them.
+        self.assertAlmostEqual(found["eviction_error_bound_ci95"][0], math.exp(-2))
+        self.assertAlmostEqual(found["eviction_error_bound_ci95"][1], math.exp(-0.75 ** 2 / 2))
+
+    def test_without_decodable_tokens_there_is_no_eviction_error(self):
+        deltas = layers.Classes(2)
+        for item in (0, 1):
+            deltas.add(item, np.array([1.0, -1.0]), np.array([False, False]))
+        found = layers.report_gamma(deltas)
+        self.assertTrue(math.isnan(found["eviction_error"]))
+        self.assertEqual(found["eviction_error_ci95"], [])
+
     def test_skewness(self):
         # 0 0 0 4: mean 1, variance 3, third central moment 6.
         self.assertAlmostEqual(layers.skewness(layers.powers([0, 0, 0, 4])), 6 / 3 ** 1.5)
