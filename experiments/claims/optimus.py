@@ -340,7 +340,7 @@ def gain_persists_over_sizes(f):
 
 
 OVER_RANKS = {**SPEEDS, "artifacts": ("figure_12",), "scales": ("shapes",),
-              "tasks": "GSM8K, drawn lengths and numbers of unmasked tokens",
+              "tasks": "GSM8K, drawn lengths and numbers of unmasked tokens", "items": "512 requests of each campaign's seed",
               "clock": "output tokens per second on a clock that the roofline of an A100 with NVLink gives: scheduling "
                        "and the model of links are checked, not a machine"}
 

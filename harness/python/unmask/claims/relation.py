@@ -11,7 +11,8 @@ from unmask.rows.estimates import is_modelled, short_number
 from unmask.rows.intervals import Estimate
 from unmask.rows.later import np, special
 from unmask.rows.repetition import Repetition, repetition_of
-from unmask.rows.rows import is_of_any_seed, row_name
+from unmask.rows.rows import circumstance, grouped, is_of_any_seed, row_name
+from unmask.rows.seeds import over as over_seeds
 
 # So many graded scores that differ show the spread of their differences.
 ENOUGH_FOR_A_BOOTSTRAP = 20
@@ -32,6 +33,7 @@ class Finding:
     notes: list = field(default_factory=list)
     sides: Sides | None = None                   # of one comparison of two sides
     picked: str = ""                             # the point that is the estimate, chosen for its value
+    worst: str = ""                              # the note that the estimate is of the worst of several points
     texts: Repetition | None = None              # of judged texts, whose score is `quality` or the estimate
     texts_uncounted: bool = False                # such texts are there, and rows do not say how often they repeat
 
@@ -107,6 +109,22 @@ def _counted(e, left, right, metric, other):
     return replace(intervals.ratio_over_items(above, below), value=e.value)
 
 
+def _over_seeds(found):
+    """Ratios of pairs of rows, [(left, right, Estimate)]: what a model of the machine gives for several seeds of one point
+    is one ratio, with Student's interval over the seeds."""
+    def point(pair):
+        if not all(map(is_modelled, pair[:2])):
+            return tuple(map(id, pair[:2]))
+        return tuple((circumstance(row, {"seed"}), row_name(row, {"seed"})) for row in pair[:2])
+    lines = []
+    for line in grouped(found, point):
+        every = [e for _, _, e in line]
+        seeds = {left["seed"] for left, _, _ in line}
+        alone = len(line) == 1 or len(seeds) < len(line) or not all(e.value > 0 for e in every)
+        lines += line if alone else [(*line[0][:2], over_seeds(every, logs=True))]
+    return lines
+
+
 def _ratios(pairs, metric, other):
     found = []
     for left, right in pairs:
@@ -116,7 +134,7 @@ def _ratios(pairs, metric, other):
             found.append((left, right, _over_prompts(e, left, right, metric)))
     if not found:
         raise NeedsRows(f"{metric} in the rows")
-    return found
+    return _over_seeds(found)
 
 
 def ratio(frame, metric, of, over, other=None, **where):
@@ -471,8 +489,14 @@ def largest(found):
 
 
 def smallest(found):
-    """The worst point, for a paper that says "every" or "never"."""
+    """The worst point, for a paper that says "every" or "never". Every point holds if the interval of each does, so the low
+    end is the lowest of all. That one of so many does not hold needs a high end corrected for their number. Several
+    campaigns are combined point by point before the worst is taken."""
     name, e = min(found.points, key=lambda point: point[1].value)
-    found.estimate = e
-    found.notes.append(f"the smallest of {len(found.points)} points: {name}")
+    bounds = intervals.corrected_for(len(found.points), e, logs=True)
+    lows = [point.low for _, point in found.points]
+    known = bounds is not None and None not in lows
+    found.estimate = replace(e, low=min(lows) if known else None, high=bounds[1] if known else None)
+    found.worst = f"the smallest of {len(found.points)} points: {name}"
+    found.notes.append(found.worst)
     return found

@@ -10,11 +10,12 @@ import tarfile
 from unmask.claims.declare import RATIOS
 from unmask.claims.judge import (SCORES, Evidence, correct, judge_all, name_controls, on_cpu_text, result_of,
                                  wants_controls)
-from unmask.claims.relation import PROMPTS
+from unmask.claims.relation import PROMPTS, smallest
 from unmask.claims.weigh import from_elsewhere, keep_simplest, weigh
 from unmask.claims.words import shown as shown_word, value_text
 from unmask.rows import intervals
 from unmask.rows.errors import UserError
+from unmask.rows.estimates import APART
 from unmask.rows.files import read_json
 from unmask.rows.rows import ARCHIVE, latest
 from unmask.rows.shapes import TEXT, fit
@@ -151,13 +152,23 @@ def _combined(claim, findings):
     is reported by the others alone."""
     first, found = findings[0], [f.estimate for f in findings]
     notes = list(first.notes)
+    scores = [f.quality for f in findings if f.quality is not None]
+    quality = _one_estimate(scores, False) if first.quality is not None else None
+    if first.worst and len({tuple(name for name, _ in f.points) for f in findings}) == 1:
+        return replace(_worst_of_all(findings), quality=quality)
     if first.picked:
         found = [e for f in findings[1:] for e in [_point_of(f, first)] if e is not None] or found[:1]
         notes.append(f"chosen in the first campaign, reported in {len(found)} others")
     estimate = _one_estimate(found, claim.kind in RATIOS)
-    scores = [f.quality for f in findings if f.quality is not None]
-    quality = _one_estimate(scores, False) if first.quality is not None else None
     return replace(first, estimate=estimate, quality=quality, notes=notes)
+
+
+def _worst_of_all(findings):
+    """The worst of several points, each of which is combined over all campaigns before: the worst of each campaign would
+    be below most of its points by chance alone."""
+    first = findings[0]
+    points = [(name, _one_estimate([f.points[i][1] for f in findings], True)) for i, (name, _) in enumerate(first.points)]
+    return smallest(replace(first, points=points, notes=[note for note in first.notes if note != first.worst]))
 
 
 def _point_of(finding, first):
@@ -174,11 +185,19 @@ def _one_estimate(found, logs):
     first = found[0]
     if len({e.value for e in found}) == 1:
         return first
+    if len(found) > 1 and all(map(_once, found)):
+        each = [replace(e, low=e.value, high=e.value) for e in found]
+        return replace(intervals.over_campaigns(each, logs, False), n=len(found), unit="campaigns")
     if any(e.low is None for e in found) or logs and any(not e.low > 0 for e in found):
         return first if len(found) == 1 else replace(first, value=intervals.mean([e.value for e in found]), low=None,
                                                      high=None, how="no interval in every campaign")
     shared = first.unit == "items" and first.how != "counted" or PROMPTS in first.how
     return intervals.over_campaigns(found, logs, shared)
+
+
+def _once(e):
+    """Whether a campaign found a time, or a rate, once and on one machine: the spread of several campaigns is its own."""
+    return e.low is None and e.unit == "repetitions" and e.value > 0 and not e.how.startswith(APART)
 
 
 def _simpler_in_all(results):

@@ -330,14 +330,17 @@ def share_difference_over_items(ours, theirs):
 def corrected_for(points, e, logs):
     """The interval that the best (or worst) of several points needs for the same 5 % of all of them,
     each at 1 - 0.05 / points (Bonferroni): distances to its ends, of logarithms where `logs`,
-    widened by the ratio of the quantiles, Student's for repetitions and seeds, normal for items."""
+    widened by the ratio of the quantiles: Student's by its degrees of freedom, which repetitions and seeds have by their
+    number, else normal."""
     if e.low is None or points < 2 or e.low == e.high:
         return e.range
-    q = 1 - 0.025 / points
-    if e.unit == "items" or e.n < 2:
+    q, degrees = 1 - 0.025 / points, e.degrees
+    if degrees is None and e.unit != "items" and e.n > 1:
+        degrees = e.n - 1
+    if degrees is None or not degrees < 1e6:
         wider = float(special.ndtri(q)) / Z95
     else:
-        wider = t_quantile(e.n - 1, q) / t_quantile(e.n - 1)
+        wider = t_quantile(degrees, q) / t_quantile(degrees)
     if logs:
         return (e.value * (e.low / e.value) ** wider, e.value * (e.high / e.value) ** wider)
     return e.value - wider * (e.value - e.low), e.value + wider * (e.high - e.value)

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import random
 import statistics
 import sys
 import tarfile
@@ -43,12 +44,31 @@ def k(f):
 def l(f):
     return speed(f, "draft", "slow")
 """
+EVERY = """
+@claim(**{**SPEED, "each_because": "every"})
+def c(f):
+    return smallest(speed(f, "fast", "slow", "decode_output_tokens_per_second"))
+"""
 FAST, SLOW = (1.0, 1.01, 0.99), (2.0, 2.02, 1.98)
 
 
 def rows(faster, score=180):
     return [scored("fast", score, 200, FAST if faster else SLOW),
             scored("slow", 180, 200, SLOW if faster else FAST)]
+
+
+def modelled(label, rate, batch, **more):
+    """A row on a virtual clock, which one seed gives exactly."""
+    row = row_of(label, (1.0, 1.0), batch, serve={"clock": "virtual"}, **more)
+    row["metrics"]["decode_output_tokens_per_second"] = rate
+    row["provenance"]["decode_output_tokens_per_second"] = "analytic"
+    return row | {"score": None}
+
+
+def of_one_seed(draw, ratio_of, **more):
+    """Rows of 40 batch sizes: the ratio of both methods that is said, times noise of 1 % on each."""
+    return [modelled(label, rate * math.exp(draw.gauss(0, 0.01)), batch, **more) for batch in range(1, 41)
+            for label, rate in (("fast", ratio_of(batch)), ("slow", 1.0))]
 
 
 def of_seed(seed, found):
@@ -107,6 +127,51 @@ class Campaigns(Made):
         r = self.verdict(self.put_campaigns(points(5, 6), points(5.5, 4), points(5.6, 4.4)), largest)
         self.assertAlmostEqual(r.estimate.value, math.sqrt(4 * 4.4), places=6)
         self.assertIn("chosen in the first campaign, reported in 2 others", r.reason)
+
+    def every(self, ratio_of):
+        """The worst of 40 points of three campaigns on a virtual clock."""
+        draw = random.Random(53)
+        return self.verdict(self.put_campaigns(*(of_one_seed(draw, ratio_of) for _ in range(3))), EVERY)
+
+    def test_a_method_against_itself_is_not_refuted_by_the_worst_of_many_points(self):
+        """The worst points of three campaigns are all below 1, by so much that their mean would exclude it."""
+        r = self.every(lambda batch: 1.0)
+        self.assertEqual((r.verdict, r.campaigns), ("OPEN", "3"))
+        worst = [math.log(e.value) for _, e in r.each]
+        self.assertLess(stats.t.interval(0.95, 2, loc=statistics.mean(worst), scale=stats.sem(worst))[1], 0)
+        self.assertEqual([verdict for verdict, _ in r.each], ["OPEN"] * 3)
+
+    def test_the_worst_of_many_points_still_decides(self):
+        r = self.every(lambda batch: 2.0)
+        self.assertEqual(r.verdict, "SUPPORTED")
+        self.assertEqual(r.estimate.low, min(e.low for _, e in r.finding.points))
+        r = self.every(lambda batch: 0.1 if batch == 17 else 2.0)
+        self.assertEqual(r.verdict, "NOT SUPPORTED")
+        self.assertIn("the smallest of 40 points: tiny, word_problem, batch 17", r.reason)
+        self.assertEqual(r.reason.count("the smallest of 40 points"), 1)
+
+    def test_the_worst_of_points_of_one_seed_has_no_interval(self):
+        draw = random.Random(53)
+        r = self.verdict(self.put_campaigns(of_one_seed(draw, lambda batch: 1.0)), EVERY)
+        self.assertEqual((r.verdict, r.estimate.low), ("OPEN", None))
+        self.assertIn("INCONCLUSIVE, because it has no interval (the worst of several points of one seed)", r.reason)
+
+    def test_seeds_of_one_folder_are_one_point_with_their_interval(self):
+        draw = random.Random(53)
+        found = [row for seed in range(5) for row in of_seed(seed, of_one_seed(
+            draw, lambda batch: 2.0, variation=f"seed={seed} batch_size=1"))]
+        r = self.verdict(self.put_campaigns(found), EVERY)
+        self.assertEqual((r.verdict, len(r.finding.points), r.estimate.n, r.estimate.unit), ("SUPPORTED", 40, 5, "seeds"))
+
+    def test_campaigns_that_measured_once_have_the_interval_of_their_spread(self):
+        each = [[scored("fast", 180, 200, (1.0,)), scored("slow", 180, 200, (s,))] for s in (2.0, 2.02, 2.04)]
+        r = self.verdict(self.put_campaigns(*each))
+        logs = [math.log(s) for s in (2.0, 2.02, 2.04)]
+        low, high = stats.t.interval(0.95, 2, loc=statistics.mean(logs), scale=stats.sem(logs))
+        self.assertEqual((r.verdict, r.estimate.n, r.estimate.unit), ("SUPPORTED", 3, "campaigns"))
+        self.assertAlmostEqual(r.estimate.low, math.exp(low), places=6)
+        self.assertAlmostEqual(r.estimate.high, math.exp(high), places=6)
+        self.assertEqual([e.low for _, e in r.each], [None] * 3)
 
     def test_an_explanation_gives_all_and_each_by_itself(self):
         self.put_campaigns(rows(True), rows(False), rows(False))

@@ -207,6 +207,8 @@ class Several(unittest.TestCase):
         low, _ = intervals.corrected_for(2, e, logs=True)
         wider = stats.t.ppf(1 - 0.0125, 2) / stats.t.ppf(0.975, 2)
         self.assertAlmostEqual(low, 2 * (1.9 / 2) ** wider)
+        e = intervals.Estimate(2.0, 1.9, 2.1, 400, "items", "mean of 3 campaigns", degrees=2.0)
+        self.assertAlmostEqual(intervals.corrected_for(2, e, logs=True)[0], low)
 
     def test_arms_of_a_mean_add_up_as_squares_and_within_a_group_as_they_are(self):
         ranges = [(0.0, 2.0), (1.0, 3.0)]
