@@ -25,7 +25,13 @@ elastic_scheduler::elastic_scheduler(elastic_settings settings, latency_model la
       current_{settings_.block, false} {}
 
 bool elastic_scheduler::warm() const {
-  return cold_seen_ >= settings_.cold_steps;
+  return cold_.seen >= settings_.cold_steps;
+}
+
+void elastic_scheduler::count_cold(cold_count& of) const {
+  if (settings_.cold_by_step && of.last_step == steps_) return;
+  of.last_step = steps_;
+  ++of.seen;
 }
 
 double elastic_scheduler::expected(const chunk_choice& choice,
@@ -68,7 +74,7 @@ chunk_choice elastic_scheduler::decide(const std::vector<std::int32_t>& running)
   const chunk_choice full{settings_.block, false}, beyond{settings_.block, true};
   ++steps_;
   if (!warm() || running.empty()) return current_ = full;
-  if (settings_.out_block && out_block_seen_ < settings_.cold_steps) return current_ = beyond;
+  if (settings_.out_block && cold_beyond_.seen < settings_.cold_steps) return current_ = beyond;
   if (settings_.full_every > 0 && steps_ % settings_.full_every == 0) return full;
   chunk_choice best = current_;
   double most = rate(current_, running) * (1 + settings_.hysteresis);
@@ -92,11 +98,12 @@ void elastic_scheduler::observe(std::int32_t s, const chunk_choice& made_with,
   // chunks inside a block.
   if (made_with.out_block) {
     ++out_block_seen_;
+    count_cold(cold_beyond_);
     const double w = std::max(1.0 / 64, 1.0 / static_cast<double>(out_block_seen_));
     out_block_commits_ += w * (committed - out_block_commits_);
     return;
   }
-  if (static_cast<std::int32_t>(step.passed.size()) >= settings_.cold_masks) ++cold_seen_;
+  if (static_cast<std::int32_t>(step.passed.size()) >= settings_.cold_masks) count_cold(cold_);
   pooled_.observe(step);
   if (!settings_.per_request) return;
   const auto i = static_cast<std::size_t>(s);

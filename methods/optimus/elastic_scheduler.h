@@ -30,8 +30,9 @@ struct elastic_settings {
   bool per_request = false;      // sum of N_i over the running requests instead of b N
   double prior = 4;              // N(block) before anything was seen
   double hysteresis = 0;         // switch only for this relative gain
-  std::int32_t cold_steps = 64;  // request-steps with enough masks at full size before deciding
+  std::int32_t cold_steps = 64;  // with enough masks at full size before deciding
   std::int32_t cold_masks = 16;
+  bool cold_by_step = false;    // a step counts once, however many requests it has; else each of them
   std::int32_t full_every = 0;  // > 0: every so many steps one at full size
   double overhead_seconds = 0;  // added to every T
 };
@@ -65,12 +66,18 @@ class elastic_scheduler {
 
  private:
   chunk_choice decide(const std::vector<std::int32_t>& running);
+  // Cold steps of one kind: inside a block, or with out-block streaming.
+  struct cold_count {
+    std::int64_t seen = 0, last_step = -1;
+  };
+  void count_cold(cold_count& of) const;
   elastic_settings settings_;
   latency_model latency_;
   commit_estimator pooled_;
   std::vector<std::optional<commit_estimator>> own_;
   double out_block_commits_;
-  std::int64_t cold_seen_ = 0, out_block_seen_ = 0, steps_ = 0;
+  cold_count cold_, cold_beyond_;
+  std::int64_t out_block_seen_ = 0, steps_ = 0;
   chunk_choice current_;
   struct tally {
     std::int64_t steps = 0, warm = 0;

@@ -159,6 +159,7 @@ std::shared_ptr<optimus_state> optimus_state_of(const std::string& method,
     e.hysteresis = p.real("hysteresis");
     e.cold_steps = static_cast<std::int32_t>(p.integer("cold_steps"));
     e.cold_masks = std::min(e.cold_masks, block / 2);
+    e.cold_by_step = p.text("cold_counts") == "steps";
     e.full_every = static_cast<std::int32_t>(p.integer("full_every"));
     e.overhead_seconds = s.overhead_seconds;
     elastic.emplace(e, latency_of(model, p));
@@ -273,7 +274,9 @@ std::vector<parameter_spec> optimus_parameters() {
       real_spec("hysteresis", 0, 0, 1, "elastic: relative gain that a change of size must promise",
                 ours),
       integer_spec("cold_steps", 64, 0, 1e6,
-                   "elastic: request-steps with many masks made at full size first", s4),
+                   "elastic: steps with many masks made at full size first (cold_counts)", s4),
+      later(choice_spec("cold_counts", {"requests", "steps"},
+                        "elastic: a cold step counts for each of its requests, or once", s4)),
       integer_spec("full_every", 0, 0, 1e6,
                    "elastic: every so many steps one at full size; 0: none", ours),
       latency_parameter(s4),

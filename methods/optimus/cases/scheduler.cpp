@@ -345,6 +345,23 @@ TEST(elastic_scheduler, starts_cold_at_full_size) {
   EXPECT_EQ(s.choose({}), (chunk_choice{8, false}));  // nobody runs
 }
 
+// A batch of four ends a cold start of three request-steps in its first step, one of three steps in its third.
+TEST(elastic_scheduler, a_cold_start_counts_requests_or_steps) {
+  for (const bool by_step : {false, true}) {
+    elastic_settings set = small();
+    set.cold_by_step = by_step;
+    elastic_scheduler s(set, latency_model::roofline(0, 1e-3));
+    int steps = 0;
+    while (!s.warm()) {
+      EXPECT_EQ(s.choose({0, 1, 2, 3}), (chunk_choice{8, false}));
+      for (int request = 0; request < 4; ++request) s.observe(request, {8, false}, half, 4);
+      ASSERT_LE(++steps, 3);
+    }
+    EXPECT_EQ(steps, by_step ? 3 : 1);
+    EXPECT_LT(s.choose({0, 1, 2, 3}).size, 8);
+  }
+}
+
 // With T constant the largest chunk wins; equal rates go to the larger one.
 TEST(elastic_scheduler, ties_go_to_the_larger_chunk) {
   elastic_settings set = small();
