@@ -32,7 +32,7 @@ struct elastic_settings {
   double hysteresis = 0;         // switch only for this relative gain
   std::int32_t cold_steps = 64;  // with enough masks at full size before deciding
   std::int32_t cold_masks = 16;
-  bool cold_by_step = false;    // a step counts once, however many requests it has; else each of them
+  bool cold_by_step = false;  // a step counts once, however many requests it has; else each of them
   std::int32_t full_every = 0;  // > 0: every so many steps one at full size
   double overhead_seconds = 0;  // added to every T
 };
