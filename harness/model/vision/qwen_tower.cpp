@@ -79,29 +79,30 @@ class qwen_tower final : public picture_tower::body {
     const tensor hidden = backend.allocate(dtype::f32, {cells, pair.view().columns() / 2});
     backend.run(op::silu_mul{pair, hidden});
     f.projected = multiply(hidden, project2_);
-    f.rows = multiply(hidden, project2_);
+    f.rows = f.projected;
     backend.synchronize();  // scratch ends here
     return f;
   }
 
-  double flops(const picture_shape& shape) const override {
-    const double cells =
-        static_cast<double>(shape.view_height / config.cell()) * (shape.view_width / config.cell());
-    const double unit = config.merge * config.merge, rows = cells * unit;
-    double of_row = patches_.weights(), keys = 0;
-    for (const layer& l : layers_) {
-      of_row += l.qkv.weights() + l.out.weights() + l.gate_up.weights() + l.down.weights();
-    }
+  picture_tower::work work_of(const picture_shape& shape) const override {
+    const std::int64_t cells = count_rows(config, shape),
+                       rows = cells * config.merge * config.merge;
     const layout at = lay_out(shape);
+    picture_tower::work all;
+    all.products.push_back(patches_.with(rows));
     for (const layer& l : layers_) {
-      for (const std::int32_t n : l.whole ? at.whole.length : at.near.length) {
-        keys += static_cast<double>(n) * n;
+      for (const product* p : {&l.qkv, &l.out, &l.gate_up, &l.down}) {
+        all.products.push_back(p->with(rows));
+      }
+      for (const double n : l.whole ? at.whole.length : at.near.length) {
+        all.attention += 4.0 * n * n * config.hidden;
       }
     }
-    // Half of project1_ is the constant of its gate.
-    const double of_cell =
-        merge1_.weights() + merge2_.weights() + project1_.weights() / 2 + project2_.weights();
-    return 2.0 * (rows * of_row + cells * of_cell + 2.0 * keys * config.hidden);
+    picture_tower::product_shape project1 = project1_.with(cells);
+    project1.out /= 2;  // the other half is the constant of its gate
+    all.products.insert(all.products.end(), {merge1_.with(cells), merge2_.with(cells), project1,
+                                             project2_.with(cells)});
+    return all;
   }
 
  private:

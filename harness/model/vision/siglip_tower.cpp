@@ -49,13 +49,18 @@ class siglip_tower final : public picture_tower::body {
     return f;
   }
 
-  double flops(const picture_shape& shape) const override {
-    double of_row = patches_.weights() + project1_.weights() + project2_.weights();
+  picture_tower::work work_of(const picture_shape& shape) const override {
+    const std::int64_t keys = config.rows_of_view(), rows = shape.views() * keys;
+    picture_tower::work all;
+    const auto add = [&](const product& p) { all.products.push_back(p.with(rows)); };
+    add(patches_);
     for (const layer& l : layers_) {
-      of_row += l.qkv.weights() + l.out.weights() + l.fc1.weights() + l.fc2.weights() +
-                2.0 * config.rows_of_view() * config.hidden;
+      for (const product* p : {&l.qkv, &l.out, &l.fc1, &l.fc2}) add(*p);
+      all.attention += 4.0 * static_cast<double>(rows * keys) * config.hidden;
     }
-    return 2.0 * of_row * shape.views() * config.rows_of_view();
+    add(project1_);
+    add(project2_);
+    return all;
   }
 
  private:

@@ -29,8 +29,8 @@ picture_tower::body::body(const vision_config& of, const unmask::backend& with,
   backend.write(values.view().data, worth.data(), values.bytes());
 }
 
-double picture_tower::body::product::weights() const {
-  return static_cast<double>(weight->out_features) * static_cast<double>(weight->in_features);
+picture_tower::product_shape picture_tower::body::product::with(std::int64_t rows) const {
+  return {rows, weight->in_features, weight->out_features};
 }
 
 picture_tower::body::product picture_tower::body::pack(
@@ -145,8 +145,17 @@ picture_tower::features picture_tower::operator()(const tensor_view& pixels,
   return (*body_)(pixels, shape);
 }
 
+picture_tower::work picture_tower::work_of(const picture_shape& shape) const {
+  return body_->work_of(shape);
+}
+
 double picture_tower::flops(const picture_shape& shape) const {
-  return body_->flops(shape);
+  const work all = work_of(shape);
+  double multiplied = 0;
+  for (const product_shape& p : all.products) {
+    multiplied += static_cast<double>(p.rows * p.in * p.out);
+  }
+  return 2 * multiplied + all.attention;
 }
 
 std::array<std::array<float, 256>, 3> byte_values(const vision_config& config) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "harness/model/vision/picture_rows.h"
 #include "harness/model/vision/weights.h"
@@ -32,6 +33,15 @@ class picture_tower {
   // row by row.
   features operator()(const tensor_view& pixels, const picture_shape& shape) const;
 
+  // What one picture of this shape costs.
+  struct product_shape {
+    std::int64_t rows = 0, in = 0, out = 0;
+  };
+  struct work {
+    std::vector<product_shape> products;  // one for each op::linear
+    double attention = 0;                 // FLOP of all layers: scores, and sums of values
+  };
+  work work_of(const picture_shape& shape) const;
   // Multiply-adds count twice: products and attention.
   double flops(const picture_shape& shape) const;
 

@@ -20,13 +20,13 @@ class picture_tower::body {
        std::vector<std::shared_ptr<const void>> keep_alive);
   virtual ~body() = default;
   virtual features operator()(const tensor_view& pixels, const picture_shape& shape) const = 0;
-  virtual double flops(const picture_shape& shape) const = 0;
+  virtual work work_of(const picture_shape& shape) const = 0;
 
  protected:
   struct product {
     packed_handle weight;
     tensor bias;
-    double weights() const;
+    product_shape with(std::int64_t rows) const;
   };
   product pack(const std::vector<biased_weight>& parts) const;
   tensor multiply(const tensor_view& x, const product& p) const;
