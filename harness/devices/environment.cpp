@@ -111,13 +111,21 @@ void look_at_gpus(environment& machine) {
 }
 
 // Variables that change which kernels run or how a device runs them.
-constexpr const char* telling_variables[] = {"UNMASK_CPU_ISA",       "UNMASK_GEMM",
-                                             "UNMASK_CUDA_GEMM",     "UNMASK_CUDA_GRAPHS",
-                                             "UNMASK_CUDA_KERNELS",  "UNMASK_CUDA_WGMMA",
-                                             "CUDA_LAUNCH_BLOCKING", "CUDA_FORCE_PTX_JIT",
-                                             "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_MAX_CONNECTIONS",
-                                             "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG",
-                                             "OMP_WAIT_POLICY",      "GOMP_CPU_AFFINITY",
+constexpr const char* telling_variables[] = {"UNMASK_CPU_ISA",
+                                             "UNMASK_GEMM",
+                                             "UNMASK_CUDA_GEMM",
+                                             "UNMASK_CUDA_GRAPHS",
+                                             "UNMASK_CUDA_KERNELS",
+                                             "UNMASK_CUDA_TOWERS",
+                                             "UNMASK_CUDA_WGMMA",
+                                             "CUDA_LAUNCH_BLOCKING",
+                                             "CUDA_FORCE_PTX_JIT",
+                                             "CUDA_VISIBLE_DEVICES",
+                                             "CUDA_DEVICE_MAX_CONNECTIONS",
+                                             "NVIDIA_TF32_OVERRIDE",
+                                             "CUBLAS_WORKSPACE_CONFIG",
+                                             "OMP_WAIT_POLICY",
+                                             "GOMP_CPU_AFFINITY",
                                              "OMP_PROC_BIND"};
 // Of these, those that make a GPU slower, or its products less exact, than without.
 constexpr const char* slowing_variables[] = {"CUDA_LAUNCH_BLOCKING", "CUDA_FORCE_PTX_JIT",

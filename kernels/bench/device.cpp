@@ -203,6 +203,101 @@ void attention(benchmark::State& state, const target& on) {
           });
 }
 
+// What a layer of a picture's tower does with its heads: query, key and value of float32 weights, attention inside
+// each view, output. `room`: elements of a head with the zeros behind it.
+class tower_heads {
+ public:
+  tower_heads(const target& on, std::int64_t views, std::int64_t each, std::int64_t heads,
+              std::int64_t dim, std::int64_t room, dtype kv_type)
+      : on_(on), heads_(heads), dim_(dim), room_(room), rows_(views * each) {
+    const std::int64_t width = heads * dim, wide = heads * room;
+    stride_ = (each + kv_page_size - 1) / kv_page_size;
+    const auto pack = [&](std::int64_t outputs, std::int64_t inputs) {
+      return on.backend.pack(random_tensor(reference_backend(), {outputs, inputs}, 0.02F),
+                             weight_format::f32);
+    };
+    qkv_ = pack(3 * wide, width);
+    out_ = pack(width, wide);
+    for (tensor* pages : {&keys_, &values_}) {
+      *pages = on.backend.allocate(kv_type, {views * stride_, kv_page_size, heads, room});
+    }
+    x_ = random_tensor(on.backend, {rows_, width});
+    y_ = on.backend.allocate(dtype::f32, {rows_, width});
+    made_ = on.backend.allocate(dtype::f32, {rows_, 3 * wide});
+    mixed_ = on.backend.allocate(dtype::f32, {rows_, wide});
+    std::vector<std::int32_t> begin{0}, owner, place, table;
+    for (std::int64_t view = 0; view < views; ++view) {
+      for (std::int64_t p = 0; p < each; ++p) {
+        owner.push_back(static_cast<std::int32_t>(view));
+        place.push_back(static_cast<std::int32_t>(p));
+      }
+      begin.push_back(static_cast<std::int32_t>(place.size()));
+    }
+    for (std::int32_t p = 0; p < views * stride_; ++p) table.push_back(p);
+    const std::vector<std::int32_t> length(static_cast<std::size_t>(views),
+                                           static_cast<std::int32_t>(each));
+    for (const auto& list : {begin, owner, place, table, length}) {
+      lists_.push_back(indices(on.backend, list));
+    }
+    set_ = {static_cast<std::int32_t>(views),
+            static_cast<std::int32_t>(rows_),
+            list_of(0),
+            list_of(1),
+            list_of(2),
+            nullptr};
+  }
+  void run(int calls) const {
+    for (int i = 0; i < calls; ++i) once();
+    on_.backend.synchronize();
+  }
+
+ private:
+  void once() const {
+    const backend& b = on_.backend;
+    const paged_kv cache{keys_, values_, list_of(3), static_cast<std::int32_t>(stride_)};
+    key_set seen;
+    seen.kv_length = list_of(4);
+    b.run(op::linear{x_, *qkv_, {}, made_, false});
+    b.run(op::kv_write{set_, part(1), part(2), cache});
+    b.run(op::attention{set_,
+                        part(0),
+                        cache,
+                        seen,
+                        1.0F / std::sqrt(static_cast<float>(dim_)),
+                        make_view(mixed_.view().data, dtype::f32, {rows_, heads_, room_}),
+                        {}});
+    b.run(op::linear{mixed_, *out_, {}, y_, false});
+  }
+  const std::int32_t* list_of(std::size_t i) const { return lists_[i].as<std::int32_t>(); }
+  tensor_view part(std::int64_t which) const {
+    tensor_view t =
+        make_view(made_.as<float>() + which * heads_ * room_, dtype::f32, {rows_, heads_, room_});
+    t.row_stride = 3 * heads_ * room_;
+    return t;
+  }
+  const target& on_;
+  std::int64_t heads_, dim_, room_, rows_, stride_ = 0;
+  std::vector<tensor> lists_;
+  packed_handle qkv_, out_;
+  tensor keys_, values_, x_, y_, made_, mixed_;
+  row_set set_;
+};
+
+// Arguments: views, patches of each, heads, elements of a head. median_us is that of heads as they are with K/V in
+// float32, padded_us that of heads with zeros up to 128 and K/V in bfloat16 (UNMASK_CUDA_TOWERS); they take turns.
+void tower_attention(benchmark::State& state, const target& on) {
+  const std::int64_t views = state.range(0), each = state.range(1), heads = state.range(2),
+                     dim = state.range(3);
+  const tower_heads exact(on, views, each, heads, dim, dim, dtype::f32),
+      padded(on, views, each, heads, dim, 128, dtype::bf16);
+  const std::vector<timing> t =
+      interleave(state, {[&] { exact.run(on.calls()); }, [&] { padded.run(on.calls()); }});
+  state.counters["median_us"] = t[0].median / on.calls() * 1e6;
+  state.counters["best_us"] = t[0].best / on.calls() * 1e6;
+  state.counters["padded_us"] = t[1].median / on.calls() * 1e6;
+  state.counters["exact/padded"] = t[0].median / t[1].median;
+}
+
 // Arguments: rows, heads, KV heads, head dimension. What every layer does between its projection
 // and its attention, into bfloat16 K/V.
 void rotate(benchmark::State& state, const target& on) {
@@ -465,6 +560,8 @@ void register_device_cases() {
        {1, 32, 32, 8, 128, 32768, 16},
        {64, 7, 32, 8, 128, 512, 32}},
       {{2, 3, 4, 2, 64, 70, 16}});
+  add(on, "tower_attention", tower_attention, {"views", "patches", "heads", "dim"},
+      {{1, 729, 16, 72}, {5, 729, 16, 72}, {1, 1024, 16, 80}, {16, 64, 16, 80}}, {{2, 9, 2, 24}});
   add(on, "experts", experts, {"rows", "width", "hidden", "experts", "per_row", "bits"},
       {{8192, 2048, 512, 256, 8, 16},
        {1740, 2048, 512, 256, 8, 16},

@@ -120,19 +120,31 @@ void recording(checker& c, weight_format format) {
   }
 }
 
-void rope(checker& c) {
-  const std::int64_t rows = c.size(11, 300), heads = c.size(3, 32), dim = c.size(64, 128);
+// Of all pairs, and of a part of them with frequencies of their own, as the columns of a picture's patches turn.
+void rope_of(checker& c, std::int64_t dim, std::int32_t first, std::int32_t last,
+             std::int32_t restart) {
+  const std::int64_t rows = c.size(11, 300), heads = c.size(3, 32);
   const mirrored x = c.reals({rows, heads, dim}), norm = c.reals({dim});
   std::vector<std::int32_t> at(static_cast<std::size_t>(rows));
   for (std::int32_t& p : at) p = c.below(c.size(500, 30000));
   const mirrored position = c.ints(at);
-  const rope_params rope{static_cast<std::int32_t>(dim), 500000.0F};
+  rope_params rope{static_cast<std::int32_t>(dim), 500000.0F};
+  rope.first_pair = first;
+  rope.last_pair = last;
+  rope.restart = restart;
   c.both([&](const side& s) {
     s.with().run(op::head_norm_rope{s(x), s(norm), 1e-6F, rope, s.at(position)});
   });
   // A float32 angle of p radians is known to about p 2^-24.
-  c.compare("head_norm_rope", c.text({rows, heads, dim}), x, 1e-4,
+  const std::string part =
+      last > 0 ? ", pairs " + std::to_string(first) + " to " + std::to_string(last) : "";
+  c.compare("head_norm_rope", c.text({rows, heads, dim}) + part, x, 1e-4,
             c.size(500, 30000) * 4e-7 + 1e-5);
+}
+void rope(checker& c) {
+  rope_of(c, c.size(64, 128), 0, 0, 0);
+  rope_of(c, 128, 40, 64, 0);
+  rope_of(c, 80, 20, 40, 40);
 }
 
 void silu(checker& c) {

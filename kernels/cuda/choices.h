@@ -65,6 +65,11 @@ inline std::optional<bool> newer_by_environment() {
   if (std::getenv("UNMASK_CUDA_KERNELS") == nullptr) return std::nullopt;
   return chosen_by_environment("UNMASK_CUDA_KERNELS", "new", "before", false);
 }
+// Whether heads of a picture's tower get zeros up to 64 or 128 elements, so that tensor cores multiply them, with
+// keys and values in bfloat16. No card has measured it yet: exact is what a run takes.
+inline bool widens_towers_by_environment() {
+  return chosen_by_environment("UNMASK_CUDA_TOWERS", "padded", "exact", false);
+}
 // `graphs`: without UNMASK_CUDA_GRAPHS. The emulator gains nothing from them.
 inline choices choices_of_environment(bool graphs = true) {
   return {chosen_by_environment("UNMASK_CUDA_GEMM", "own", "library", false),

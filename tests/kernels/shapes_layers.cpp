@@ -83,6 +83,29 @@ const auto ropes = for_each_of(head_shapes, [](const head_shape& h) {
       3e-6);
 });
 
+// Pairs of one axis, as a model with pictures turns them: the frame and the column of Dimple, and the column of
+// a patch in its tower, whose frequencies begin anew.
+struct section {
+  std::int32_t dim, first, last, restart;
+};
+const auto sections = for_each_of<section>(
+    {{128, 0, 16, 0}, {128, 40, 64, 0}, {80, 20, 40, 40}}, [](const section& of) {
+      return declared(
+          [=](operands& at, const batch& b) {
+            const auto x = normal_values(b, few_rows(b), std::int64_t{3} * of.dim, 1);
+            rope_params rope{of.dim, 10000.0F};
+            rope.first_pair = of.first;
+            rope.last_pair = of.last;
+            rope.restart = of.restart;
+            return op::head_norm_rope{at.out_rows<float>(few_rows(b), {3, of.dim}, 11, x),
+                                      {},
+                                      0,
+                                      rope,
+                                      at.in(far_positions(b))};
+          },
+          3e-6);
+    });
+
 const auto stores = for_each_of<dtype>({dtype::f32, dtype::bf16}, [](dtype type) {
   return declared([=](operands& at, const batch& b) {
     const ragged r(at, b, few, 150, type == dtype::f32, 2);

@@ -51,6 +51,23 @@ TEST(model_core, reference_scaled_rope_by_hand) {
   EXPECT_EQ(x.at(0, 4), 5.0F);
 }
 
+TEST(model_core, reference_rope_of_some_pairs_by_hand) {
+  // Pairs (1, 5) and (2, 6) of 8 elements turn; they begin anew, as those of a head of 4: 1 and 1/10.
+  const std::int32_t position = 2;
+  grid x({1, 1, 8});
+  for (int d = 0; d < 8; ++d) x.at(0, d) = static_cast<float>(d + 1);
+  rope_params rope{8, 100.0F};
+  rope.first_pair = 1;
+  rope.last_pair = 3;
+  rope.restart = 4;
+  reference_backend().run(op::head_norm_rope{x, tensor_view{}, 0, rope, &position});
+  EXPECT_NEAR(x.at(0, 1), 2 * std::cos(2.0) - 6 * std::sin(2.0), 1e-6);
+  EXPECT_NEAR(x.at(0, 5), 6 * std::cos(2.0) + 2 * std::sin(2.0), 1e-6);
+  EXPECT_NEAR(x.at(0, 2), 3 * std::cos(0.2) - 7 * std::sin(0.2), 1e-6);
+  EXPECT_NEAR(x.at(0, 6), 7 * std::cos(0.2) + 3 * std::sin(0.2), 1e-6);
+  for (const int d : {0, 3, 4, 7}) EXPECT_EQ(x.at(0, d), static_cast<float>(d + 1));
+}
+
 TEST(model_core, reference_silu_and_linear_by_hand) {
   grid gate_up({1, 2}), out({1, 1});
   gate_up.at(0, 0) = std::log(3.0F);  // sigmoid(ln 3) = 3/4

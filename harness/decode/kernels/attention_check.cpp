@@ -328,6 +328,9 @@ void attend_exactly(checker& c) {
   }
   attend(c, {dtype::f32, mask_kind::full, 4, 64, true});
   attend(c, {dtype::f32, mask_kind::full, 4, 64, false, true});
+  for (const std::int64_t dim : {72, 80}) {  // heads of pictures' towers
+    attend(c, {dtype::f32, mask_kind::full, 1, dim});
+  }
 }
 
 const register_device_check half("attention bf16", attend_half, cuda::multiplied::attention);

@@ -44,8 +44,8 @@ class qwen_tower final : public picture_tower::body {
       const qwen_layer_weights& l = w.layers[i];
       const auto number = static_cast<std::int32_t>(i);
       const bool whole = std::ranges::count(config.whole_layers, number) > 0;
-      layers_.push_back({to_f32(l.norm1, backend), to_f32(l.norm2, backend), pack({l.qkv}),
-                         pack({l.out}), pack({l.gate, l.up}), pack({l.down}), whole});
+      layers_.push_back({to_f32(l.norm1, backend), to_f32(l.norm2, backend), pack_heads({l.qkv}),
+                         pack_from_heads(l.out), pack({l.gate, l.up}), pack({l.down}), whole});
     }
     merge_norm_ = to_f32(w.merge_norm, backend);
     merge1_ = pack({w.merge1});
@@ -141,7 +141,7 @@ class qwen_tower final : public picture_tower::body {
 
   // The first half of the pairs turns by the patch's row, the second by its column.
   void rotate(const tensor& qkv, const layout& at) const {
-    const std::int32_t dim = config.hidden / config.heads;
+    const auto dim = static_cast<std::int32_t>(head_dim());
     rope_params rope{dim, theta};
     rope.restart = dim / 2;
     for (const auto* place : {&at.row, &at.column}) {
@@ -158,7 +158,7 @@ class qwen_tower final : public picture_tower::body {
     const kv_pages pages = make_pages(
         static_cast<std::int64_t>(std::max(at.near.table.size(), at.whole.table.size())));
     const tensor normed = backend.allocate(dtype::f32, {rows, config.hidden});
-    const tensor attended = backend.allocate(dtype::f32, {rows, config.hidden});
+    const tensor attended = backend.allocate(dtype::f32, {rows, heads_width()});
     const tensor gated = backend.allocate(dtype::f32, {rows, config.feed_forward});
     for (const layer& l : layers_) {
       backend.run(op::rms_norm{x, l.norm1, config.norm_eps, normed});

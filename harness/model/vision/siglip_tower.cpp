@@ -19,8 +19,8 @@ class siglip_tower final : public picture_tower::body {
     patches_ = pack({weights.patches});
     positions_ = to_f32(weights.positions, backend);
     for (const tower_layer_weights& l : weights.layers) {
-      layers_.push_back({norm_of(l.norm1), norm_of(l.norm2), pack({l.q, l.k, l.v}), pack({l.out}),
-                         pack({l.fc1}), pack({l.fc2})});
+      layers_.push_back({norm_of(l.norm1), norm_of(l.norm2), pack_heads({l.q, l.k, l.v}),
+                         pack_from_heads(l.out), pack({l.fc1}), pack({l.fc2})});
     }
     project1_ = pack({weights.project1});
     project2_ = pack({weights.project2});
@@ -105,7 +105,7 @@ class siglip_tower final : public picture_tower::body {
         lists_of(std::vector(static_cast<std::size_t>(views), config.rows_of_view()));
     const kv_pages pages = make_pages(std::int64_t{views} * seen.pages);
     const tensor normed = backend.allocate(dtype::f32, {rows, config.hidden});
-    const tensor attended = backend.allocate(dtype::f32, {rows, config.hidden});
+    const tensor attended = backend.allocate(dtype::f32, {rows, heads_width()});
     for (const layer& l : layers_) {
       normalise(x, l.norm1, normed);
       const tensor qkv = multiply(normed, l.qkv);

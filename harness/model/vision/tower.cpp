@@ -8,10 +8,31 @@
 #include "harness/model/convert.h"
 #include "harness/model/vision/tower_body.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/choices.h"
 #include "kernels/model_core.h"
 #include "kernels/vision.h"
 
 namespace unmask {
+namespace {
+
+// Heads as tensor cores take them, of as many elements as these at least; 0: no GPU, or heads stay as they are.
+std::int64_t widened_heads(std::int64_t dim, const backend& backend) {
+  if (!backend.holds_kv(dtype::bf16) || !cuda::widens_towers_by_environment()) return 0;
+  return dim <= 64 ? 64 : dim <= 128 ? 128 : 0;
+}
+
+// Groups of `from` elements, each with zeros behind it up to `to`, as a tensor of this shape.
+tensor with_zeros(const tensor_view& x, std::int64_t from, std::int64_t to,
+                  std::initializer_list<std::int64_t> shape) {
+  const tensor whole = to_f32(x, cpu_backend()), wide = cpu_backend().allocate(dtype::f32, shape);
+  std::fill_n(wide.as<float>(), wide.view().elements(), 0.0F);
+  for (std::int64_t group = 0; group < x.elements() / from; ++group) {
+    std::copy_n(whole.as<float>() + group * from, from, wide.as<float>() + group * to);
+  }
+  return wide;
+}
+
+}  // namespace
 
 tensor_view as_matrix(tensor_view weight) {
   const std::int64_t rows = weight.rows();
@@ -27,10 +48,7 @@ picture_tower::body::body(const vision_config& of, const unmask::backend& with,
   const auto worth = byte_values(config);
   values = backend.allocate(dtype::f32, {3, 256});
   backend.write(values.view().data, worth.data(), values.bytes());
-}
-
-picture_tower::product_shape picture_tower::body::product::with(std::int64_t rows) const {
-  return {rows, weight->in_features, weight->out_features};
+  widened_ = widened_heads(head_dim(), backend);
 }
 
 picture_tower::body::product picture_tower::body::pack(
@@ -47,6 +65,41 @@ picture_tower::body::product picture_tower::body::pack(
   if (biases[0].data != nullptr) {
     p.bias = one ? to_f32(biases[0], backend) : to_f32(stack_rows(biases), backend);
   }
+  p.in = p.weight->in_features;
+  p.out = p.weight->out_features;
+  return p;
+}
+
+picture_tower::body::product picture_tower::body::pack_heads(
+    const std::vector<biased_weight>& parts) const {
+  if (widened_ == 0) return pack(parts);
+  const std::int64_t dim = head_dim();
+  std::vector<tensor> kept;
+  std::vector<biased_weight> wide;
+  std::int64_t out = 0;
+  for (const biased_weight& part : parts) {
+    const tensor_view weight = as_matrix(part.weight);
+    const std::int64_t in = weight.columns(), rows = weight.rows() / dim * widened_;
+    kept.push_back(with_zeros(weight, dim * in, widened_ * in, {rows, in}));
+    wide.push_back({kept.back(), {}});
+    if (part.bias.data != nullptr) {
+      kept.push_back(with_zeros(part.bias, dim, widened_, {rows}));
+      wide.back().bias = kept.back();
+    }
+    out += weight.rows();
+  }
+  product p = pack(wide);
+  p.out = out;
+  return p;
+}
+
+picture_tower::body::product picture_tower::body::pack_from_heads(
+    const biased_weight& weight) const {
+  if (widened_ == 0) return pack({weight});
+  const tensor_view narrow = as_matrix(weight.weight);
+  const tensor wide = with_zeros(narrow, head_dim(), widened_, {narrow.rows(), heads_width()});
+  product p = pack({biased_weight{wide, weight.bias}});
+  p.in = narrow.columns();
   return p;
 }
 
@@ -103,33 +156,32 @@ picture_tower::body::sequences picture_tower::body::lists_of(
 }
 
 picture_tower::body::kv_pages picture_tower::body::make_pages(std::int64_t pages) const {
-  const std::int64_t dim = config.hidden / config.heads;
-  return {backend.allocate(dtype::f32, {pages, kv_page_size, config.heads, dim}),
-          backend.allocate(dtype::f32, {pages, kv_page_size, config.heads, dim})};
+  const dtype type = widened_ > 0 ? dtype::bf16 : dtype::f32;
+  return {backend.allocate(type, {pages, kv_page_size, config.heads, head_room()}),
+          backend.allocate(type, {pages, kv_page_size, config.heads, head_room()})};
 }
 
 tensor_view picture_tower::body::part_of(const tensor& qkv, std::int64_t which) const {
   tensor_view v = qkv.view();
-  v.data = v.as<float>() + which * config.hidden;
+  v.data = v.as<float>() + which * heads_width();
   v.rank = 3;
-  v.shape = {qkv.view().rows(), config.heads, config.hidden / config.heads, 0};
+  v.shape = {qkv.view().rows(), config.heads, head_room(), 0};
   return v;
 }
 
 void picture_tower::body::attend(const tensor& qkv, const sequences& rows, const kv_pages& pages,
                                  const tensor& out) const {
-  const std::int64_t dim = config.hidden / config.heads;
   const row_set set = rows.set();
   const paged_kv cache{pages.keys, pages.values, rows.table.data(), rows.pages, 0};
   backend.run(op::kv_write{set, part_of(qkv, 1), part_of(qkv, 2), cache});
-  backend.run(
-      op::attention{set,
-                    part_of(qkv, 0),
-                    cache,
-                    {rows.length.data(), nullptr, nullptr, mask_kind::full, 1, {}},
-                    1.0F / std::sqrt(static_cast<float>(dim)),
-                    make_view(out.view().data, dtype::f32, {qkv.view().rows(), config.heads, dim}),
-                    {}});
+  backend.run(op::attention{
+      set,
+      part_of(qkv, 0),
+      cache,
+      {rows.length.data(), nullptr, nullptr, mask_kind::full, 1, {}},
+      1.0F / std::sqrt(static_cast<float>(head_dim())),
+      make_view(out.view().data, dtype::f32, {qkv.view().rows(), config.heads, head_room()}),
+      {}});
 }
 
 picture_tower::picture_tower(const vision_config& config, const vision_weights& weights,

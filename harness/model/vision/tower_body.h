@@ -26,9 +26,13 @@ class picture_tower::body {
   struct product {
     packed_handle weight;
     tensor bias;
-    product_shape with(std::int64_t rows) const;
+    std::int64_t in = 0, out = 0;  // without the zeros of widened heads
+    product_shape with(std::int64_t rows) const { return {rows, in, out}; }
   };
   product pack(const std::vector<biased_weight>& parts) const;
+  // Those that make heads, one behind the other, and those that read them: with room for head_room() elements a head.
+  product pack_heads(const std::vector<biased_weight>& parts) const;
+  product pack_from_heads(const biased_weight& weight) const;
   tensor multiply(const tensor_view& x, const product& p) const;
   void add_product(const tensor_view& x, const product& p, const tensor_view& to) const;
   // The picture's pixels in the backend's memory, [pixels, 3], and patches of them as rows: first[r] is
@@ -48,9 +52,13 @@ class picture_tower::body {
     tensor keys, values;
   };
   kv_pages make_pages(std::int64_t pages) const;
-  // out [R, hidden] = full attention inside each sequence; qkv [R, 3 hidden].
+  // out [R, heads_width()] = full attention inside each sequence; qkv [R, 3 heads_width()].
   void attend(const tensor& qkv, const sequences& rows, const kv_pages& pages,
               const tensor& out) const;
+  // Elements of a head: those that count, and with zeros behind them.
+  std::int64_t head_dim() const { return config.hidden / config.heads; }
+  std::int64_t head_room() const { return widened_ > 0 ? widened_ : head_dim(); }
+  std::int64_t heads_width() const { return config.heads * head_room(); }
   // Head views of q (0), k (1) or v (2).
   tensor_view part_of(const tensor& qkv, std::int64_t which) const;
 
@@ -58,6 +66,11 @@ class picture_tower::body {
   const unmask::backend& backend;
   std::vector<std::shared_ptr<const void>> keep_alive;
   tensor values;  // byte_values() of the configuration
+
+ private:
+  // Elements of a head with zeros, so that a GPU's tensor cores take it, keys and values in bfloat16; 0: heads
+  // stay as they are.
+  std::int64_t widened_ = 0;
 };
 
 std::unique_ptr<picture_tower::body> make_siglip_tower(

@@ -5,6 +5,7 @@
 // the official code's; its towers are replayed by unmask_golden.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -291,6 +292,48 @@ TEST(vision, rows_are_counted_as_the_towers_make_them) {
         return w;
       });
   expect_rows_of(v, {v, weights, cpu_backend(), {}}, 1);
+}
+
+// Heads with zeros up to 64 elements, multiplied by tensor cores: the rows of exact heads, but for keys and values
+// rounded to bfloat16. What is counted does not change.
+TEST(vision, widened_heads_give_the_rows_of_exact_ones) {
+  const backend& device = cuda_emulated_backend();
+  for (const char* name : {"tiny-llada-v-s1", "tiny-dimple-s1"}) {
+    SCOPED_TRACE(name);
+    const fs::path directory = goldens() / "models" / name;
+    const model_config model = read_model_config(directory);
+    const vision_config v = read_vision_config(directory, model.vocabulary);
+    ASSERT_LT(v.hidden / v.heads, 64);
+    const loaded_vision loaded = load_vision_weights(model, directory);
+    const picture_shape shape = shape_of_picture(v, v.preset, 57, 90);
+    std::vector<std::uint8_t> bytes(
+        static_cast<std::size_t>(shape.views() * shape.view_height * shape.view_width * 3));
+    std::mt19937 rng(5);
+    for (std::uint8_t& b : bytes) b = static_cast<std::uint8_t>(rng());
+    const tensor_view pixels =
+        make_view(bytes.data(), dtype::u8, {shape.views(), shape.view_height, shape.view_width, 3});
+    const auto rows_with = [&](const char* way) {
+      ::setenv("UNMASK_CUDA_TOWERS", way, 1);
+      const picture_tower tower(v, loaded.weights, device, {loaded.memory});
+      ::unsetenv("UNMASK_CUDA_TOWERS");
+      const picture_tower::features f = tower(pixels, shape);
+      std::vector<float> rows(static_cast<std::size_t>(f.rows.view().elements()));
+      device.read(rows.data(), f.rows.view().data, f.rows.bytes());
+      return std::pair(rows, tower.flops(shape));
+    };
+    const auto [exact, counted] = rows_with("exact");
+    const auto [padded, counted_too] = rows_with("padded");
+    EXPECT_EQ(counted_too, counted);
+    EXPECT_NE(padded, exact);  // rounded, so tensor cores had them
+    double difference = 0, size = 0;
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      difference += (padded[i] - exact[i]) * static_cast<double>(padded[i] - exact[i]);
+      size += exact[i] * static_cast<double>(exact[i]);
+    }
+    EXPECT_LT(std::sqrt(difference / size), 0.02);
+    expect_environment_error([&] { rows_with("wide"); }, {"UNMASK_CUDA_TOWERS", "wide"});
+    ::unsetenv("UNMASK_CUDA_TOWERS");
+  }
 }
 
 TEST(vision, windows_are_the_recorded_ones) {
