@@ -49,6 +49,14 @@ def pixels(family, views):
     return np.stack([tables[c][views[..., c]] for c in range(3)], axis=1)
 
 
+def patches(shown):
+    """[rows, 1176] of pixels [3, height, width], as Qwen2-VL's processor gives them: the frame twice, patches of 14 in
+    groups of 2 x 2."""
+    _, height, width = shown.shape
+    split = np.stack([shown, shown]).reshape(2, 3, height // 28, 2, 14, width // 28, 2, 14)
+    return split.transpose(2, 5, 3, 6, 1, 0, 4, 7).reshape(height * width // 196, -1)
+
+
 def llada_v(**more):
     config = types.SimpleNamespace(path="config.json", values={"image_aspect_ratio": "anyres_max_4", **more})
     config.fail = lambda key, problem: families.Configuration.fail(config, key, problem)
@@ -111,10 +119,27 @@ class Recorded(unittest.TestCase):
         for name, kind in (("llada_v", family), ("dimple", dimple), ("mmada", families.Mmada(None, None))):
             want = np.asarray(published["byte_tables"][name], np.float32)
             np.testing.assert_array_equal(np.broadcast_to(kind.tables(), (3, 256)), np.broadcast_to(want, (3, 256)))
-        for c in published["images"][:3]:
-            views, tiles = family.views(picture(c["image"]), "tiles")
-            self.assertEqual((sha(views, "u1"), list(tiles)),
-                             (c["llada_v"]["bytes"]["sha256_u8"], c["llada_v"]["tile_grid"]), c["image"])
+
+    def test_pictures_at_published_sizes(self):
+        llada = llada_v(image_grid_pinpoints="(1x1),...,(6x6)")
+        dimple, mmada = families.family_of(MODELS / "tiny-dimple-s1"), families.Mmada(None, None)
+        dimple.least, dimple.most = 3136, 1003520
+        images = recorded("published_geometry")["images"]
+        self.assertEqual(len(images), 9)
+        for c in images:
+            shown = picture(c["image"])
+            views, tiles = llada.views(shown, "tiles")
+            want = c["llada_v"]
+            self.assertEqual((sha(views, "u1"), list(tiles)), (want["bytes"]["sha256_u8"], want["tile_grid"]), c["image"])
+            self.assertEqual(sha(pixels(llada, views), "<f4"), want["pixels"]["sha256_f32"], c["image"])
+            views, _ = dimple.views(shown, "own-size")
+            self.assertEqual([1, *(n // 14 for n in views.shape[1:3])], c["dimple"]["grid_thw"], c["image"])
+            rows = patches(pixels(dimple, views)[0])
+            self.assertEqual(sha(rows, "<f4"), c["dimple"]["pixels"]["sha256_f32"], c["image"])
+            for preset in ("crop", "squash"):
+                views, _ = mmada.views(shown, preset)
+                self.assertEqual(sha(pixels(mmada, views)[0], "<f4"), c[f"mmada_{preset}"]["pixels"]["sha256_f32"],
+                                 (c["image"], preset))
 
     def test_points_are_a_list_a_text_or_refused(self):
         self.assertEqual(llada_v(image_grid_pinpoints=[[384, 768], [768, 384]]).points, [(384, 768), (768, 384)])
