@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Ada-DLM (ACL 2026) claims of its Table 8 on the published models, and how much of Dimple's speedup is its tower.
-The claims on the small models are in ada_dlm.py."""
+"""What Ada-DLM (ACL 2026) claims of its Table 8 on the published models, how much of Dimple's speedup is its tower, and
+where the cache below Ada-DLM stands. The other claims on the small models are in ada_dlm.py."""
 
 import math
 
-from unmask.claims import NeedsRows, Published, above, at_least, claim, control, no_precondition, repeated, speed
+from unmask.claims import (NeedsRows, Published, above, at_least, below, claim, control, largest, no_precondition, ratio,
+                           repeated, speed)
 from unmask.claims.relation import Finding
 from unmask.rows.intervals import Estimate
 
@@ -39,6 +40,44 @@ def faster_than_fast_dllm_on_picture_models(f):
        published=Published(1.10, "Table 8, averages of three models: 1.09, 1.15, 1.08 times", 0.005), **FULL)
 def faster_than_dllm_cache_on_picture_models(f):
     return speed(f, "Ada-DLM", "dLLM-Cache", **ASKED)
+
+
+# ---- dKV-Cache, on the models of either scale ----
+
+EITHER = {"model": ("tiny-llada-v", "tiny-dimple", "tiny-mmada", *ASKED["model"]),
+          "workload": ("picture_read", "picture_read, codes", *ASKED["workload"])}
+CACHE_ALONE = {**FULL, "scales": ("tiny", "full"), "preset": "block32: blocks of 32, one token per step",
+               "controls": ("computed_by_the_cache_with_pictures",),
+               "tasks": "digits read from pictures at tiny; MathVista, MathVerse and LLaVA-Bench at full"}
+
+
+@claim(place=TABLE_8, statement="With pictures dKV-Cache has a higher throughput than vanilla decoding.",
+       quantity="throughput over vanilla", bound=FASTER,
+       published=Published(1.19, "Table 8, averages of three models: 1.34, 1.19, 1.06", 0.005), **CACHE_ALONE)
+def dkv_cache_beats_vanilla_with_pictures(f):
+    return speed(f, "dKV-Cache", "Vanilla", **EITHER)
+
+
+@claim(place=TABLE_8, statement="With some model and pictures, dKV-Cache has a lower throughput than vanilla decoding.",
+       quantity="throughput of vanilla decoding over dKV-Cache, the largest of any model and task", bound=above(1, "paper: slower"),
+       published=Published(1.136, "Table 8, LLaVA-Bench: 0.88 times vanilla with MMaDA, 0.95 with Dimple", 0.007), **CACHE_ALONE)
+def dkv_cache_is_slower_somewhere_with_pictures(f):
+    return largest(speed(f, "Vanilla", "dKV-Cache", **EITHER))
+
+
+@claim(place=TABLE_8, statement="With pictures Fast-dLLM has a higher throughput than dKV-Cache.",
+       quantity="throughput over dKV-Cache", bound=FASTER,
+       published=Published(2.23, "Table 8, averages of three models: 1.79, 2.29, 2.70 times", 0.005), **CACHE_ALONE)
+def fast_dllm_beats_dkv_cache_with_pictures(f):
+    return speed(f, "Fast-dLLM", "dKV-Cache", **EITHER)
+
+
+@control(statement="With pictures dKV-Cache computes fewer positions per unmasked token than vanilla decoding.", kind="count",
+         quantity="computed positions per unmasked token, over vanilla", bound=below(1, "us: what the cache is for"),
+         scales=("tiny", "full"), clock="none: positions are counted", tasks=CACHE_ALONE["tasks"],
+         **{**PICTURES, "preset": CACHE_ALONE["preset"]})
+def computed_by_the_cache_with_pictures(f):
+    return ratio(f, "redundancy", "dKV-Cache", "Vanilla", **EITHER)
 
 
 @control(statement="With its tower in every forward pass, vanilla decoding of Dimple takes at least a twentieth longer.",
