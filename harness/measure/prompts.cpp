@@ -110,6 +110,8 @@ std::vector<made_prompt> prompts_of(loaded_workload& w, const workload_entry& en
     throw usage_error(entry.name + ": workload.judge reads texts, and its tasks show pictures");
   }
   w.pictures = std::make_shared<workload_pictures>(model, w.items, !runs_dry(run));
+  w.record.picture_preset = w.pictures->preset();
+  w.record.pillow = w.pictures->pillow();
   return located(entry.file.empty() ? entry.name : entry.file.string(),
                  [&] { return prompts.tasks(w.items, w.pictures->rows()); });
 }

@@ -90,6 +90,9 @@ struct workload_record {
   benchmark_record benchmark = {};
   std::string rater;         // model whose likelihood of free text is its score; empty: none
   std::string prompts_hash;  // of the tokens put in
+  // Of pictures that its tasks show, how a model's preset has them cut and which versions of Pillow resampled them, parted
+  // by commas; empty: they show none.
+  std::string picture_preset, pillow;
 };
 
 struct score_record {

@@ -111,6 +111,8 @@ void each_field(workload_record& w, Visit& visit) {
   visit(some("prompts_hash",
              "SHA-256 of the tokens of every prompt, those of one prompt a line of numbers"),
         w.prompts_hash);
+  visit(some("picture_preset", "how the pictures that the tasks show were cut"), w.picture_preset);
+  visit(some("pillow", "versions of Pillow that resampled them, parted by commas"), w.pillow);
 }
 
 template <class Visit>

@@ -6,6 +6,9 @@
 #include <chrono>
 #include <set>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/devices/device.h"
@@ -118,6 +121,12 @@ workload_pictures::workload_pictures(const loaded_model& model, const std::vecto
 }
 
 workload_pictures::~workload_pictures() = default;
+
+std::string workload_pictures::pillow() const {
+  std::set<std::string> versions;
+  for (const prepared_picture& picture : pictures_) versions.insert(picture.pillow);
+  return fmt::format("{}", fmt::join(versions, ", "));
+}
 
 std::vector<std::array<std::int32_t, 2>> workload_pictures::grids(std::size_t item) const {
   const std::size_t end = item + 1 < place_.size() ? place_[item + 1] : pictures_.size();

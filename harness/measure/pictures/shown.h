@@ -45,6 +45,9 @@ class workload_pictures {
   std::vector<std::array<std::int32_t, 2>> grids(std::size_t item) const;
   bool computes() const { return tower_ != nullptr; }
   bool holds_pictures() const { return !pictures_.empty(); }  // not codes alone
+  // workload_record::picture_preset and pillow.
+  std::string preset() const { return holds_pictures() ? pictures_.front().preset : ""; }
+  std::string pillow() const;
   // Of the tower that they are shown to (unmask::tower_bytes); 0: there are none.
   double tower_bytes(std::int32_t width) const {
     return holds_pictures() ? unmask::tower_bytes(vision_, width) : 0;

@@ -21,6 +21,7 @@ import support
 support.needs("numpy", "PIL")
 
 import numpy as np
+import PIL
 from PIL import Image
 from support import SOURCE, program
 from unmask.pictures import families, geometry, prepare, prepared
@@ -516,6 +517,8 @@ class Run(Tasks):
         self.assertEqual((origin["picture_seconds"], origin["picture_flops"]), ("measured", "analytic"))
         self.assertGreater(metrics["picture_seconds"], 0)
         self.assertLess(metrics["picture_seconds"], metrics["wall_seconds"])
+        workload = rows[0]["workload"]
+        self.assertEqual((workload["picture_preset"], workload["pillow"]), ("tiles", PIL.__version__))
         # Prepared, it needs no Python, and each request gives alone what it gives in a batch.
         without = {"UNMASK_PYTHON": str(self.folder / "no-python")}
         done, again = self.run_tasks("again", "batch_size = 1", **without)
@@ -726,6 +729,7 @@ class Codes(Tasks):
         one, other = self.ask("one", 50, 19, 19, 6), self.ask("other", 6, 19, 19, 50)
         self.assertNotEqual(one["verdict"], "FAILED", one["reason"])
         self.assertEqual((one["metrics"]["picture_rows"], one["metrics"]["tower_runs"]), (4, 0))
+        self.assertFalse({"picture_preset", "pillow"} & set(one["workload"]))  # nothing was resampled here
         self.assertNotEqual(one["answers_hash"], other["answers_hash"])
         del self.tasks[0]["codes"]
         self.write_tasks()
