@@ -19,6 +19,7 @@
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
 #include "harness/model/tokenizer.h"
+#include "harness/model/vision/tower_work.h"
 #include "harness/model/weights.h"
 #include "harness/plan/published_decoding.h"
 #include "harness/profile/nvtx.h"
@@ -41,6 +42,9 @@ bool check_model(const std::filesystem::path& given) {
     print("        chat template: {}\n", chat.summary());
     print("        {}{}: {}\n", decoding_of(config).model,
           config.release.empty() ? "" : " (" + config.told_by + ")", describe(decoding_of(config)));
+    const std::string shown =
+        cost_of_a_picture(read_vision_config(directory, config.vocabulary), config.hidden);
+    if (!shown.empty()) print("        {}\n", shown);
     print("        hash: {}\n", hash_of_checkpoint(directory));
     for (const std::string& said : {config.caution, caution_of(weights.unread), chat.caution()}) {
       if (!said.empty()) print("  NOTE  {}\n", said);

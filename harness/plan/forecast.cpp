@@ -13,6 +13,7 @@
 #include "harness/base/error.h"
 #include "harness/devices/device.h"
 #include "harness/model/config.h"
+#include "harness/model/vision/tower_work.h"
 #include "harness/plan/expected_time.h"
 #include "harness/plan/serve_settings.h"
 #include "harness/workload/benchmark_list.h"
@@ -215,11 +216,24 @@ double forwards_of(const experiment_point& p, const method_info& method, double 
   return (steps > 0 ? blocks * steps : generated) + blocks;
 }
 
-std::optional<model_config> config_of(const model_entry& model) {
+std::optional<fs::path> folder_of_config(const model_entry& model) {
   for (const fs::path& folder : {model.path, model.config}) {
-    if (!folder.empty() && fs::exists(folder / "config.json")) return read_model_config(folder);
+    if (!folder.empty() && fs::exists(folder / "config.json")) return folder;
   }
   return std::nullopt;
+}
+std::optional<model_config> config_of(const model_entry& model) {
+  const std::optional<fs::path> folder = folder_of_config(model);
+  return folder ? std::optional(read_model_config(*folder)) : std::nullopt;
+}
+
+// Why rows of pictures are not known, and what one of a common size costs this model.
+std::string why_rows_are_unknown(const model_entry& model,
+                                 const std::optional<model_config>& config) {
+  if (!config) return rows_unknown;
+  const std::string cost = cost_of_a_picture(
+      read_vision_config(*folder_of_config(model), config->vocabulary), config->hidden);
+  return cost.empty() ? rows_unknown : rows_unknown + ("; " + cost);
 }
 
 // What arrivals in real time take at least. A search tries four rates a seed (two that bracket the
@@ -408,7 +422,7 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
   point_forecast f;
   f.items = w.answers;
   f.prompt_guessed = w.guessed;
-  f.unknown = w.unknown;
+  f.unknown = w.unknown == rows_unknown ? why_rows_are_unknown(p.model, config) : w.unknown;
   f.passes = static_cast<double>(spec.evidence.warmup + spec.evidence.min_repetitions);
   run_work run;
   run.answers = w.answers;

@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "harness/model/vision/tower_work.h"
 #include "kernels/bench/bench.h"
 #include "kernels/model_core.h"
 
@@ -66,8 +67,8 @@ vision_weights weights_of(const vision_config& v, std::vector<tensor>& memory) {
 // The products alone. Each has weights of its own: neither these nor the tower's are in a cache.
 class products_alone {
  public:
-  explicit products_alone(const std::vector<picture_tower::product_shape>& shapes) {
-    for (const picture_tower::product_shape& s : shapes) {
+  explicit products_alone(const std::vector<tower_work::product>& shapes) {
+    for (const tower_work::product& s : shapes) {
       const float scale = 1 / std::sqrt(static_cast<float>(s.in));
       all_.push_back({cpu_backend().pack(random_tensor(cpu_backend(), {s.out, s.in}, scale),
                                          weight_format::f32),
@@ -107,7 +108,7 @@ void picture_tower_forward(benchmark::State& state) {
     pixels[i] = static_cast<std::uint8_t>(i * 37 % 251);
   }
   const tensor_view shown = make_view(pixels.data(), dtype::u8, {1, side, side, 3});
-  const products_alone products(tower.work_of(shape).products);
+  const products_alone products(work_of_tower(v, language_width, shape).products);
   const auto t = interleave(state, {[&] { tower(shown, shape); }, [&] { products.run(); }});
   const double flops = tower.flops(shape);
   report(state, t[0], flops, products.bytes());

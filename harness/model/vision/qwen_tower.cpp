@@ -84,27 +84,6 @@ class qwen_tower final : public picture_tower::body {
     return f;
   }
 
-  picture_tower::work work_of(const picture_shape& shape) const override {
-    const std::int64_t cells = count_rows(config, shape),
-                       rows = cells * config.merge * config.merge;
-    const layout at = lay_out(shape);
-    picture_tower::work all;
-    all.products.push_back(patches_.with(rows));
-    for (const layer& l : layers_) {
-      for (const product* p : {&l.qkv, &l.out, &l.gate_up, &l.down}) {
-        all.products.push_back(p->with(rows));
-      }
-      for (const double n : l.whole ? at.whole.length : at.near.length) {
-        all.attention += 4.0 * n * n * config.hidden;
-      }
-    }
-    picture_tower::product_shape project1 = project1_.with(cells);
-    project1.out /= 2;  // the other half is the constant of its gate
-    all.products.insert(all.products.end(), {merge1_.with(cells), merge2_.with(cells), project1,
-                                             project2_.with(cells)});
-    return all;
-  }
-
  private:
   struct layer {
     tensor norm1, norm2;

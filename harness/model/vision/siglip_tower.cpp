@@ -49,20 +49,6 @@ class siglip_tower final : public picture_tower::body {
     return f;
   }
 
-  picture_tower::work work_of(const picture_shape& shape) const override {
-    const std::int64_t keys = config.rows_of_view(), rows = shape.views() * keys;
-    picture_tower::work all;
-    const auto add = [&](const product& p) { all.products.push_back(p.with(rows)); };
-    add(patches_);
-    for (const layer& l : layers_) {
-      for (const product* p : {&l.qkv, &l.out, &l.fc1, &l.fc2}) add(*p);
-      all.attention += 4.0 * static_cast<double>(rows * keys) * config.hidden;
-    }
-    add(project1_);
-    add(project2_);
-    return all;
-  }
-
  private:
   struct norm {
     tensor weight, bias;

@@ -7,6 +7,7 @@
 
 #include "harness/model/convert.h"
 #include "harness/model/vision/tower_body.h"
+#include "harness/model/vision/tower_work.h"
 #include "kernels/attention.h"
 #include "kernels/cuda/choices.h"
 #include "kernels/model_core.h"
@@ -65,8 +66,6 @@ picture_tower::body::product picture_tower::body::pack(
   if (biases[0].data != nullptr) {
     p.bias = one ? to_f32(biases[0], backend) : to_f32(stack_rows(biases), backend);
   }
-  p.in = p.weight->in_features;
-  p.out = p.weight->out_features;
   return p;
 }
 
@@ -76,7 +75,6 @@ picture_tower::body::product picture_tower::body::pack_heads(
   const std::int64_t dim = head_dim();
   std::vector<tensor> kept;
   std::vector<biased_weight> wide;
-  std::int64_t out = 0;
   for (const biased_weight& part : parts) {
     const tensor_view weight = as_matrix(part.weight);
     const std::int64_t in = weight.columns(), rows = weight.rows() / dim * widened_;
@@ -86,11 +84,8 @@ picture_tower::body::product picture_tower::body::pack_heads(
       kept.push_back(with_zeros(part.bias, dim, widened_, {rows}));
       wide.back().bias = kept.back();
     }
-    out += weight.rows();
   }
-  product p = pack(wide);
-  p.out = out;
-  return p;
+  return pack(wide);
 }
 
 picture_tower::body::product picture_tower::body::pack_from_heads(
@@ -98,9 +93,7 @@ picture_tower::body::product picture_tower::body::pack_from_heads(
   if (widened_ == 0) return pack({weight});
   const tensor_view narrow = as_matrix(weight.weight);
   const tensor wide = with_zeros(narrow, head_dim(), widened_, {narrow.rows(), heads_width()});
-  product p = pack({biased_weight{wide, weight.bias}});
-  p.in = narrow.columns();
-  return p;
+  return pack({biased_weight{wide, weight.bias}});
 }
 
 tensor picture_tower::body::multiply(const tensor_view& x, const product& p) const {
@@ -187,7 +180,9 @@ void picture_tower::body::attend(const tensor& qkv, const sequences& rows, const
 picture_tower::picture_tower(const vision_config& config, const vision_weights& weights,
                              const unmask::backend& backend,
                              std::vector<std::shared_ptr<const void>> keep_alive)
-    : body_(config.kind == vision_kind::qwen
+    : config_(config),
+      width_(static_cast<std::int32_t>(weights.project1.weight.rows())),
+      body_(config.kind == vision_kind::qwen
                 ? make_qwen_tower(config, weights, backend, std::move(keep_alive))
                 : make_siglip_tower(config, weights, backend, std::move(keep_alive))) {}
 picture_tower::~picture_tower() = default;
@@ -197,17 +192,8 @@ picture_tower::features picture_tower::operator()(const tensor_view& pixels,
   return (*body_)(pixels, shape);
 }
 
-picture_tower::work picture_tower::work_of(const picture_shape& shape) const {
-  return body_->work_of(shape);
-}
-
 double picture_tower::flops(const picture_shape& shape) const {
-  const work all = work_of(shape);
-  double multiplied = 0;
-  for (const product_shape& p : all.products) {
-    multiplied += static_cast<double>(p.rows * p.in * p.out);
-  }
-  return 2 * multiplied + all.attention;
+  return work_of_tower(config_, width_, shape).flops();
 }
 
 std::array<std::array<float, 256>, 3> byte_values(const vision_config& config) {

@@ -33,21 +33,14 @@ class picture_tower {
   // row by row.
   features operator()(const tensor_view& pixels, const picture_shape& shape) const;
 
-  // What one picture of this shape costs.
-  struct product_shape {
-    std::int64_t rows = 0, in = 0, out = 0;
-  };
-  struct work {
-    std::vector<product_shape> products;  // one for each op::linear
-    double attention = 0;                 // FLOP of all layers: scores, and sums of values
-  };
-  work work_of(const picture_shape& shape) const;
-  // Multiply-adds count twice: products and attention.
+  // Of a picture: tower_work.h.
   double flops(const picture_shape& shape) const;
 
   class body;  // of one kind of tower: tower_body.h
 
  private:
+  vision_config config_;
+  std::int32_t width_;  // the language model's D
   std::unique_ptr<body> body_;
 };
 

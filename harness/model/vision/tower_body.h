@@ -20,14 +20,11 @@ class picture_tower::body {
        std::vector<std::shared_ptr<const void>> keep_alive);
   virtual ~body() = default;
   virtual features operator()(const tensor_view& pixels, const picture_shape& shape) const = 0;
-  virtual work work_of(const picture_shape& shape) const = 0;
 
  protected:
   struct product {
     packed_handle weight;
     tensor bias;
-    std::int64_t in = 0, out = 0;  // without the zeros of widened heads
-    product_shape with(std::int64_t rows) const { return {rows, in, out}; }
   };
   product pack(const std::vector<biased_weight>& parts) const;
   // Those that make heads, one behind the other, and those that read them: with room for head_room() elements a head.

@@ -14,6 +14,7 @@
 #include "harness/base/files.h"
 #include "harness/model/vision/one_vision.h"
 #include "harness/model/vision/tower.h"
+#include "harness/model/vision/tower_work.h"
 #include "tests/harness/model/support.h"
 
 namespace unmask {
@@ -179,6 +180,24 @@ TEST(vision, views_of_dimple_have_the_recorded_sizes) {
   }
   EXPECT_GE(seen, 20);
   EXPECT_GE(refused, 1);
+}
+
+// Of the published towers at 640x480, computed by hand: products of 5 views of 729 patches through 26 layers, and of
+// 1564 patches through 32 layers, of which 4 see the whole picture and 28 windows of 64, 48, 16 and 12 patches.
+TEST(vision, a_picture_costs_what_is_computed_by_hand) {
+  const vision_config llada_v = parse(published()), dimple = parse_dimple(published_dimple());
+  const auto flops = [](const vision_config& v, std::int32_t width) {
+    return work_of_tower(v, width, shape_of_picture(v, v.preset, 640, 480)).flops();
+  };
+  EXPECT_EQ(flops(llada_v, 4096), 3365711585280.0);
+  EXPECT_EQ(flops(dimple, 3584), 2091188690944.0);
+  EXPECT_EQ(
+      cost_of_a_picture(llada_v, 4096),
+      "a picture of 640x480 pixels takes 2929 positions of a prompt and 3.37 TFLOP of the tower");
+  EXPECT_EQ(
+      cost_of_a_picture(dimple, 3584),
+      "a picture of 640x480 pixels takes 391 positions of a prompt and 2.09 TFLOP of the tower");
+  EXPECT_EQ(cost_of_a_picture({}, 64), "");
 }
 
 TEST(vision, keys_of_dimple_that_are_not_read_so_are_refused_by_name) {

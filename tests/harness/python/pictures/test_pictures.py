@@ -533,6 +533,16 @@ class Run(Tasks):
         self.assertNotEqual(other[0]["answers_hash"], rows[0]["answers_hash"])
         self.assertNotEqual(other[0]["workload"]["hash"], rows[0]["workload"]["hash"])
 
+    def test_the_plan_and_doctor_say_what_a_picture_costs(self):
+        cost = r"a picture of 640x480 pixels takes \d+ positions of a prompt and [\d.]+ GFLOP of the tower"
+        done = program("doctor", "--model", self.model)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, f" {cost}\n")
+        self.run_tasks("first")
+        done = program("run", self.folder / "pictures.toml", "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, f"is known when it is prepared; {cost}\n")
+
     def test_pictures_prepared_elsewhere_need_no_python(self):
         """In a folder of $UNMASK_PICTURES, or in pictures/ of the folder that the run is started in, with an empty cache.
         Without them the run says what this machine lacks, and how to prepare them on another."""
