@@ -96,41 +96,6 @@ TEST(attention, reference_matches_double_for_every_mask_and_list) {
   }
 }
 
-// Zeros behind the elements of a head change no score: heads of a picture's tower may be widened to 128.
-TEST(attention, zeros_behind_a_head_change_no_result) {
-  constexpr std::int64_t heads = 2, room = 128;
-  for (const std::int64_t dim : {72, 80}) {
-    attention_case c({heads, heads, room}, {5, 33}, 3, mask_kind::full, false, 90);
-    // The first `dim` elements of each head; zeros take the place of the others.
-    const auto cut = [&](const grid& wide, const grid& narrow) {
-      for (std::int64_t r = 0; r < wide.rows(); ++r) {
-        for (std::int64_t h = 0; h < wide.columns() / room; ++h) {
-          float* head = wide.row(r) + h * room;
-          std::copy_n(head, dim, narrow.row(r) + h * dim);
-          std::fill(head + dim, head + room, 0.0F);
-        }
-      }
-    };
-    const std::int64_t rows = c.rows.set.rows, pages = c.cache.keys.rows();
-    grid q({rows, heads, dim}), keys({pages, kv_page_size, heads, dim}),
-        values({pages, kv_page_size, heads, dim});
-    cut(c.q, q);
-    cut(c.cache.keys, keys);
-    cut(c.cache.values, values);
-    const paged_kv narrow{keys, values, c.cache.table.data(), c.cache.kv.table_stride};
-    const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
-    const auto check = [&](const backend& backend) {
-      grid exact({rows, heads, dim}), wide({rows, heads, room}), first({rows, heads, dim});
-      backend.run(op::attention{c.rows.set, q, narrow, c.keys, scale, exact, {}});
-      backend.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, wide, {}});
-      cut(wide, first);
-      expect_close(first, exact, 2e-6, backend.name());
-    };
-    check(reference_backend());
-    for_each_isa(check);
-  }
-}
-
 // Above 6 MB of keys and values, of one head or of several side by side, these are asked for ahead.
 TEST(attention, keys_that_no_cache_holds_are_read_ahead) {
   unsigned seed = 40;
