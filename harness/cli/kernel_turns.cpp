@@ -27,14 +27,14 @@ namespace {
 
 constexpr std::int64_t most_turns = 1000;
 
-// Which ways are wanted, of "own,library".
+// Which ways are wanted, of "own,before,library".
 void read_ways(const command_line& line, bench::turn_settings& s) {
-  s.own = s.libraries = false;
+  s.own = s.before = s.libraries = false;
   for (const std::string& word : line.parts("kernels")) {
-    if (word != "own" && word != "library") {
-      throw usage_error("--kernels " + word + ": say own, library or own,library");
+    if (word != "own" && word != "before" && word != "library") {
+      throw usage_error("--kernels " + word + ": say own,before,library or some of these");
     }
-    (word == "own" ? s.own : s.libraries) = true;
+    (word == "own" ? s.own : word == "before" ? s.before : s.libraries) = true;
   }
 }
 
@@ -71,6 +71,7 @@ bench::turn_settings settings_of(const device& on, const command_line& line) {
   const cuda::device_properties& card = machine.devices.front();
   run_keys run;
   run.device = on.name;
+  run.kernels = "new";  // slower ones are timed too
   for (const std::string& setting : line.list("set")) {
     if (setting != "run.device_check=off") {
       throw usage_error("--set " + setting + ": bench --kernels takes run.device_check=off alone");
@@ -109,7 +110,8 @@ void add_rows(text_table& table, const bench::kernel_case& c) {
 option_table kernel_options() {
   return {
       {"kernels", repeated(),
-       "no model: time kernels, own, library or own,library, all ways of a case in turn"},
+       "no model: time kernels, own,before,library or some of these, all ways of a case in turn; "
+       "before: own kernels that newer ones would take the place of"},
       {"turns", 5, "of --kernels: make N turns"},
       {"cases", no_default, "of --kernels: time only cases whose name this expression finds"},
       {"kernel-rows", no_default, "of --kernels: write a JSON object a way into this file too"}};
@@ -132,6 +134,10 @@ const bench::kernel_way* held_against(const bench::kernel_case& c, std::size_t w
   for (const bench::kernel_way& other : c.ways) {
     if (!other.own && other.why.empty()) return &other;
   }
+  if (c.ways[way].before) return nullptr;
+  for (const bench::kernel_way& other : c.ways) {
+    if (other.before && other.why.empty()) return &other;
+  }
   for (std::size_t i = 0; i < way; ++i) {
     if (c.ways[i].own && c.ways[i].why.empty()) return &c.ways[i];
   }
@@ -142,7 +148,8 @@ std::string kernel_rows(const bench::kernel_case& c) {
   std::string text;
   for (std::size_t i = 0; i < c.ways.size(); ++i) {
     const bench::kernel_way& way = c.ways[i];
-    nlohmann::json row = {{"case", c.name}, {"way", way.name}, {"own", way.own}};
+    nlohmann::json row = {
+        {"case", c.name}, {"way", way.name}, {"own", way.own}, {"before", way.before}};
     if (!way.why.empty()) {
       row["why"] = way.why;
     } else {

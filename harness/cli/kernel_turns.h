@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// `unmask bench --kernels own,library`: the kernels' ways in turn, with ratios and their intervals.
+// `unmask bench --kernels own,before,library`: the kernels' ways in turn, with ratios and their intervals.
 #pragma once
 
 #include <iosfwd>
@@ -26,10 +26,11 @@ struct turn_ratio {
   interval range;
 };
 std::optional<turn_ratio> ratio_of(const bench::kernel_way& way, const bench::kernel_way& other);
-// What an own way is held against: the first library's that was timed, else the first own one before it.
+// What an own way is held against, of those that were timed: a library's, else the kernels that newer ones
+// would take the place of, else the first own one in front of it.
 const bench::kernel_way* held_against(const bench::kernel_case& c, std::size_t way);
 
-// One JSON object a way: case, way, own, and median_us, seconds, against, ratio, low, high; or why.
+// One JSON object a way: case, way, own, before, and median_us, seconds, against, ratio, low, high; or why.
 std::string kernel_rows(const bench::kernel_case& c);
 
 }  // namespace unmask

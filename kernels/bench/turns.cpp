@@ -15,6 +15,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/few_rows_tiles.h"
 #include "kernels/float16.h"
+#include "kernels/head.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
 #include "kernels/random.h"
@@ -83,7 +84,7 @@ std::vector<float> read(const backend& on, const tensor_view& t) {
 // A case on the device: operands, and call i of a backend that takes one of the ways.
 struct prepared {
   std::function<void(const backend&, int)> call;
-  std::function<void(const backend&)> clear;  // of what a call adds to
+  std::function<void(const backend&)> clear;  // of what a call adds to or leaves
   std::function<tensor_view(const backend&)> result;
   std::vector<std::shared_ptr<void>> kept;
 };
@@ -226,6 +227,9 @@ prepared attention(const sizes& s, const backend& on, bool small) {
   const tensor_view q = keep(p, filled(on, {sequences * each, heads, dim}, 1, dtype::bf16));
   const tensor_view out = keep(p, on.allocate(dtype::bf16, {sequences * each, heads, dim}));
   p.result = [out](const backend&) { return out; };
+  p.clear = [out](const backend& b) {
+    b.clear(out.data, static_cast<std::size_t>(out.elements()) * size_of(out.type));
+  };
   p.call = [&stores, rows, seen, page_table, stride, q, out, dim](const backend& b, int i) {
     const auto& [keys, values] = stores[static_cast<std::size_t>(i) % stores.size()];
     const paged_kv cache{keys, values, page_table, static_cast<std::int32_t>(stride)};
@@ -272,9 +276,48 @@ prepared experts(const sizes& s, const backend& on, bool) {
   return p;
 }
 
+// Token and probability of every row: products with the head, and what folds their logits. Of two ways the
+// probability is compared: the largest logits of a row may be as good as equal.
+prepared confidence(const sizes& s, const backend& on, bool small) {
+  prepared p;
+  const std::int64_t rows = s("rows"), width = s("width"), tokens = s("vocabulary");
+  std::vector<packed_handle> packed;
+  const tensor w = filled(reference_backend(), {tokens, width}, 0.05F, dtype::f32);
+  for (std::int64_t i = 0; i < copies_of(2 * tokens * width, small); ++i) {
+    packed.push_back(on.pack(w, weight_format::bf16));
+  }
+  const auto& weights = keep(p, std::move(packed));
+  const std::vector<float> numbers = read(on, filled(on, {rows, width}, 1, dtype::bf16));
+  const tensor_view half = keep(p, stored(on, {rows, width}, numbers, dtype::bf16)),
+                    full = keep(p, stored(on, {rows, width}, numbers, dtype::f32));
+  const auto count = static_cast<std::int32_t>(rows);
+  std::vector<std::int32_t> all(static_cast<std::size_t>(rows));
+  std::iota(all.begin(), all.end(), 0);
+  const std::int32_t* row = keep(p, listed(on, all)).as<std::int32_t>();
+  const std::int32_t* begin = keep(p, listed(on, {0, count})).as<std::int32_t>();
+  const tensor_view probability = keep(p, on.allocate(dtype::f32, {rows}));
+  confidence_out out;
+  out.token = keep(p, on.allocate(dtype::i32, {rows})).as<std::int32_t>();
+  out.probability = static_cast<float*>(probability.data);
+  p.result = [probability](const backend&) { return probability; };
+  p.clear = [probability](const backend& b) {
+    b.clear(probability.data, static_cast<std::size_t>(probability.elements()) * sizeof(float));
+  };
+  p.call = [&weights, half, full, count, begin, row, out](const backend& b, int i) {
+    const bool bf16 = b.activation_type(weight_format::bf16) == dtype::bf16;
+    b.run(op::confidence{bf16 ? half : full,
+                         *weights[static_cast<std::size_t>(i) % weights.size()],
+                         {1, count, begin, row, row},
+                         {},
+                         out});
+  };
+  return p;
+}
+
 prepared prepare(const sizes& s, const backend& on, bool small) {
   if (s.what == multiplied::products) return product(s, on, small);
   if (s.what == multiplied::gated) return gate_and_up(s, on, small);
+  if (s.what == multiplied::head) return confidence(s, on, small);
   return s.what == multiplied::attention ? attention(s, on, small) : experts(s, on, small);
 }
 
@@ -308,12 +351,18 @@ std::vector<sizes> every_case(bool small) {
                     {"experts", count},
                     {"per_row", per_row}}});
   };
+  const auto decides = [&](std::int64_t rows, std::int64_t width, std::int64_t vocabulary) {
+    all.push_back({"confidence",
+                   multiplied::head,
+                   {{"rows", rows}, {"width", width}, {"vocabulary", vocabulary}}});
+  };
   if (small) {
-    attends(2, 3, 4, 2, 64, 70);
+    attends(2, 3, 4, 2, 128, 70);
     multiplies(9, 64, 40);
     multiplies(9, 512, 248);
     gates(9, 64, 376);
     routes(7, 64, 40, 4, 2);
+    decides(3, 64, 300);
     return all;
   }
   attends(1, 8192, 32, 32, 128, 8192);
@@ -328,8 +377,12 @@ std::vector<sizes> every_case(bool small) {
   for (const std::int64_t rows : {32, 192}) gates(rows, 4096, 12288);
   routes(8192, 2048, 512, 256, 8);
   routes(32, 2048, 512, 256, 8);
+  decides(512, 4096, 151936);
   return all;
 }
+
+constexpr const char* no_wgmma = "this card or this program has no wgmma";
+constexpr const char* wrong_before = "wrong at first use";
 
 // A way with the kernels that take it, or why there is none.
 struct candidate {
@@ -343,9 +396,9 @@ std::vector<candidate> gated_ways(const turn_settings& s, const sizes& size) {
       library{{name_of(multiplier::library), false, "", {}}, s.asked};
   const bool wrong = s.asked.left_out.contains({multiplied::products, multiplier::library});
   if (!s.wgmma) {
-    own.way.why = "this card or this program has no wgmma";
+    own.way.why = no_wgmma;
   } else if (wrong || s.asked.left_out.contains({multiplied::gated, multiplier::newer})) {
-    own.way.why = "wrong or slower at first use";
+    own.way.why = wrong_before;
   } else if (size("rows") > cuda::few_most_rows) {
     own.way.why = "it takes up to 192 rows";
   } else if (const bool card = s.device(s.asked).where() == target::cuda;
@@ -355,7 +408,7 @@ std::vector<candidate> gated_ways(const turn_settings& s, const sizes& size) {
   if (!s.library) {
     library.way.why = s.no_library;
   } else if (wrong) {
-    library.way.why = "wrong at first use";
+    library.way.why = wrong_before;
   }
   for (candidate* c : {&own, &library}) {
     c->choices->own_products = false;
@@ -365,7 +418,7 @@ std::vector<candidate> gated_ways(const turn_settings& s, const sizes& size) {
   }
   std::vector<candidate> all;
   if (s.own) all.push_back(std::move(own));
-  if (s.libraries) all.push_back(std::move(library));
+  if (s.libraries || s.before) all.push_back(std::move(library));
   return all;
 }
 
@@ -379,10 +432,10 @@ std::optional<candidate> way_of_few_rows(const turn_settings& s, const sizes& si
   }
   candidate c{{name_of(multiplier::newer), true, "", {}}, s.asked};
   if (!s.wgmma) {
-    c.way.why = "this card or this program has no wgmma";
+    c.way.why = no_wgmma;
   } else if (s.asked.left_out.contains({multiplied::few_rows, multiplier::newer}) ||
              s.asked.left_out.contains({multiplied::products, multiplier::library})) {
-    c.way.why = "wrong or slower at first use";
+    c.way.why = wrong_before;
   }
   c.choices->own_products = false;
   c.choices->wgmma = c.choices->newer = true;
@@ -393,9 +446,9 @@ std::optional<candidate> way_of_few_rows(const turn_settings& s, const sizes& si
 candidate own_way(const turn_settings& s, multiplied what, multiplier how) {
   candidate c{{name_of(how), true, "", {}}, s.asked};
   if (how == multiplier::wgmma && !s.wgmma) {
-    c.way.why = "this card or this program has no wgmma";
+    c.way.why = no_wgmma;
   } else if (s.asked.left_out.contains({what, how})) {
-    c.way.why = "wrong at first use";
+    c.way.why = wrong_before;
   }
   if (!c.way.why.empty()) {
     c.choices.reset();
@@ -406,30 +459,57 @@ candidate own_way(const turn_settings& s, multiplied what, multiplier how) {
   return c;
 }
 
+// The newer kernels of attention or of the head, or those before them. Without wgmma attention has neither.
+candidate one_of_two(const turn_settings& s, multiplied what, bool newer) {
+  const multiplier how = newer ? multiplier::newer : multiplier::wgmma;
+  const bool attends = what == multiplied::attention;
+  candidate c{{newer ? name_of(how) : "kernels before", true, "", {}, !newer}, s.asked};
+  if (attends && !s.wgmma) {
+    c.way.why = no_wgmma;
+  } else if (s.asked.left_out.contains({what, how})) {
+    c.way.why = wrong_before;
+  }
+  c.choices->newer = newer;
+  if (attends) c.choices->wgmma = true;
+  if (!c.way.why.empty()) c.choices.reset();
+  return c;
+}
+void add_both(const turn_settings& s, multiplied what, std::vector<candidate>& all) {
+  if (s.own) all.push_back(one_of_two(s, what, true));
+  if (s.before) all.push_back(one_of_two(s, what, false));
+}
+
+std::vector<candidate> ways_of_products(const turn_settings& s, const sizes& size) {
+  std::vector<candidate> all;
+  if (s.own) {
+    if (auto newer = way_of_few_rows(s, size)) all.push_back(std::move(*newer));
+    all.push_back(own_way(s, multiplied::products, multiplier::cuda_cores));
+  }
+  if (!s.libraries && !s.before) return all;
+  candidate library{{name_of(multiplier::library), false, "", {}}, s.asked};
+  library.choices->own_products = library.choices->newer = false;
+  if (!s.library) {
+    library.way.why = s.no_library;
+  } else if (s.asked.left_out.contains({multiplied::products, multiplier::library})) {
+    library.way.why = wrong_before;
+  }
+  if (!library.way.why.empty()) library.choices.reset();
+  all.push_back(std::move(library));
+  return all;
+}
+
 std::vector<candidate> candidates_of(const turn_settings& s, const sizes& size) {
   const multiplied what = size.what;
   if (what == multiplied::gated) return gated_ways(s, size);
+  if (what == multiplied::products) return ways_of_products(s, size);
   std::vector<candidate> all;
   const auto absent = [&](const char* name, const std::string& why) {
     if (s.libraries) all.push_back({{name, false, why, {}}, std::nullopt});
   };
-  if (what == multiplied::products) {
-    if (s.own) {
-      if (auto newer = way_of_few_rows(s, size)) all.push_back(std::move(*newer));
-      all.push_back(own_way(s, what, multiplier::cuda_cores));
-    }
-    if (!s.library) {
-      absent(name_of(multiplier::library), s.no_library);
-    } else if (s.asked.left_out.contains({what, multiplier::library})) {
-      absent(name_of(multiplier::library), "wrong at first use");
-    } else if (s.libraries) {
-      all.push_back({{name_of(multiplier::library), false, "", {}}, s.asked});
-      all.back().choices->own_products = all.back().choices->newer = false;
-    }
-    return all;
-  }
+  if (what != multiplied::experts) add_both(s, what, all);
+  if (what == multiplied::head) return all;
   if (s.own) {
-    all.push_back(own_way(s, what, multiplier::wgmma));
+    if (what == multiplied::experts) all.push_back(own_way(s, what, multiplier::wgmma));
     all.push_back(own_way(s, what, multiplier::mma_sync));
   }
   if (what == multiplied::attention) {
@@ -443,8 +523,8 @@ std::vector<candidate> candidates_of(const turn_settings& s, const sizes& size) 
 // What the CUDA cores make of the case: without tensor cores and libraries.
 std::vector<float> expected(const turn_settings& s, multiplied what, const prepared& p) {
   cuda::choices plain = s.asked;
-  plain.own_products = what == multiplied::products || what == multiplied::gated;
-  plain.wgmma = false;
+  plain.own_products = what != multiplied::attention && what != multiplied::experts;
+  plain.wgmma = plain.newer = false;
   for (const multiplier how : {multiplier::wgmma, multiplier::mma_sync})
     plain.left_out.insert({what, how});
   const backend& on = s.device(plain);

@@ -21,6 +21,7 @@ struct kernel_way {
   bool own = true;              // else a library's
   std::string why;              // why it was not timed: absent, wrong; empty: it was
   std::vector<double> seconds;  // of a call: one mean for each turn
+  bool before = false;          // an own kernel that a newer one would take the place of
 };
 
 struct kernel_case {
@@ -33,9 +34,10 @@ struct turn_settings {
   cuda::choices asked;  // with what the device check left out
   bool library = true;  // a library of products is there; else `no_library` says why not
   std::string no_library;
-  bool wgmma = false;                 // the card has it, and this program code for it
-  bool own = true, libraries = true;  // which ways are wanted
-  std::string cases;                  // regular expression, searched for in names; empty: all
+  bool wgmma = false;  // the card has it, and this program code for it
+  // Which ways are wanted. before: what run.kernels = "before" takes if there is a newer kernel.
+  bool own = true, before = true, libraries = true;
+  std::string cases;  // regular expression, searched for in names; empty: all
   std::int64_t turns = 3;
   bool small = false;  // sizes for a GPU in software or emulated, one call a turn
 };

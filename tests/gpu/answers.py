@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
 """The questions that a call on a GPU is to settle, answered in a line each from what it measured:
-D1 which kernels are right, D2 own kernels against the libraries', D3 the roofs of a loaded card,
+D1 which kernels are right, D2 own kernels against the libraries' and those before, D3 the roofs of a loaded card,
 D4 prompts in the others' forward passes, D5 what is idle in a step of full depth."""
 
 import os
@@ -25,9 +25,11 @@ def right_kernels(folder):
 
 
 def own_and_library(folder):
-    """D2, from cases that were timed in turn: own time over the library's, less than 1 is faster."""
+    """D2, from cases that were timed in turn: own time over that of the library or of the kernels before, less
+    than 1 is faster."""
     rows = [r for r in json_lines(os.path.join(folder, "turns.jsonl")) if r.get("ratio")]
-    said = [f"{r['case']}: {r['ratio']:.2f} ({r['low']:.2f} to {r['high']:.2f}) of {r['against']}" for r in rows]
+    said = [f"{r['case']}, {r['way']}: {r['ratio']:.2f} ({r['low']:.2f} to {r['high']:.2f}) of {r['against']}"
+            for r in rows]
     return "; ".join(said) or ABSENT
 
 
@@ -69,7 +71,7 @@ def idle_share(rows):
 def lines(folder, ceilings, throughput, profiles):
     """A table of five rows; [] where nothing was measured."""
     answers = [("D1", "which kernels are right", right_kernels(folder)),
-               ("D2", "own time over the library's, in turn", own_and_library(folder)),
+               ("D2", "own time over that of the library or of the kernels before, in turn", own_and_library(folder)),
                ("D3", "roofs of a loaded card", loaded_roofs(ceilings)),
                ("D4", "tokens/s with prompts among the others, over without", mixed_or_not(throughput)),
                ("D5", "idle share of a step of full depth", idle_share(profiles))]

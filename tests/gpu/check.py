@@ -154,8 +154,8 @@ def main(arguments=None):
     parser.add_argument("--stage", action="append", default=[], metavar="NAME",
                         help="run this stage only (repeatable)")
     parser.add_argument("--cases", default="", metavar="REGEX",
-                        help="of the stages operations, ceilings, kernels and turns, run only the cases whose "
-                             "name this finds: 'attention|experts'")
+                        help="of the stages operations, ceilings, kernels, turns, memcheck and racecheck, run only "
+                             "the cases whose name this finds: 'attention|experts'")
     parser.add_argument("--results", default="", help="folder of what comes back (runs/gpu)")
     parser.add_argument("--build", default="", help="folder of programs to take")
     parser.add_argument("--goldens", default=os.environ.get("UNMASK_GOLDENS", ""),

@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -240,16 +241,53 @@ class Stages(Workspace):
             words = [line.split()[0] for line in lines]
             self.assertEqual(words.count("before") - 2, sum(of is stages.BEFORE for *_, of in stages.NCU_CASES))
 
-    def test_the_sanitizer_sees_the_newer_kernels_and_the_gated_product(self):
+    def test_ncu_looks_at_both_products_of_the_experts(self):
+        """A stand-in of ncu that says what it was asked for."""
         seen = os.path.join(self.folder.name, "seen")
-        self.program("unmask_device_check", f"echo $UNMASK_CUDA_KERNELS $UNMASK_CUDA_GEMM $* >> {seen}")
-        check = self.check(cases="attention")
-        with open(os.devnull, "w", encoding="utf-8") as log, \
-                mock.patch.object(check, "tool", self.stand_in):
-            stages.sanitizer(check, "racecheck")(log, 5)
+        ncu = self.program("ncu", f"echo \"$*\" >> {seen}")
+        check = self.check()
+        with open(os.devnull, "w", encoding="utf-8") as log, mock.patch.object(check, "tool", lambda name: [ncu]):
+            self.assertEqual(stages.ncu(check)(log, 5), f"{len(stages.NCU_CASES)} kernels")
         with open(seen, encoding="utf-8") as file:
-            self.assertEqual(file.read().splitlines(), ["new library cuda small 1 --cases gated_linear",
-                                                        "new own cuda small 1 --cases attention"])
+            asked = [line for line in file if "--launch-count" in line]
+        self.assertEqual(len(asked), len(stages.NCU_CASES))
+        self.assertEqual(["cuda_experts" in line for line in asked], ["--launch-count 2 " in line for line in asked])
+
+    def sanitized(self, chosen, code=0):
+        """What the sanitizer ran with --cases `chosen`, of a program that ends with this code, and why it failed."""
+        seen = os.path.join(self.folder.name, "seen")
+        self.program("unmask_device_check",
+                     f"echo \"$UNMASK_CUDA_KERNELS $UNMASK_CUDA_GEMM $*\" >> {seen}; exit {code}")
+        check, why = self.check(cases=chosen), None
+        with open(os.devnull, "w", encoding="utf-8") as log, mock.patch.object(check, "tool", self.stand_in):
+            try:
+                stages.sanitizer(check, "racecheck")(log, 5)
+            except (runner.NotRun, runner.Failed) as problem:
+                why = problem
+        with open(seen, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        os.remove(seen)
+        return lines, why
+
+    def test_the_sanitizer_sees_the_newer_kernels_and_those_beside_the_library(self):
+        self.assertEqual(self.sanitized(""), (["new library cuda small 1 --cases gated_linear|of few rows",
+                                               "new own cuda small 1"], None))
+
+    def test_the_sanitizer_looks_at_the_chosen_cases_alone(self):
+        (library, own), why = self.sanitized("attention|few")
+        self.assertIsNone(why)
+        self.assertEqual(own, "new own cuda small 1 --cases attention|few")
+        words, cases = library.split(" --cases ")
+        self.assertEqual(words, "new library cuda small 1")
+        # Names of the program's operations (kernels/check).
+        self.assertTrue(re.search(cases, "bf16 linear of few rows"))
+        self.assertFalse(re.search(cases, "bf16 gated_linear") or re.search(cases, "attention"))
+        lines, why = self.sanitized("no such operation", code=2)
+        self.assertEqual((len(lines), type(why)), (2, runner.NotRun))
+        self.assertIn("--cases no such operation", str(why))
+        lines, why = self.sanitized("attention", code=9)
+        self.assertEqual((len(lines), type(why)), (1, runner.Failed))
+        self.assertIs(type(self.sanitized("", code=2)[1]), runner.Failed)
 
     def test_attention_is_timed_without_wgmma_too(self):
         check = self.check()
@@ -536,7 +574,9 @@ class Tables(Workspace):
             {"operation": "attention", "right": True}, {"operation": "moe", "right": False}])
         self.write(os.path.join(folder, "turns.jsonl"), [
             {"case": "linear/rows:1", "way": "CUDA cores", "against": "cuBLASLt", "ratio": 1.5, "low": 1.4,
-             "high": 1.6, "median_us": 3.0}, {"case": "experts", "way": "CUTLASS", "why": "none"}])
+             "high": 1.6, "median_us": 3.0}, {"case": "experts", "way": "CUTLASS", "why": "none"},
+            {"case": "confidence", "way": "newer kernels", "against": "kernels before", "ratio": 0.5, "low": 0.4,
+             "high": 0.6, "median_us": 2.0}])
         served = [{"label": "FOCUS", "batch_size": 32, "serve": {"policy": p},
                    "metrics": {"tokens_per_second": v}} for p, v in (("iter", 100.0), ("mixed", 106.0))]
         profile = {"label": "FOCUS", "model": {"name": "sdar-8b"},
@@ -546,7 +586,8 @@ class Tables(Workspace):
                     {"kind": "read", "state": "loaded", "bytes_per_second": 3e12}]
         text = "\n".join(answers.lines(folder, ceilings, served, [cut, profile]))
         for part in ("| D1 | which kernels are right | 2 cases, WRONG: moe |",
-                     "linear/rows:1: 1.50 (1.40 to 1.60) of cuBLASLt |",
+                     "linear/rows:1, CUDA cores: 1.50 (1.40 to 1.60) of cuBLASLt; ",
+                     "confidence, newer kernels: 0.50 (0.40 to 0.60) of kernels before |",
                      "600 of 800 TFLOP/s, 3000 of 4000 GB/s read", "FOCUS, 32 slots: 1.06 |",
                      "| FOCUS: 10 % |"):
             self.assertIn(part, text)

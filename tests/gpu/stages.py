@@ -19,13 +19,17 @@ from runner import HERE, ROOT, Failed, NotRun, Partial, json_lines
 # Programs of tests take those before unless this says otherwise; on a GPU and in a rehearsal it always does.
 NEW, BEFORE = ({"UNMASK_CUDA_KERNELS": word} for word in ("new", "before"))
 OF_TWO_KERNELS = "attention|confidence|gated_linear"
-# Kernels that ncu looks at in full: case of the benchmark, the kernel to take, and which of two.
-NCU_CASES = [("attention-refresh", "attention/sequences:1/rows:8192/", "attention_refresh", NEW),
-             ("attention-refresh-before", "attention/sequences:1/rows:8192/", "attention_tensor", BEFORE),
-             ("head", "confidence/rows:512/.*bits:16", "head_fold", NEW),
-             ("experts", "experts/rows:8192/.*bits:16", "grouped_", NEW),
-             ("attention-decode", "attention/sequences:64/rows:32/.*keys:4096", "attention_joined|attention_tensor", NEW),
-             ("head-before", "confidence/rows:512/.*bits:16", "head_chunk", BEFORE)]
+# Operations of the device check whose newer kernels are taken only if the library multiplies.
+BESIDE_THE_LIBRARY = "gated_linear|of few rows"
+# Kernels that ncu looks at in full: case of the benchmark, the kernel to take, how many launches of it in turn, and
+# which of two. Experts launch it twice: for gate and up, and for down.
+NCU_CASES = [("attention-refresh", "attention/sequences:1/rows:8192/", "attention_refresh", 1, NEW),
+             ("attention-refresh-before", "attention/sequences:1/rows:8192/", "attention_tensor", 1, BEFORE),
+             ("head", "confidence/rows:512/.*bits:16", "head_fold", 1, NEW),
+             ("experts", "experts/rows:8192/.*bits:16", "grouped_", 2, NEW),
+             ("attention-decode", "attention/sequences:64/rows:32/.*keys:4096", "attention_joined|attention_tensor", 1,
+              NEW),
+             ("head-before", "confidence/rows:512/.*bits:16", "head_chunk", 1, BEFORE)]
 # What profile per method runs: shape, methods and their parameters. Four layers are in the steady
 # state; Focus-dLLM keeps its first ones dense, by default more than four. With counters of every phase
 # a method takes about 50 s on an H100, so that one has them.
@@ -258,16 +262,20 @@ def sanitizer(check, tool):
     def work(log, limit):
         end = time.monotonic() + limit
         # 9 tells the tool's finding from an operation that is wrong. No graphs and no trials of
-        # library products: the tool would follow each of their thousands of launches. The gated product
-        # alone stands behind those of the library.
-        for cases, products in (("gated_linear", "library"), (check.settings.cases, "own")):
+        # library products: the tool would follow each of their thousands of launches. What needs them runs alone.
+        chosen, codes = check.settings.cases, []
+        beside = f"^(?=.*({chosen})).*({BESIDE_THE_LIBRARY})" if chosen else BESIDE_THE_LIBRARY
+        for cases, products in ((beside, "library"), (chosen, "own")):
             code = check.run([*check.tool("compute-sanitizer"), "--tool", tool, "--error-exitcode", "9",
                               check.program("unmask_device_check"), check.backend, "small", "1",
                               *(["--cases", cases] if cases else [])], log,
-                             end - time.monotonic(), allowed=(0, 1, 3, 9),
+                             end - time.monotonic(), allowed=(0, 1, 3, 9, *((2,) if chosen else ())),
                              env={"UNMASK_CUDA_GRAPHS": "off", "UNMASK_CUDA_GEMM": products, **NEW})
-            if code != 0:
+            codes.append(code)
+            if code not in (0, 2):  # 2: it has no such operation
                 break
+        if codes == [2, 2]:
+            raise NotRun(f"needs an operation that --cases {chosen} finds")
         if code == 9:
             raise Failed(f"{tool} found something: see the log")
         if code == 3:
@@ -397,12 +405,12 @@ def experiment(check, name):
 
 
 def turns(check):
-    """Own kernels and the libraries', all ways of a case in one process and in turn."""
+    """Own kernels, those before the newer ones and the libraries', all ways of a case in one process and in turn."""
     def work(log, limit):
         out = check.path("turns.jsonl")
         device = "cuda-emulated" if check.settings.rehearse == "emulator" else "cuda"
         shorter = check.shorter(log, "smallest sizes") if check.in_software else ""
-        check.run([check.program("unmask"), "bench", "--kernels", "own,library", "--device", device,
+        check.run([check.program("unmask"), "bench", "--kernels", "own,before,library", "--device", device,
                    "--turns", "2" if check.settings.rehearse else "5", "--kernel-rows", out,
                    *(["--set", "run.device_check=off"] if check.in_software else []),
                    *(["--cases", check.settings.cases] if check.settings.cases else [])], log, limit,
@@ -481,18 +489,18 @@ def profiles(check):
 
 
 def ncu(check):
-    """Full sections of four kernels at the shapes that decide. Clocks stay as they are."""
+    """Full sections of the kernels of NCU_CASES. Clocks stay as they are."""
     def work(log, limit):
         check.tool("ncu")
         end = time.monotonic() + limit
         missing = []
-        for name, case, kernel, kernels_of in NCU_CASES:
+        for name, case, kernel, launches, kernels_of in NCU_CASES:
             report = check.path("ncu-" + name)
             prefix = "emulated_" + case.split("/")[0] if check.settings.rehearse == "emulator" else "cuda_" + case
             try:
                 check.run([*check.tool("ncu"), "--set", "full", "--clock-control", "none",
                            "--kernel-name", "regex:" + kernel, "--launch-skip", "2",
-                           "--launch-count", "1", "--force-overwrite", "--export", report,
+                           "--launch-count", str(launches), "--force-overwrite", "--export", report,
                            check.program("unmask_bench"), f"--benchmark_filter={prefix}"], log,
                           min(end - time.monotonic(), limit / 2),
                           env={**bench_environment(check, "", kernels_of), "UNMASK_BENCH_ITERATIONS": "1"})

@@ -182,7 +182,7 @@ def throughput_table(rows, ceilings):
 
 
 def turns_table(rows):
-    """Own kernels beside the libraries', calls alternating in one process."""
+    """Own kernels beside those before them and the libraries', calls alternating in one process."""
     lines = [f"| {r['case']} | {r['way']} | {r['median_us']:.1f} | "
              + (f"{r['against']} | {r['ratio']:.3f} | {r['low']:.3f} to {r['high']:.3f} |" if r.get("ratio")
                 else f"{r.get('why', '–')} | – | – |") for r in rows if "median_us" in r]

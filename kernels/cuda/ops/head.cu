@@ -81,25 +81,30 @@ device_backend::product candidate_rows(const device_backend& device, const op::c
   return chunk;
 }
 
-// What folds a chunk of logits.
-auto fold_of(const device_backend& device, const head_params& p) -> void (*)(head_params) {
+// What folds a chunk of logits, and the name of its launch.
+struct chunk_fold {
+  const char* name;
+  void (*kernel)(head_params);
+};
+chunk_fold fold_of(const device_backend& device, const head_params& p) {
+  constexpr const char* before = "head_chunk";
   if (p.gumbel_temperature > 0) {
-    return p.wide ? head_chunk_kernel<true, true> : head_chunk_kernel<false, true>;
+    return {before, p.wide ? head_chunk_kernel<true, true> : head_chunk_kernel<false, true>};
   }
-  if (p.wide) return head_chunk_kernel<true, false>;
+  if (p.wide) return {before, head_chunk_kernel<true, false>};
   if (!device.may_multiply(multiplied::head, multiplier::newer)) {
-    return head_chunk_kernel<false, false>;
+    return {before, head_chunk_kernel<false, false>};
   }
   const bool seconds = p.out.margin != nullptr || p.out.top2_logit_gap != nullptr;
-  return seconds ? head_fold_kernel<true> : head_fold_kernel<false>;
+  return {"head_fold", seconds ? head_fold_kernel<true> : head_fold_kernel<false>};
 }
 
 constexpr int head_warps = head_threads / warp_size;
 
-// Logits of all candidates in chunks of tokens, each given to `kernel`. `chunk`: candidate_rows().
+// Logits of all candidates in chunks of tokens, each given to `fold`. `chunk`: candidate_rows().
 void for_each_chunk(const device_backend& device, const op::confidence& args, const head_rows& rows,
-                    device_backend::product chunk, const head_params& of_all, const char* name,
-                    void (*kernel)(head_params)) {
+                    device_backend::product chunk, const head_params& of_all,
+                    const chunk_fold& fold) {
   const device_matrix& w = as_device(rows.weight);
   const std::int64_t count = args.candidates.count, vocabulary = w.out_features;
   // The first group is as large as any, but the last may take more tokens at once.
@@ -130,9 +135,9 @@ void for_each_chunk(const device_backend& device, const op::confidence& args, co
       if (of_all.entropy != nullptr) p.entropy = of_all.entropy + slice;
       p.columns = static_cast<int>(width);
       device.work().launch(
-          name,
+          fold.name,
           {blocks_for(part.rows, 1), head_threads, 0, blocks_for(width, head_warps * head_slice)},
-          kernel, p);
+          fold.kernel, p);
     }
   }
 }
@@ -140,7 +145,7 @@ void for_each_chunk(const device_backend& device, const op::confidence& args, co
 // The state of each candidate over the tokens of these rows, p.state; of a whole head the results too.
 void find_states(const device_backend& device, const op::confidence& args, const head_rows& rows,
                  const device_backend::product& chunk, const head_params& p) {
-  for_each_chunk(device, args, rows, chunk, p, "head_chunk", fold_of(device, p));
+  for_each_chunk(device, args, rows, chunk, p, fold_of(device, p));
   device.work().launch(
       "head_merge", {blocks_for(args.candidates.count, head_warps), head_threads},
       p.gumbel_temperature > 0 ? head_merge_kernel<true> : head_merge_kernel<false>, p);
@@ -151,7 +156,7 @@ void find_entropy(const device_backend& device, const op::confidence& args, cons
                   const device_backend::product& chunk, head_params& p) {
   p.entropy =
       device.work().scratch<double>(scratch_slot::head_rows, args.candidates.count * p.slices);
-  for_each_chunk(device, args, rows, chunk, p, "head_entropy", head_entropy_kernel);
+  for_each_chunk(device, args, rows, chunk, p, {"head_entropy", head_entropy_kernel});
 }
 
 grid_shape one_thread_each(std::int64_t count) {

@@ -8,12 +8,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/cli/kernel_turns.h"
+#include "kernels/cuda/device/traffic.h"
 #include "tests/harness/cli/program.h"
 
 namespace unmask {
@@ -36,7 +38,7 @@ TEST(kernel_turns, the_ratio_is_taken_turn_by_turn) {
   EXPECT_FALSE(ratio_of(own, {"x", false, "", {1.0}}).has_value()) << "one turn has no interval";
 }
 
-// A library that ran; else the own way before it; a library is held against nothing.
+// A library that ran; else the own way in front of it; a library is held against nothing.
 TEST(kernel_turns, an_own_way_is_held_against_the_library_that_ran) {
   kernel_case c{
       "attention",
@@ -52,6 +54,24 @@ TEST(kernel_turns, an_own_way_is_held_against_the_library_that_ran) {
   const auto row = nlohmann::json::parse(kernel_rows(c).substr(0, kernel_rows(c).find('\n')));
   EXPECT_EQ(row["why"], "wrong at first use");
   EXPECT_FALSE(row.contains("median_us"));
+}
+
+// Newer kernels and mma.sync are held against the kernels before, which are held against a library alone.
+TEST(kernel_turns, newer_kernels_are_held_against_those_before) {
+  kernel_case c{"attention",
+                {{"newer kernels", true, "", {1}},
+                 {"kernels before", true, "", {2}, true},
+                 {"mma.sync", true, "", {3}},
+                 {"cuDNN", false, "absent", {}}}};
+  EXPECT_EQ(held_against(c, 0), &c.ways[1]);
+  EXPECT_EQ(held_against(c, 1), nullptr);
+  EXPECT_EQ(held_against(c, 2), &c.ways[1]);
+  c.ways[3].why.clear();
+  EXPECT_EQ(held_against(c, 0), &c.ways[3]);
+  EXPECT_EQ(held_against(c, 1), &c.ways[3]);
+  c.ways[1].why = c.ways[3].why = "wrong at first use";
+  EXPECT_EQ(held_against(c, 0), nullptr);
+  EXPECT_EQ(held_against(c, 2), c.ways.data());
 }
 
 // Three ways, three turns of two calls: forwards, backwards, forwards.
@@ -93,13 +113,16 @@ TEST(kernel_turns, a_way_that_cannot_compute_says_so_and_is_not_timed) {
   std::vector<kernel_case> done;
   time_in_turn(s, [&](const kernel_case& c) { done.push_back(c); });
   ASSERT_EQ(done.size(), 2U);
-  for (const kernel_case& c : done) {
-    EXPECT_EQ(c.ways[0].name, "wgmma");
-    EXPECT_EQ(c.ways[0].why, "no such kernel");
-    EXPECT_TRUE(c.ways[0].seconds.empty());
+  const kernel_case &attention = done[0], &experts = done[1];
+  EXPECT_EQ(attention.ways[0].name, "newer kernels");
+  EXPECT_EQ(attention.ways[1].name, "kernels before");
+  EXPECT_EQ(experts.ways[0].name, "wgmma");
+  for (const kernel_way* w : {attention.ways.data(), &attention.ways[1], experts.ways.data()}) {
+    EXPECT_EQ(w->why, "no such kernel");
+    EXPECT_TRUE(w->seconds.empty());
   }
-  EXPECT_EQ(done[0].ways[1].seconds.size(), 2U);
-  EXPECT_EQ(done[1].ways[1].why, "wrong at first use");
+  EXPECT_EQ(attention.ways[2].seconds.size(), 2U);
+  EXPECT_EQ(experts.ways[1].why, "wrong at first use");
   s.cases = "no such case";
   EXPECT_THROW(time_in_turn(s, [](const kernel_case&) {}), error);
   s.cases = "(";
@@ -125,9 +148,64 @@ TEST(kernel_turns, gate_and_up_has_a_newer_kernel_and_the_library) {
   };
   EXPECT_EQ(timed(), "newer kernels: own;cuBLASLt;");
   s.asked.left_out = {{cuda::multiplied::gated, cuda::multiplier::newer}};
-  EXPECT_EQ(timed(), "newer kernels: wrong or slower at first use;cuBLASLt;");
+  EXPECT_EQ(timed(), "newer kernels: wrong at first use;cuBLASLt;");
   s.asked.left_out = {{cuda::multiplied::products, cuda::multiplier::library}};
-  EXPECT_EQ(timed(), "newer kernels: wrong or slower at first use;cuBLASLt: wrong at first use;");
+  EXPECT_EQ(timed(), "newer kernels: wrong at first use;cuBLASLt: wrong at first use;");
+  s.asked.left_out.clear();
+  s.libraries = false;
+  EXPECT_EQ(timed(), "newer kernels: own;cuBLASLt;") << "the library's are the kernels before";
+  s.before = false;
+  EXPECT_EQ(timed(), "newer kernels: own;");
+}
+
+// In the emulator's smallest cases attention of dimension 128 and the head have a newer kernel: which of the two
+// was launched, of every call.
+TEST(kernel_turns, attention_and_the_head_are_timed_by_newer_kernels_and_by_those_before) {
+  bench::turn_settings s;
+  s.device = [](const cuda::choices& c) -> const backend& { return cuda_emulated_backend(c); };
+  s.wgmma = true;
+  s.small = true;
+  s.turns = 2;
+  struct one_case {
+    const char *name, *newer, *before;
+  };
+  for (const one_case& of : {one_case{"^attention", "attention_joined", "attention_tensor"},
+                             {"^confidence", "head_fold", "head_chunk"}}) {
+    s.cases = of.name;
+    const auto counted = [&](bool own, bool before) {
+      s.own = own;
+      s.before = before;
+      s.libraries = false;
+      cuda::emulator::begin_counting(false);
+      std::vector<kernel_way> ways;
+      time_in_turn(s, [&](const kernel_case& c) { ways = c.ways; });
+      const auto kernels = cuda::emulator::end_counting().kernels;
+      const auto launches = [&](const char* kernel) {
+        const auto found = kernels.find(kernel);
+        return found == kernels.end() ? std::uint64_t{0} : found->second.launches;
+      };
+      return std::tuple{ways, launches(of.newer), launches(of.before)};
+    };
+    // One call to see that it is right, one a turn; the CUDA cores' head is folded by the kernel before.
+    const std::uint64_t expected = of.before == std::string("head_chunk") ? 1 : 0;
+    const auto [both, newer, before] = counted(true, true);
+    ASSERT_GE(both.size(), 2U);
+    EXPECT_EQ(both[0].name, "newer kernels");
+    EXPECT_EQ(both[1].name, "kernels before");
+    EXPECT_TRUE(both[1].before);
+    EXPECT_EQ(both[0].seconds.size(), 2U) << both[0].why;
+    EXPECT_EQ(both[1].seconds.size(), 2U) << both[1].why;
+    EXPECT_EQ(newer, 3U) << of.newer;
+    const auto [alone, newer_alone, before_alone] = counted(false, true);
+    ASSERT_EQ(alone.size(), 1U);
+    EXPECT_EQ(newer_alone, 0U);
+    EXPECT_EQ(before_alone, 3 + expected) << of.before;
+    EXPECT_GE(before, before_alone);
+    EXPECT_EQ(held_against({of.name, both}, 0)->name, "kernels before");
+  }
+  s.own = true;
+  s.asked.left_out = {{cuda::multiplied::head, cuda::multiplier::newer}};
+  time_in_turn(s, [&](const kernel_case& c) { EXPECT_EQ(c.ways[0].why, "wrong at first use"); });
 }
 
 // A product into the residual stream, which one small case has in a size that the newer kernel takes.
@@ -148,7 +226,7 @@ TEST(kernel_turns, few_rows_into_the_residual_stream_have_a_newer_kernel) {
   EXPECT_EQ(timed(), "CUDA cores;cuBLASLt;newer kernels;CUDA cores;cuBLASLt;");
   s.asked.left_out = {{cuda::multiplied::few_rows, cuda::multiplier::newer}};
   EXPECT_EQ(timed(),
-            "CUDA cores;cuBLASLt;newer kernels: wrong or slower at first use;CUDA cores;cuBLASLt;");
+            "CUDA cores;cuBLASLt;newer kernels: wrong at first use;CUDA cores;cuBLASLt;");
 }
 
 TEST(kernel_turns, the_program_times_kernels_on_the_emulator) {
@@ -158,7 +236,8 @@ TEST(kernel_turns, the_program_times_kernels_on_the_emulator) {
     return test::run_program(UNMASK_SOURCE_DIR, "bench " + words);
   };
   const test::outcome done =
-      run("--kernels own,library --device cuda-emulated --turns 2 --kernel-rows '" + file + "'");
+      run("--kernels own,before,library --device cuda-emulated --turns 2 --kernel-rows '" + file +
+          "'");
   EXPECT_EQ(done.code, 0) << done.text;
   EXPECT_NE(done.text.find("the emulator has no library"), std::string::npos) << done.text;
   std::ifstream in(file);
@@ -170,11 +249,12 @@ TEST(kernel_turns, the_program_times_kernels_on_the_emulator) {
       EXPECT_EQ(row["seconds"].size(), 2U) << line;
     }
   }
-  // mma.sync of attention and experts, CUDA cores of two products; wgmma twice, the newer kernels of a product and
-  // of gate and up, and five libraries.
-  EXPECT_EQ(timed, 4);
-  EXPECT_EQ(absent, 9);
+  // mma.sync of attention and experts, CUDA cores of two products, both kernels of the head; by wgmma two of
+  // attention and one of experts, the newer kernels of a product and of gate and up, and five libraries.
+  EXPECT_EQ(timed, 6);
+  EXPECT_EQ(absent, 10);
   EXPECT_EQ(run("--kernels theirs").code, 2);
+  EXPECT_EQ(run("--kernels before --cases '^linear' --device cuda-emulated").code, 0);
   EXPECT_EQ(run("--kernels own --device cpu").code, 2);
   EXPECT_EQ(run("MODEL --kernels own --device cuda-emulated").code, 2);
 }
