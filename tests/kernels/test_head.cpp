@@ -4,6 +4,7 @@
 // The fused LM head and token sampling.
 #include <omp.h>
 
+#include "kernels/cuda/device/traffic.h"
 #include "kernels/float16.h"
 #include "kernels/head.h"
 #include "kernels/noise.h"
@@ -160,8 +161,14 @@ TEST(head, folds_are_the_definition_over_several_slices) {
       SCOPED_TRACE(newer ? "newer" : "before");
       cuda::choices choices = cuda::choices_of_environment(/*graphs=*/false);
       choices.newer = newer;
+      const bool emulated = device.where() != target::cuda;
+      if (emulated) cuda::emulator::begin_counting(false);
       check(test::with(choices, device), true);
       if (newer) check(test::with(choices, device), false);
+      if (!emulated) continue;
+      const auto launched = cuda::emulator::end_counting().kernels;
+      EXPECT_EQ(launched.contains("head_fold"), newer);
+      EXPECT_EQ(launched.contains("head_chunk"), !newer);
     }
   });
 }
