@@ -117,7 +117,6 @@ TEST(device_attention, a_row_has_its_bits_in_any_batch_and_at_any_place) {
   };
   const std::vector<batch> batches = {
       {{16, 1, 64}, {64, 66}, {128, 65}, mask_kind::causal, "attention_refresh"},
-      {{32, 1, 128}, {33, 32}, {127, 128}, mask_kind::full, "attention_refresh"},
       {{1, 1, 128}, {5, 3, 8}, {256, 1, 70}, mask_kind::causal, "attention_joined"},
       {{2, 1, 128}, {4, 20, 30}, {130, 256, 64}, mask_kind::block_causal, "attention_joined"},
       {{8, 2, 128}, {12, 4, 2}, {200, 129, 63}, mask_kind::full, "attention_joined"},
