@@ -3,7 +3,7 @@
 """A program that meets a GPU for the first time checks its kernels there: with kernels and products
 that are made wrong, it takes the next way to multiply that is right, and says so; where none is, it ends.
 
-    first_use_test.py PROGRAM    PROGRAM: unmask_softgpu; UNMASK_SOFTGPU_ARCH chooses the card
+    first_use_test.py PROGRAM [FirstUse|Newer]    PROGRAM: unmask_softgpu; UNMASK_SOFTGPU_ARCH chooses the card
 """
 
 import glob
@@ -23,11 +23,18 @@ CARD = os.environ.get("UNMASK_SOFTGPU_ARCH", "90")
 WRONG_ATTENTION = {"90": "4611686293305360384|4611686155866406912", "80": "x4.trans.shared|x4.shared"}
 # The first product of the newer kernel left out; it runs on the H100 alone.
 WRONG_NEWER = "attention_refresh_kernelILi128|wgmma.mma_async|0"
+# What is left out of each other newer kernel: the products, or the exponentials of the head's fold. Attention of
+# many heads draws tickets; of few sequences it runs in clusters.
+WRONG_OF = {"gate and up": "few_rows_kernelILi64|wgmma.mma_async|0",
+            "products of few rows": "few_parts_kernelILi64|wgmma.mma_async|0",
+            "head": "head_fold_kernelILb0|ex2.approx|-1",
+            "attention": "attention_joined_kernelILi128ELi1|mma.sync|-1"}
+WRONG_CLUSTER = "attention_cluster_kernelILi128ELi1|mma.sync|-1"
 # One multiply-add of attention in float32 left out.
 WRONG_FLOAT32 = "attention_kernelILi2|fma.rn.f32|0"
 
 
-class FirstUse(unittest.TestCase):
+class OneCard(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -51,6 +58,8 @@ class FirstUse(unittest.TestCase):
         with open(os.path.join(output, "rows.jsonl"), encoding="utf-8") as rows:
             return json.loads(rows.readline()), said
 
+
+class FirstUse(OneCard):
     def test_the_next_way_that_is_right_is_taken_and_kept(self):
         faults = {"REPLACE": WRONG_ATTENTION[CARD], "PRODUCTS": "wrong", "DROP": WRONG_NEWER}
         by = {"90": ["attention by wgmma", "attention by newer kernels"], "80": ["attention by mma.sync"]}[CARD]
@@ -88,6 +97,32 @@ class FirstUse(unittest.TestCase):
         products, descriptions, layouts, checks = (int(n) for n in found.groups())
         self.assertGreater(products, 20 * descriptions, said)
         self.assertEqual((layouts, checks), (3 * descriptions, descriptions), said)
+
+
+class Newer(OneCard):
+    def planted(self, fault, said):
+        self.assertIn("left out of " + re.match(r"\w+?_kernel", fault).group(), said)
+
+    def test_what_is_wrong_is_refused_with_its_case_and_the_kernel_before_is_taken(self):
+        row, said = self.row(DROP="&".join(WRONG_OF.values()))
+        checked = row["model"]["checked"]
+        for what, fault in WRONG_OF.items():
+            with self.subTest(what):
+                self.planted(fault, said)
+                self.assertIn(f"WARNING: {what} by newer kernels is wrong on ", said)
+                self.assertRegex(checked, rf"{what} by newer kernels \(\w+, [^)]*: off by [^)]* tolerances\)")
+                self.assertIn(f"{what} by newer kernels", row["reason"])
+        self.assertEqual(len(re.findall("by newer kernels", checked)), len(WRONG_OF))
+        self.assertNotRegex(checked, r"by (cuBLASLt|wgmma|mma\.sync|CUDA cores)")
+        before, _ = self.row("run.kernels=before", "run.device_check=off")
+        self.assertEqual(row["answers_hash"], before["answers_hash"])
+
+    def test_clusters_that_are_wrong_are_refused(self):
+        _, said = self.unmask("doctor", "--device", "cuda", "--check", DROP=WRONG_CLUSTER)
+        self.planted(WRONG_CLUSTER, said)
+        self.assertRegex(said, r"WARNING: attention by newer kernels is wrong on .* and not used "
+                               r"\(attention, bf16 .*: off by .* tolerances\)")
+        self.assertRegex(said, r"device check: \d+ cases right on ")
 
 
 if __name__ == "__main__":
