@@ -137,10 +137,12 @@ struct loaded_shape {
 };
 constexpr loaded_shape loaded_shapes[] = {
     {{"square", "8192", 8192, 8192}, 8192},      {{"sdar-8b", "gate_up", 24576, 4096}, 192},
-    {{"sdar-8b", "gate_up", 24576, 4096}, 320},  {{"sdar-8b", "gate_up", 24576, 4096}, 512},
-    {{"sdar-8b", "gate_up", 24576, 4096}, 1024}, {{"sdar-8b", "gate_up", 24576, 4096}, 2048},
-    {{"sdar-8b", "down", 4096, 12288}, 192},     {{"sdar-8b", "down", 4096, 12288}, 512},
-    {{"sdar-8b", "down", 4096, 12288}, 1024},
+    {{"sdar-8b", "gate_up", 24576, 4096}, 256},  {{"sdar-8b", "gate_up", 24576, 4096}, 320},
+    {{"sdar-8b", "gate_up", 24576, 4096}, 512},  {{"sdar-8b", "gate_up", 24576, 4096}, 1024},
+    {{"sdar-8b", "gate_up", 24576, 4096}, 2048}, {{"sdar-8b", "down", 4096, 12288}, 192},
+    {{"sdar-8b", "down", 4096, 12288}, 256},     {{"sdar-8b", "down", 4096, 12288}, 320},
+    {{"sdar-8b", "down", 4096, 12288}, 512},     {{"sdar-8b", "down", 4096, 12288}, 1024},
+    {{"sdar-8b", "down", 4096, 12288}, 2048},
 };
 constexpr int row_counts[] = {1, 8, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
 constexpr int most_head_rows = 1024;  // the head sees candidates, not every row

@@ -125,7 +125,7 @@ class InSoftware(unittest.TestCase):
         self.assertIn("softgpu", first["environment"])
         self.assertIn("(eight tokens)", first["first decode"])
         self.assertRegex(measure["kernels"], r"^1\d cases \(smallest sizes")
-        self.assertRegex(measure["ceilings"], r", [89] of them under load")
+        self.assertIn(", 13 of them under load", measure["ceilings"])
         # Ways: of attention four, of two products two each, of gate and up two, of experts three, of the head two.
         # Newer kernels over those before in attention and the head, mma.sync over wgmma in attention and the experts,
         # CUDA cores over the stand-in of cuBLASLt twice. The newer kernel of gate and up is for sizes that fill the

@@ -544,7 +544,7 @@ def first(check, golden_folder=""):
 def measure(check):
     check.stage("environment", 20, environment(check), needs_gpu=False)
     check.stage("first decode", 30, first_decode(check))
-    check.stage("ceilings", 50, ceilings(check))
+    check.stage("ceilings", 60, ceilings(check))
     check.stage("turns", 45, turns(check))
     check.stage("throughput", 160, experiment(check, "throughput"))
     check.stage("full depth", 45, full_depth(check))
