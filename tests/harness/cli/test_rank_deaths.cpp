@@ -223,21 +223,30 @@ TEST_P(ranked_deaths, cost_their_point_the_pass_in_flight) {
   EXPECT_EQ(all[2].at("samples").value("taken_up", 0), d.kept);
 }
 
-// By hand: each device takes 2.5 J between two readings of its counter, and 412 W.
+// By hand: each device takes 2.5 J between two readings of its counter, and 412 W, held down by its power cap.
 TEST_F(ranked_runs, add_the_energy_of_their_devices) {
   write("block_diffusion", 1);
-  const auto row_of = [&](const std::string& output, int unmetered) {
+  const auto row_of = [&](const std::string& output, int unmetered, int ranks) {
     const test::outcome o = test::run_shell(
         folder(), "UNMASK_PLANTED=" + shell_word(std::to_string(unmetered) + " unmetered - 0 -") +
                       " " + shell_word(fs::read_symlink("/proc/self/exe")) + " run x.toml -o " +
-                      output + " --no-progress --ranks 2 --device mortal");
+                      output + " --no-progress --device mortal --ranks " + std::to_string(ranks));
     EXPECT_EQ(o.code, 0) << o.text;
     return rows_in(output).at(0);
   };
-  const json all = row_of("all", -1), part = row_of("part", 1);
+  const json one = row_of("one", -1, 1).at("metrics"), none = row_of("none", 0, 1).at("metrics");
+  EXPECT_EQ(one.at("energy_joules"), 2.5);
+  EXPECT_EQ(one.at("watts_mean"), 412);
+  EXPECT_EQ(one.at("clock_mhz_mean"), 1755);
+  EXPECT_EQ(one.at("throttled_share"), 1);
+  for (const char* absent : {"energy_joules", "watts_mean", "clock_mhz_mean", "throttled_share"}) {
+    EXPECT_FALSE(none.contains(absent)) << absent;
+  }
+  const json all = row_of("all", -1, 2), part = row_of("part", 1, 2);
   EXPECT_EQ(all.at("metrics").at("energy_joules"), 5);
   EXPECT_EQ(all.at("metrics").at("watts_mean"), 824);
   EXPECT_EQ(all.at("metrics").at("clock_mhz_mean"), 1755);
+  EXPECT_EQ(all.at("metrics").at("throttled_share"), 1);
   EXPECT_EQ(all.at("metrics").at("joules_per_token").get<double>(),
             5 / all.at("metrics").at("output_tokens").get<double>());
   EXPECT_EQ(all.at("reason").get<std::string>().find("no energy"), std::string::npos);
