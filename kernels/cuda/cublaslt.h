@@ -19,6 +19,7 @@ namespace unmask::cuda {
   X(cublasLtGetVersion)                   \
   X(cublasLtMatmul)                       \
   X(cublasLtMatmulAlgoCheck)              \
+  X(cublasLtMatmulAlgoConfigGetAttribute) \
   X(cublasLtMatmulAlgoGetHeuristic)       \
   X(cublasLtMatmulDescCreate)             \
   X(cublasLtMatmulDescDestroy)            \

@@ -4,10 +4,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -18,6 +20,7 @@
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/row_buckets.h"
+#include "kernels/cuda/tuned_products.h"
 
 namespace unmask::cuda {
 namespace {
@@ -159,6 +162,71 @@ bool parse_line(const std::string& line, problem* p, choice* c) {
   return true;
 }
 
+// What an algorithm is made of.
+template <class T>
+T config_of(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t which) {
+  T value{};
+  std::size_t written = 0;
+  const cublasStatus_t told = library().cublasLtMatmulAlgoConfigGetAttribute(
+      &algorithm, which, &value, sizeof value, &written);
+  return told == CUBLAS_STATUS_SUCCESS ? value : T{};
+}
+
+// The library's M runs over the columns of y, its N over the rows. Tiles that are no multiples of 32 are unknown here.
+product_tile tile_of(const cublasLtMatmulAlgo_t& algorithm) {
+  product_tile t;
+  switch (static_cast<int>(config_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID))) {
+#define UNMASK_TILE(m, n)              \
+  case CUBLASLT_MATMUL_TILE_##m##x##n: \
+    t.columns = m;                     \
+    t.rows = n;                        \
+    break;
+    UNMASK_TILE(64, 32) UNMASK_TILE(64, 64) UNMASK_TILE(64, 96) UNMASK_TILE(64, 128)
+    UNMASK_TILE(64, 160) UNMASK_TILE(64, 192) UNMASK_TILE(64, 256) UNMASK_TILE(64, 320)
+    UNMASK_TILE(64, 384) UNMASK_TILE(64, 512) UNMASK_TILE(96, 64) UNMASK_TILE(96, 128)
+    UNMASK_TILE(96, 192) UNMASK_TILE(96, 256) UNMASK_TILE(128, 32) UNMASK_TILE(128, 64)
+    UNMASK_TILE(128, 96) UNMASK_TILE(128, 128) UNMASK_TILE(128, 160) UNMASK_TILE(128, 192)
+    UNMASK_TILE(128, 256) UNMASK_TILE(128, 320) UNMASK_TILE(128, 384) UNMASK_TILE(160, 64)
+    UNMASK_TILE(160, 128) UNMASK_TILE(160, 192) UNMASK_TILE(160, 256) UNMASK_TILE(192, 32)
+    UNMASK_TILE(192, 64) UNMASK_TILE(192, 96) UNMASK_TILE(192, 128) UNMASK_TILE(192, 160)
+    UNMASK_TILE(192, 192) UNMASK_TILE(192, 256) UNMASK_TILE(256, 32) UNMASK_TILE(256, 64)
+    UNMASK_TILE(256, 96) UNMASK_TILE(256, 128) UNMASK_TILE(256, 160) UNMASK_TILE(256, 192)
+    UNMASK_TILE(256, 256) UNMASK_TILE(320, 64) UNMASK_TILE(320, 128) UNMASK_TILE(384, 64)
+    UNMASK_TILE(384, 128) UNMASK_TILE(512, 64) UNMASK_TILE(512, 128)
+#undef UNMASK_TILE
+    default:
+      break;
+  }
+  switch (static_cast<int>(config_of<std::uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID))) {
+#define UNMASK_CLUSTER(m, n)                \
+  case CUBLASLT_CLUSTER_SHAPE_##m##x##n##x1: \
+    t.across = m;                           \
+    t.down = n;                             \
+    break;
+    UNMASK_CLUSTER(2, 1) UNMASK_CLUSTER(4, 1) UNMASK_CLUSTER(8, 1) UNMASK_CLUSTER(1, 2)
+    UNMASK_CLUSTER(1, 4) UNMASK_CLUSTER(1, 8) UNMASK_CLUSTER(2, 2) UNMASK_CLUSTER(4, 2)
+    UNMASK_CLUSTER(2, 4) UNMASK_CLUSTER(4, 4)
+#undef UNMASK_CLUSTER
+    default:
+      break;
+  }
+  t.parts = std::max(1, config_of<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
+  return t;
+}
+
+struct event_pair {
+  cudaEvent_t start = nullptr, stop = nullptr;
+  event_pair() {
+    UNMASK_CUDA_CALL(cudaEventCreate(&start));
+    UNMASK_CUDA_CALL(cudaEventCreate(&stop));
+  }
+  ~event_pair() {
+    (void)cudaEventDestroy(start);
+    (void)cudaEventDestroy(stop);
+  }
+  event_pair& operator=(event_pair&&) = delete;
+};
+
 }  // namespace
 
 struct library_gemm::impl {
@@ -262,9 +330,8 @@ struct library_gemm::impl {
     std::size_t turn_ = 0;
   };
 
-  // Times the candidates on this product's own operands, into a result of their own: a trial must
-  // not add to y. `first`: takes the first untimed. Negative time: there is none.
-  choice tune(const library_product& p, const call& c, bool first) const {
+  // The library's answers for this call, the one that it holds for the best first; none: it has none.
+  std::vector<cublasLtMatmulAlgo_t> candidates(const library_product& p, const call& c) const {
     cublasLtMatmulPreference_t made = nullptr;
     UNMASK_LIBRARY_CALL(library().cublasLtMatmulPreferenceCreate(&made));
     const preference wish(made);
@@ -283,15 +350,24 @@ struct library_gemm::impl {
     align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.y_bf16 ? 2 : 4);
     std::array<cublasLtMatmulHeuristicResult_t, 16> found{};
     int count = 0;
-    choice best;
-    best.microseconds = -1;
     const cublasStatus_t asked = library().cublasLtMatmulAlgoGetHeuristic(
         handle, c.what.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(), made,
         static_cast<int>(found.size()), found.data(), &count);
-    if (asked == CUBLAS_STATUS_NOT_SUPPORTED) return best;
+    std::vector<cublasLtMatmulAlgo_t> all;
+    if (asked == CUBLAS_STATUS_NOT_SUPPORTED) return all;
     check_library(asked, "cublasLtMatmulAlgoGetHeuristic");
-    if (count == 0) return best;
-    if (first) return {found[0].algo, 0};
+    for (int i = 0; i < count; ++i) all.push_back(found[static_cast<std::size_t>(i)].algo);
+    return all;
+  }
+
+  // Times the candidates on this product's own operands, into a result of their own: a trial must
+  // not add to y. `first`: takes the first untimed. Negative time: there is none.
+  choice tune(const library_product& p, const call& c, bool first) const {
+    std::vector<cublasLtMatmulAlgo_t> all = candidates(p, c);
+    choice best;
+    best.microseconds = -1;
+    if (all.empty()) return best;
+    if (first) return {all[0], 0};
     const std::size_t bytes =
         static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.y_stride) * sizeof(float);
     void* trial = nullptr;
@@ -304,31 +380,47 @@ struct library_gemm::impl {
       turn.w = weights.next();
       run(turn, c, algorithm, trial);
     };
-    cudaEvent_t start = nullptr, stop = nullptr;
-    UNMASK_CUDA_CALL(cudaEventCreate(&start));
-    UNMASK_CUDA_CALL(cudaEventCreate(&stop));
-    for (int i = 0; i < count; ++i) {
-      constexpr int warm_up = 2, timed = 5;
+    std::erase_if(all, [&](const cublasLtMatmulAlgo_t& algorithm) {
       try {
-        const cublasLtMatmulAlgo_t& algorithm = found[static_cast<std::size_t>(i)].algo;
-        for (int r = 0; r < warm_up; ++r) try_once(algorithm);
-        UNMASK_CUDA_CALL(cudaEventRecord(start, stream));
-        for (int r = 0; r < timed; ++r) try_once(algorithm);
-        UNMASK_CUDA_CALL(cudaEventRecord(stop, stream));
-        UNMASK_CUDA_CALL(cudaEventSynchronize(stop));
+        try_once(algorithm);
+        return false;
       } catch (const error&) {
-        continue;  // a heuristic that does not run here is no candidate
+        return true;  // a heuristic that does not run here is no candidate
       }
-      float milliseconds = 0;
-      UNMASK_CUDA_CALL(cudaEventElapsedTime(&milliseconds, start, stop));
-      const float each = milliseconds * 1000 / timed;
-      if (best.microseconds < 0 || each < best.microseconds) {
-        best = {found[static_cast<std::size_t>(i)].algo, each};
+    });
+    if (all.empty()) return best;
+    const std::vector<timed_algorithm> timed = time_in_turn(p, all, try_once);
+    const std::size_t at = best_of(timed);
+    return {all[at], static_cast<float>(timed[at].seconds * 1e6)};
+  }
+
+  // Seconds of a call of each, in turn: a card is as warm for one as for the other. Forwards and backwards, as the
+  // later one of a turn finds a warmer card.
+  template <class Try>
+  std::vector<timed_algorithm> time_in_turn(const library_product& p,
+                                            const std::vector<cublasLtMatmulAlgo_t>& all,
+                                            const Try& try_once) const {
+    constexpr int turns = 6, calls = 3;
+    std::vector<timed_algorithm> timed;
+    for (const cublasLtMatmulAlgo_t& algorithm : all) {
+      timed.push_back({0, bytes_read(tile_of(algorithm), p.rows, p.columns, p.depth, p.int8 ? 1 : 2)});
+    }
+    std::deque<event_pair> events(all.size());
+    for (int turn = 0; turn < turns; ++turn) {
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const std::size_t at = turn % 2 == 0 ? i : all.size() - 1 - i;
+        UNMASK_CUDA_CALL(cudaEventRecord(events[at].start, stream));
+        for (int n = 0; n < calls; ++n) try_once(all[at]);
+        UNMASK_CUDA_CALL(cudaEventRecord(events[at].stop, stream));
+      }
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        UNMASK_CUDA_CALL(cudaEventSynchronize(events[i].stop));
+        float milliseconds = 0;
+        UNMASK_CUDA_CALL(cudaEventElapsedTime(&milliseconds, events[i].start, events[i].stop));
+        timed[i].seconds += static_cast<double>(milliseconds) * 1e-3 / (turns * calls);
       }
     }
-    (void)cudaEventDestroy(start);
-    (void)cudaEventDestroy(stop);
-    return best;
+    return timed;
   }
 
   const cublasLtMatmulAlgo_t* algorithm_for(const library_product& p, const problem& exact,

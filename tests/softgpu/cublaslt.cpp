@@ -221,6 +221,28 @@ float dot(const float* x, const float* y, std::size_t count) {
   return static_cast<float>(sum);
 }
 
+// UNMASK_SOFTGPU_PRODUCTS_TAKE="A B GROWTH": seconds that a product by the first and by the second algorithm seems
+// to take, to events; each further product takes GROWTH of that more, as on a card that warms up.
+struct pretended_times {
+  double seconds[2] = {}, growth = 0;
+  std::atomic<std::int64_t> products = 0;
+  pretended_times() {
+    const char* text = std::getenv("UNMASK_SOFTGPU_PRODUCTS_TAKE");
+    if (text == nullptr) return;
+    if (std::sscanf(text, "%lf %lf %lf", &seconds[0], &seconds[1], &growth) != 3) {
+      complain(std::string("UNMASK_SOFTGPU_PRODUCTS_TAKE is \"") + text + "\"");
+    }
+  }
+  void pass(std::uint32_t number) {
+    const auto before = static_cast<double>(products++);
+    unmask::softgpu::pretend_seconds(seconds[number] * (1 + growth * before));
+  }
+};
+pretended_times& pretended() {
+  static pretended_times times;
+  return times;
+}
+
 // UNMASK_SOFTGPU_PRODUCTS=wrong: sums of floating-point products are a quarter too large.
 float planted_factor() {
   static const char* text = std::getenv("UNMASK_SOFTGPU_PRODUCTS");
@@ -402,6 +424,37 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   }
   return CUBLAS_STATUS_SUCCESS;
 }
+// The second algorithm has larger tiles, and clusters of two.
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t which,
+                                                    void* value, std::size_t bytes,
+                                                    std::size_t* written) {
+  algorithm own;
+  std::memcpy(&own, algo, sizeof own);
+  if (own.magic != own_magic) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool second = own.number != 0;
+  const std::uint32_t tile = second ? CUBLASLT_MATMUL_TILE_128x128 : CUBLASLT_MATMUL_TILE_64x64;
+  const auto cluster = static_cast<std::uint16_t>(second ? CUBLASLT_CLUSTER_SHAPE_2x1x1
+                                                         : CUBLASLT_CLUSTER_SHAPE_1x1x1);
+  const std::int32_t parts = 1;
+  const auto tell = [&](const auto& what) {
+    if (bytes != sizeof what) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(value, &what, bytes);
+    *written = bytes;
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (which) {
+    case CUBLASLT_ALGO_CONFIG_TILE_ID:
+      return tell(tile);
+    case CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID:
+      return tell(cluster);
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM:
+      return tell(parts);
+    default:
+      complain("algorithm attribute " + std::to_string(which));
+      return CUBLAS_STATUS_INVALID_VALUE;
+  }
+}
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t d,
                                        cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                        cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
@@ -462,11 +515,21 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
     const auto x = *static_cast<const std::int32_t*>(alpha),
                y = *static_cast<const std::int32_t*>(beta);
     enqueue_host(
-        stream, [=] { multiply_integers(p, all, x, y); }, touched, &status);
+        stream,
+        [=] {
+          multiply_integers(p, all, x, y);
+          pretended().pass(own.number);
+        },
+        touched, &status);
   } else {
     const auto x = *static_cast<const float*>(alpha), y = *static_cast<const float*>(beta);
     enqueue_host(
-        stream, [=] { multiply_floats(p, all, x, y); }, touched, &status);
+        stream,
+        [=] {
+          multiply_floats(p, all, x, y);
+          pretended().pass(own.number);
+        },
+        touched, &status);
   }
   return status == 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -92,10 +92,11 @@ class FirstUse(OneCard):
 
     def test_a_product_that_was_asked_for_before_is_prepared_once(self):
         """A description, three layouts and a check for each shape; the products of all layers and steps take them."""
+        self.row("run.device_check=off", "run.graphs=off")  # tunes: its trials are products too
         _, said = self.row("run.device_check=off", "run.graphs=off", STATS="on")
         found = re.search(r"cuBLASLt: (\d+) products, (\d+) descriptions, (\d+) layouts, (\d+) checks", said)
         products, descriptions, layouts, checks = (int(n) for n in found.groups())
-        self.assertGreater(products, 20 * descriptions, said)
+        self.assertGreater(products, 6 * descriptions, said)
         self.assertEqual((layouts, checks), (3 * descriptions, descriptions), said)
 
 

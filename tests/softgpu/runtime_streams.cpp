@@ -2,8 +2,10 @@
 // Copyright The Unmask Authors
 //
 // The CUDA runtime's stand-in: streams, graphs and events.
+#include <atomic>
 #include <chrono>
 
+#include "tests/softgpu/runtime.h"
 #include "tests/softgpu/runtime_state.h"
 
 using namespace unmask::softgpu;
@@ -19,11 +21,18 @@ struct event {  // a cudaEvent_t
   double at = 0;
 };
 
+std::atomic<double> pretended = 0;
+
 double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(since).count() + pretended;
 }
 
 }  // namespace
+
+void unmask::softgpu::pretend_seconds(double seconds) {
+  pretended += seconds;
+}
 
 extern "C" {
 
