@@ -122,7 +122,7 @@ struct choice {
 };
 
 // One JSON object per line; the algorithm is the library's own 64 bytes, which it documents as
-// valid for the same version of it.
+// valid for the same version of it. Lines without in_turn are of an older rule, and not read.
 std::string line_of(const problem& p, const choice& c) {
   std::array<unsigned char, sizeof(cublasLtMatmulAlgo_t)> bytes;
   std::memcpy(bytes.data(), &c.algorithm, bytes.size());
@@ -135,7 +135,7 @@ std::string line_of(const problem& p, const choice& c) {
   char text[512];
   std::snprintf(text, sizeof text,
                 "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
-                "\"half\":%d,\"int8\":%d,\"microseconds\":%.3f,\"algorithm\":\"%s\"}",
+                "\"half\":%d,\"int8\":%d,\"in_turn\":true,\"microseconds\":%.3f,\"algorithm\":\"%s\"}",
                 static_cast<long long>(p.n), static_cast<long long>(p.k),
                 static_cast<long long>(p.m), p.accumulate ? 1 : 0, p.bias, p.aligned ? 1 : 0,
                 p.half ? 1 : 0, p.int8 ? 1 : 0, static_cast<double>(c.microseconds), hex.c_str());
@@ -149,7 +149,8 @@ bool parse_line(const std::string& line, problem* p, choice* c) {
   const int read =
       std::sscanf(line.c_str(),
                   "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
-                  "\"half\":%d,\"int8\":%d,\"microseconds\":%f,\"algorithm\":\"%128[0-9a-f]\"}",
+                  "\"half\":%d,\"int8\":%d,\"in_turn\":true,\"microseconds\":%f,\"algorithm\":"
+                  "\"%128[0-9a-f]\"}",
                   &n, &k, &m, &accumulate, &bias, &aligned, &half, &int8, &c->microseconds, hex);
   if (read != 10 || std::strlen(hex) != 2 * sizeof(cublasLtMatmulAlgo_t)) return false;
   std::array<unsigned char, sizeof(cublasLtMatmulAlgo_t)> bytes;

@@ -17,18 +17,23 @@ import first_use_test  # noqa: E402
 
 
 class Tuning(first_use_test.OneCard):
-    def chosen(self, times):
+    def kept(self):
+        """The one file of tuned products."""
+        (name,) = glob.glob(os.path.join(self.folder.name, "cache", "tune-*.json"))
+        return name
+
+    def chosen(self, times, keep=False):
         """Numbers of the algorithms of all products of more columns than the first one's tile, with these times."""
         self.row("run.device_check=off", PRODUCTS_TAKE=times)
         numbers = []
-        for name in glob.glob(os.path.join(self.folder.name, "cache", "tune-*.json")):
-            with open(name, encoding="utf-8") as file:
-                for product in map(json.loads, file):
-                    # Behind eight bytes that name the stand-in and four alignments (cublaslt.cpp).
-                    number = bytes.fromhex(product["algorithm"])[24:28]
-                    if product["n"] > 64:
-                        numbers.append(int.from_bytes(number, "little"))
-            os.remove(name)
+        with open(self.kept(), encoding="utf-8") as file:
+            for product in map(json.loads, file):
+                # Behind eight bytes that name the stand-in and four alignments (cublaslt.cpp).
+                number = bytes.fromhex(product["algorithm"])[24:28]
+                if product["n"] > 64 and "in_turn" in product:
+                    numbers.append(int.from_bytes(number, "little"))
+        if not keep:
+            os.remove(self.kept())
         self.assertGreater(len(numbers), 2)
         return set(numbers)
 
@@ -42,6 +47,15 @@ class Tuning(first_use_test.OneCard):
     def test_calls_are_in_turn_so_that_a_card_that_warms_up_decides_nothing(self):
         """Each product takes 4 % of a second longer. Timed one behind the other, the second would seem slower."""
         self.assertEqual(self.chosen("1 0.9 0.04"), {1})
+
+    def test_what_was_tuned_is_kept_but_not_of_an_older_rule(self):
+        self.assertEqual(self.chosen("1 1.07 0", keep=True), {0})
+        self.assertEqual(self.chosen("1 1.03 0", keep=True), {0})
+        with open(self.kept(), encoding="utf-8") as file:
+            older = file.read().replace('"in_turn":true,', "")
+        with open(self.kept(), "w", encoding="utf-8") as file:
+            file.write(older)
+        self.assertEqual(self.chosen("1 1.03 0"), {1})
 
 
 if __name__ == "__main__":
