@@ -14,9 +14,9 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 constexpr int head_loads = head_slice / (warp_size * head_vector);  // of a lane: 16 of four logits
 
-// Largest of a lane's logits (NaN is none), and which load has it first.
+// Largest of a lane's logits (NaN is none), which load has it first, and the largest of all other loads.
 struct head_largest {
-  float best, second;
+  float best, elsewhere;
   int load;
 };
 template <bool seconds>
@@ -24,19 +24,55 @@ UNMASK_DEVICE head_largest largest_of(const four_logits (&z)[head_loads]) {
   head_largest l{-INFINITY, -INFINITY, 0};
 #pragma unroll
   for (int j = 0; j < head_loads; ++j) {
-    const float a = fmaxf(z[j].z[0], z[j].z[1]), b = fmaxf(z[j].z[2], z[j].z[3]);
-    const float four = fmaxf(a, b);
-    if constexpr (seconds) {
-      const float low =
-          fmaxf(fminf(a, b), a > b ? fminf(z[j].z[0], z[j].z[1]) : fminf(z[j].z[2], z[j].z[3]));
-      l.second = fmaxf(fmaxf(l.second, low), fminf(l.best, four));
-    }
+    const float four = fmaxf(fmaxf(z[j].z[0], z[j].z[1]), fmaxf(z[j].z[2], z[j].z[3]));
+    if constexpr (seconds) l.elsewhere = fmaxf(l.elsewhere, fminf(l.best, four));
     if (four > l.best) {
       l.best = four;
       l.load = j;
     }
   }
   return l;
+}
+
+// The load that has a lane's largest logit: the first token of that logit, counted in the slice, and of the
+// other three tokens their largest logit and the sum of their weights.
+struct head_load {
+  int token;
+  float second, rest;
+};
+// Reads the load from `i` on again, as its registers have no number that a lane could choose. whole: the slice
+// has all its tokens, and loads are aligned.
+template <bool seconds>
+UNMASK_DEVICE head_load load_of_best(const head_params& p, const float* from, int first, int i,
+                                     bool whole, float best, float scale, float base) {
+  four_logits z;
+  if (whole) {
+    z = word_at<four_logits>(from + i);
+  } else {
+#pragma unroll
+    for (int e = 0; e < head_vector; ++e) {
+      z.z[e] = first + i + e < p.columns ? from[i + e] : -INFINITY;
+    }
+  }
+  for (int b = 0; b < p.banned_count; ++b) {
+    const int at = p.banned[b] - p.first - first - i;
+#pragma unroll
+    for (int e = 0; e < head_vector; ++e) {
+      if (at == e) z.z[e] = -INFINITY;
+    }
+  }
+  head_load found{no_token, -INFINITY, 0};
+#pragma unroll
+  for (int e = head_vector - 1; e >= 0; --e) {
+    if (z.z[e] == best) found.token = i + e;
+  }
+#pragma unroll
+  for (int e = 0; e < head_vector; ++e) {
+    const float other = i + e == found.token ? -INFINITY : z.z[e];
+    if constexpr (seconds) found.second = fmaxf(found.second, other);
+    found.rest += exp2_fast(fused_multiply_add(other, scale, -base));
+  }
+  return found;
 }
 
 // logit [candidates, columns] of this chunk -> partial [candidates, slices]. Blocks: candidates x four
@@ -49,7 +85,8 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(head_threads, 5) head_fold_kernel(head_
   if (left <= 0) return;
   const float* from = p.logit + block_index() * p.logit_stride + first;
   four_logits z[head_loads];
-  if (left >= head_slice && (reinterpret_cast<std::uintptr_t>(from) & 15U) == 0) {
+  const bool whole = left >= head_slice && (reinterpret_cast<std::uintptr_t>(from) & 15U) == 0;
+  if (whole) {
 #pragma unroll
     for (int j = 0; j < head_loads; ++j) {
       z[j] = word_at<four_logits>(from + (j * warp_size + lane) * head_vector);
@@ -80,39 +117,30 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(head_threads, 5) head_fold_kernel(head_
   const head_largest mine = largest_of<seconds>(z);
   head_state all = empty_state();
   all.best = warp_max(mine.best);
-  // The first token of that logit: read again, of the one load that has it.
-  int token = no_token;
-  float others[head_vector];
+  const float scale = static_cast<float>(p.inverse_temperature) * 1.4426950408889634F;
+  const float base = all.best > -INFINITY ? all.best * scale : 0.0F;
+  head_load found{no_token, -INFINITY, 0};
   const bool holds = mine.best == all.best && all.best > -INFINITY;
   if (holds) {
     const int i = (mine.load * warp_size + lane) * head_vector;
-#pragma unroll
-    for (int e = head_vector - 1; e >= 0; --e) {
-      others[e] = i + e < left && !is_banned(p, p.first + first + i + e) ? from[i + e] : -INFINITY;
-      if (others[e] == all.best) token = i + e;
-    }
+    found = load_of_best<seconds>(p, from, first, i, whole, all.best, scale, base);
   }
-  const int winner = warp_min(token);
-  const bool wins = holds && token == winner;
-  if constexpr (seconds) all.second = warp_max(wins ? mine.second : mine.best);
-  const float scale = static_cast<float>(p.inverse_temperature) * 1.4426950408889634F;
-  const float base = all.best > -INFINITY ? all.best * scale : 0.0F;
-  float sum = 0;
+  const int winner = warp_min(found.token);
+  const bool wins = holds && found.token == winner;
+  if constexpr (seconds) {
+    all.second = warp_max(wins ? fmaxf(mine.elsewhere, found.second) : mine.best);
+  }
+  // The winner's own load comes without its best, so that the rest is exact where it is small.
+  float sum = wins ? found.rest : 0.0F;
 #pragma unroll
   for (int j = 0; j < head_loads; ++j) {
-    float four = 0;
+    float weight[head_vector];
 #pragma unroll
     for (int e = 0; e < head_vector; ++e) {
-      four += exp2_fast(fused_multiply_add(z[j].z[e], scale, -base));
+      weight[e] = exp2_fast(fused_multiply_add(z[j].z[e], scale, -base));
     }
+    const float four = (weight[0] + weight[1]) + (weight[2] + weight[3]);
     sum += wins && j == mine.load ? 0.0F : four;
-  }
-  if (wins) {  // its own load without the best, so that the rest is exact where it is small
-#pragma unroll
-    for (int e = 0; e < head_vector; ++e) {
-      const bool best = (mine.load * warp_size + lane) * head_vector + e == winner;
-      sum += best ? 0.0F : exp2_fast(fused_multiply_add(others[e], scale, -base));
-    }
   }
   all.rest = warp_sum(static_cast<double>(sum));
   if (lane == 0) {

@@ -91,9 +91,10 @@ TEST(head, confidence_by_hand) {
 }
 
 // Both folds of a chunk against float64. The candidates pick columns of the head, which are their logits:
-// random; ties; a certain token; the best is banned; the best is in the last slice, which is not full.
+// random; ties; a certain token; the best is banned; the best is in the last slice, which is not full; a tie
+// between lanes; the second best beside the best, in another load of its lane, and again beside it but banned.
 TEST(head, folds_are_the_definition_over_several_slices) {
-  constexpr std::int32_t candidates = 5, vocabulary = 3 * 2048 + 777, banned = 5000;
+  constexpr std::int32_t candidates = 9, vocabulary = 3 * 2048 + 777, banned = 5000;
   std::mt19937 rng(3);
   std::normal_distribution<float> normal(0, 3);
   std::vector<float> w(static_cast<std::size_t>(vocabulary) * candidates);
@@ -105,12 +106,20 @@ TEST(head, folds_are_the_definition_over_several_slices) {
   logit(3, 2) = 35;
   logit(banned, 3) = 99;
   logit(vocabulary - 1, 4) = 40;
+  logit(700, 5) = logit(40, 5) = 30;
+  logit(901, 6) = 31;
+  logit(900, 6) = 29;
+  logit(1024, 7) = 31;
+  logit(1024 + 5 * 128, 7) = 30;
+  logit(banned, 8) = 33;
+  logit(banned + 1, 8) = 31;
+  logit(banned + 2, 8) = 28;
   grid x({candidates, candidates});
   for (std::int32_t c = 0; c < candidates; ++c) {
     for (std::int32_t k = 0; k < candidates; ++k) x.at(c, k) = c == k ? 1.0F : 0.0F;
   }
   test::candidates_fixture c;
-  c.add({1, 2, 4, 8, 16});
+  c.add({1, 2, 4, 8, 16, 32, 64, 128, 256});
   const auto check = [&](const backend& backend, bool seconds) {
     const auto head = backend.pack(make_view(w.data(), dtype::f32, {vocabulary, candidates}),
                                    weight_format::bf16);
