@@ -40,6 +40,11 @@ constexpr int tensor_blocks(int dim, int tile_rows, int shared_bytes) {
   return std::max(1, std::min((shared_bytes + reserved) / each, std::max(2, 128 / tile_rows)));
 }
 
+// Attention of many rows (attention_refresh_kernels.h): packed rows and keys of a tile, and packed rows of the mean
+// sequence from which on an item is worth a multiprocessor of its own.
+constexpr int refresh_tile_rows = 128, refresh_keys = 128;
+constexpr std::int64_t refresh_rows = 1024;
+
 constexpr int tensor_cuts = 16;
 // Returns the tiles of keys of a piece if the longest sequence is cut into 1, 2, 3, 4, 6, 8, 12,
 // ... 192 pieces (`cut` 0, 1, ...). No piece is smaller than `finest`.

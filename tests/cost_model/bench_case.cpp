@@ -9,7 +9,7 @@
 #include <sstream>
 #include <vector>
 
-#include "kernels/cuda/few_rows_tiles.h"
+#include "kernels/cuda/head_chunks.h"
 #include "tests/cost_model/cost_kernels.h"
 
 namespace unmask::cost {
@@ -42,18 +42,28 @@ std::vector<launch> attention_launches(const bench_case& c, const device_ceiling
   double splits = 1;
   const int heads = static_cast<int>(c("heads")), kv_heads = static_cast<int>(c("kv")),
             dim = static_cast<int>(c("dim"));
-  const auto by = [&](merging how) {
-    return attention_tensor(c("sequences"), c("rows"), c("keys"), heads, kv_heads, dim, &splits, d,
-                            how);
-  };
-  if (newer && takes_clusters(c("sequences"), c("rows"), c("keys"), heads, kv_heads, dim, d)) {
-    return {by(merging::cluster)};
-  }
+  const attention_way way = way_of_attention(newer, c("sequences"), c("rows"), c("keys"), heads,
+                                             kv_heads, dim, d);
+  const launch attention = attention_by(way, c("sequences"), c("rows"), c("keys"), heads, kv_heads,
+                                        dim, &splits, d);
+  if (way == attention_way::cluster) return {attention};
   const launch plan = streaming(c("sequences") * 32, 0, d);
-  if (newer && dim == 128) return {plan, by(merging::within)};
-  const launch attention = by(merging::after);
+  if (way == attention_way::joined) return {plan, attention};
   return {plan, attention,
           attention_merge(c("sequences") * c("rows"), c("heads"), c("dim"), splits, d)};
+}
+
+// The candidates' rows are gathered, and states of slices are merged.
+std::vector<launch> head_launches(const bench_case& c, const device_ceilings& d, bool newer) {
+  const double rows = c("rows"), width = c("width"), tokens = c("vocabulary");
+  std::vector<launch> all = {streaming(4 * rows * width, 0, d)};
+  for (const head_part& part : head_parts(rows, tokens, d)) {
+    const launch product = library_product(part.rows, part.tokens, width, 4, false, d),
+                 fold = head_fold(part.rows, part.tokens, newer, d);
+    for (int i = 0; i < std::lround(part.times); ++i) all.insert(all.end(), {product, fold});
+  }
+  all.push_back(streaming(rows * (std::ceil(tokens / cuda::head_slice) * 56 + 64), 0, d));
+  return all;
 }
 
 std::vector<launch> expert_launches(const bench_case& c, const device_ceilings& d) {
@@ -72,7 +82,7 @@ std::vector<launch> expert_launches(const bench_case& c, const device_ceilings& 
 // bfloat16 rows, and where one kernel computes all, no pair.
 std::vector<launch> gated_launches(const bench_case& c, const device_ceilings& d, bool newer) {
   const double rows = c("rows"), width = c("in"), hidden = c("hidden");
-  if (newer && rows <= cuda::few_most_rows) return {few_rows_product(rows, hidden, width, d)};
+  if (newer && takes_gated(rows, hidden, d)) return {few_rows_product(rows, hidden, width, d)};
   return {library_product(rows, 2 * hidden, width, 2, false, d),
           streaming(6 * rows * hidden, 0, d)};
 }
@@ -81,8 +91,7 @@ std::vector<launch> gated_launches(const bench_case& c, const device_ceilings& d
 launch product_launch(const bench_case& c, const device_ceilings& d, bool newer) {
   const double rows = c("rows"), width = c("in"), columns = c("out");
   const bool adds = columns <= width;
-  if (newer && adds && d.wgmma && rows <= cuda::few_most_rows &&
-      cuda::few_parts_fill(std::lround(columns), std::lround(width), d.multiprocessors)) {
+  if (newer && adds && takes_parts(rows, columns, width, d)) {
     return few_parts_product(rows, columns, width, true, d);
   }
   return library_product(rows, columns, width, adds ? 4 : 2, adds, d);
@@ -91,6 +100,7 @@ launch product_launch(const bench_case& c, const device_ceilings& d, bool newer)
 // The launches of a call; empty: the model knows no such kernel.
 std::vector<launch> launches_of(const bench_case& c, const device_ceilings& d, bool newer) {
   if (c.operation == "attention") return attention_launches(c, d, newer);
+  if (c.operation == "confidence") return head_launches(c, d, newer);
   if (c.operation == "experts") return expert_launches(c, d);
   if (c.operation == "gated_linear") return gated_launches(c, d, newer);
   if (c.operation == "linear") return {product_launch(c, d, newer)};

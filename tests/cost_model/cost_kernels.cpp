@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/attention_tiles.h"
 #include "kernels/cuda/few_rows_tiles.h"
+#include "kernels/cuda/head_chunks.h"
 #include "kernels/cuda/moe_tiles.h"
 
 namespace unmask::cost {
@@ -29,6 +30,13 @@ constexpr double scheduling = 350.0 / 432.0;
 // that its library reaches (same paper). Ours has 470 and took 2,396 us for 8,192 rows, 32 heads and
 // 8,192 keys on an H100 (results/gpu).
 constexpr double issue_share = 0.61, group_waits = 440;
+// What is left of the busiest resource's time if products of two warpgroups overlap with each other's exponentials, and
+// with those of their own: 661 of the 798 TFLOP/s were published for FlashAttention-3 with both (same paper), whose
+// warps execute 235 instructions for 64 keys. Of those, 33 are exponentials.
+constexpr double overlap_share = 661.0 / 798.0, refresh_exponentials = 33;
+// A warp of head_chunk_kernel executes so many instructions for each logit of a lane, and a scheduler issues so many
+// a clock, as its logits wait for one another (Nsight Compute, results/gpu).
+constexpr double chunk_instructions = 31, chunk_issue = 0.46;
 // The same H100: what a block finds out before it copies, some twelve loads that wait for one another, and
 // a rotation, whose sums over a head leave memory idle for a third of the time.
 constexpr double look_up = 2e-6, rotation_share = 0.68;
@@ -59,6 +67,26 @@ constexpr double peer_clocks = 180, peer_bytes = 2.65e12 / (114 * 1.755e9);
 double adding(double tile_rows, double head_dim, double blocks_each, const device_ceilings& d) {
   const double bytes = blocks_each * tile_rows * head_dim * f32;
   return (4 * peer_clocks + bytes / peer_bytes) / d.clock;
+}
+
+// As tensor_plan_kernel cuts keys: no piece is below a share of four blocks a multiprocessor. places: blocks at once.
+int pieces_of(std::int64_t items, int tiles, std::int64_t least, int places, int tile_rows,
+              const device_ceilings& d) {
+  const std::int64_t work = items * tiles;
+  const auto even = static_cast<std::int64_t>(std::ceil(double(work) / (4.0 * d.multiprocessors)));
+  std::int64_t least_cost = 0;
+  int best = 1;
+  for (int cut = 0; cut < cuda::tensor_cuts; ++cut) {
+    const int pieces = cuda::tensor_pieces(
+        tiles, cuda::tensor_share(tiles, cut, std::max<std::int64_t>(even, least)));
+    const std::int64_t cost = cuda::tensor_cost(
+        {items * pieces, pieces > 1 ? items * pieces : 0, (tiles + pieces - 1) / pieces}, work,
+        places, tile_rows);
+    if (cut > 0 && cost >= least_cost) continue;
+    least_cost = cost;
+    best = pieces;
+  }
+  return best;
 }
 
 double wave_count(double blocks, double at_once) {
@@ -221,6 +249,20 @@ launch few_parts_product(double rows, double columns, double depth, bool accumul
   return l;
 }
 
+double early_saving(const device_ceilings& d) {
+  return library_start + d.gap;
+}
+
+bool takes_gated(double rows, double width, const device_ceilings& d) {
+  return d.wgmma && rows <= cuda::few_most_rows &&
+         cuda::few_rows_fill(std::lround(width), d.multiprocessors);
+}
+
+bool takes_parts(double rows, double columns, double depth, const device_ceilings& d) {
+  return d.wgmma && rows <= cuda::few_most_rows &&
+         cuda::few_parts_fill(std::lround(columns), std::lround(depth), d.multiprocessors);
+}
+
 launch streaming(double bytes, double instructions, const device_ceilings& d) {
   launch l;
   l.bytes = bytes;
@@ -267,6 +309,88 @@ launch attention_merge(double rows, double heads, double head_dim, double splits
   return l;
 }
 
+double key_bytes(double sequences, double packed, double keys, int kv_heads, int head_dim,
+                 double tile_rows, double at_once, bool rows_fastest, const device_ceilings& d) {
+  const double head = keys * 2 * head_dim * bf16, row_tiles = std::ceil(packed / tile_rows);
+  // Heads of a sequence whose keys are read at the same time, and how often each of them is.
+  const double heads =
+      rows_fastest ? std::min<double>(kv_heads, std::ceil(at_once / row_tiles) + 1) : kv_heads;
+  const double times = std::max(1.0, row_tiles * (rows_fastest ? 1 : kv_heads) / at_once);
+  const double missed = std::max(0.0, 1 - d.l2_bytes / (head * heads));
+  return sequences * kv_heads * head * (1 + missed * (times - 1));
+}
+
+// A block a multiprocessor, whose two warpgroups compute 64 of 128 packed rows each, for 128 keys at a time. Queries,
+// keys and values are read from shared memory by both, and keys and values are written there. The first scores and
+// the last values of an item overlap with nothing, behind two trips to memory.
+launch attention_refresh(double sequences, double rows, double keys, int heads, int kv_heads,
+                         int head_dim, double* splits, const device_ceilings& d) {
+  constexpr double tile_rows = cuda::refresh_tile_rows, tile_keys = cuda::refresh_keys, warps = 8;
+  const double packed = rows * heads / kv_heads;
+  const auto items =
+      static_cast<std::int64_t>(sequences * kv_heads * std::ceil(packed / tile_rows));
+  *splits =
+      pieces_of(items, static_cast<int>(std::ceil(keys / cuda::tensor_keys)), cuda::least_piece,
+                static_cast<int>(d.multiprocessors), cuda::refresh_tile_rows, d);
+  launch l;
+  l.operations = 4 * sequences * rows * keys * heads * head_dim;
+  const double queries = sequences * rows * heads * head_dim;
+  const double kv = sequences * keys * 2 * kv_heads * head_dim * bf16;
+  const bool rows_fastest = std::ceil(packed / tile_rows) > kv_heads;
+  l.bytes = key_bytes(sequences, packed, keys, kv_heads, head_dim, tile_rows, d.multiprocessors,
+                      rows_fastest, d) +
+            queries * bf16 +
+            queries * (*splits > 1 ? *splits * f32 * (head_dim + 2.0) / head_dim : bf16);
+  l.limit = std::max(l.operations / d.products, kv / d.read);
+
+  const double products =
+      4 * tile_rows * tile_keys * head_dim * d.multiprocessors * d.clock / d.products;
+  const double shared =
+      (tile_rows + 2 * (2 * tile_keys) + 2 * tile_keys) * head_dim * bf16 / 128;
+  const double turns = tile_keys / cuda::tensor_keys * warps / schedulers;
+  const double issue = turns * refresh_instructions,
+               special = turns * refresh_exponentials * special_clocks;
+  const double busiest = std::max({products, shared, issue, special});
+  l.held_by = busiest == products ? "products"
+              : busiest == shared ? "shared memory"
+              : busiest == issue  ? "issue"
+                                  : "exponentials";
+  const double tiles = std::ceil(keys / *splits / tile_keys);
+  const double compute = (tiles * busiest / overlap_share + products) / d.clock;
+  const double from_l2 =
+      tiles * tile_keys * 2 * head_dim * bf16 * d.multiprocessors / l2_rate(d);
+  if (from_l2 > compute) l.held_by = "L2";
+  l.busy = wave_count(double(items) * *splits, d.multiprocessors) *
+               (std::max(compute, from_l2) + 2 * d.latency) +
+           look_up;
+  if (l.bytes / d.copy >= l.busy) {
+    l.busy = l.bytes / d.copy;
+    l.held_by = "memory";
+  }
+  return l;
+}
+
+attention_way way_of_attention(bool newer, double sequences, double rows, double keys, int heads,
+                               int kv_heads, int head_dim, const device_ceilings& d) {
+  if (!newer || !d.wgmma) return attention_way::tensor;
+  if (rows * heads / kv_heads >= cuda::refresh_rows) return attention_way::refresh;
+  if (takes_clusters(sequences, rows, keys, heads, kv_heads, head_dim, d)) {
+    return attention_way::cluster;
+  }
+  return head_dim == 128 ? attention_way::joined : attention_way::tensor;
+}
+
+launch attention_by(attention_way way, double sequences, double rows, double keys, int heads,
+                    int kv_heads, int head_dim, double* splits, const device_ceilings& d) {
+  if (way == attention_way::refresh) {
+    return attention_refresh(sequences, rows, keys, heads, kv_heads, head_dim, splits, d);
+  }
+  const merging how = way == attention_way::cluster  ? merging::cluster
+                      : way == attention_way::joined ? merging::within
+                                                     : merging::after;
+  return attention_tensor(sequences, rows, keys, heads, kv_heads, head_dim, splits, d, how);
+}
+
 bool takes_clusters(double sequences, double rows, double keys, int heads, int kv_heads,
                     int head_dim, const device_ceilings& d) {
   const double packed = rows * heads / kv_heads;
@@ -296,24 +420,10 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   const auto items =
       static_cast<std::int64_t>(sequences * kv_heads * std::ceil(packed / tile_rows));
   const auto tiles = static_cast<int>(std::ceil(keys / tile_keys));
-  // As tensor_plan_kernel cuts keys: no piece is below a share of four blocks a multiprocessor.
-  const std::int64_t work = items * tiles;
-  const auto even = static_cast<std::int64_t>(std::ceil(double(work) / (4.0 * d.multiprocessors)));
   const int places = static_cast<int>(d.multiprocessors) *
                      cuda::tensor_blocks(head_dim, tile_rows, static_cast<int>(d.shared) - 1024);
-  std::int64_t least_cost = 0;
-  for (int cut = 0; cut < cuda::tensor_cuts; ++cut) {
-    const int pieces = cuda::tensor_pieces(
-        tiles, cuda::tensor_share(
-                   tiles, cut,
-                   std::max<std::int64_t>(even, joined ? cuda::joined_piece : cuda::least_piece)));
-    const std::int64_t cost = cuda::tensor_cost(
-        {items * pieces, pieces > 1 ? items * pieces : 0, (tiles + pieces - 1) / pieces}, work,
-        places, tile_rows);
-    if (cut > 0 && cost >= least_cost) continue;
-    least_cost = cost;
-    *splits = pieces;
-  }
+  *splits = pieces_of(items, tiles, joined ? cuda::joined_piece : cuda::least_piece, places,
+                      tile_rows, d);
   if (clusters) *splits = std::min(tiles, cuda::cluster_blocks);
   const double blocks = double(items) * *splits, key_tiles = std::ceil(keys / *splits / tile_keys);
 
@@ -349,7 +459,7 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   const auto by_groups = [&](double blocks_each) {
     const group_clocks c =
         attention_group_clocks(blocks_each, tile_rows, head_dim,
-                               clusters ? cluster_instructions : refresh_instructions, d);
+                               clusters ? cluster_instructions : tensor_instructions, d);
     l.held_by = c.held_by;
     return c.clocks;
   };
@@ -385,6 +495,36 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
     l.busy = l.bytes / d.copy;
     l.held_by = "memory";
   }
+  return l;
+}
+
+std::vector<head_part> head_parts(double candidates, double vocabulary, const device_ceilings& d) {
+  std::vector<head_part> parts;
+  const auto add = [&](double times, double rows) {
+    if (times <= 0 || rows <= 0) return;
+    const auto tokens = static_cast<double>(
+        cuda::head_chunk_of(std::max(1L, std::lround(rows)), std::lround(vocabulary), true,
+                            d.multiprocessors)
+            .columns);
+    const double chunks = std::floor(vocabulary / tokens);
+    parts.push_back({times * chunks, rows, tokens});
+    if (vocabulary > chunks * tokens) parts.push_back({times, rows, vocabulary - chunks * tokens});
+  };
+  const double groups = std::floor(candidates / cuda::head_group);
+  add(groups, cuda::head_group);
+  add(1, candidates - groups * cuda::head_group);
+  return parts;
+}
+
+launch head_fold(double rows, double tokens, bool newer, const device_ceilings& d) {
+  const double logits = rows * tokens;
+  // Every lane loads its logits at once, and the winner's four again: two trips to memory.
+  launch l = newer ? streaming(0, logits / 32 * fold_instructions, d)
+                   : streaming(0, logits / 32 * chunk_instructions / chunk_issue, d);
+  l.bytes = logits * f32;
+  const double from_l2 = l.bytes / d.l2;
+  l.held_by = from_l2 > l.busy ? "L2" : "issue";
+  l.busy = std::max(from_l2, l.busy) + (newer ? 2 * d.latency : 0);
   return l;
 }
 

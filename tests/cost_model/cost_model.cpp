@@ -22,13 +22,15 @@ constexpr double bf16 = 2, f32 = 4, i32 = 4;
 // lane; where the path that real widths take has no loop, counted in its source.
 constexpr double norm_instructions = 6, silu_instructions = 85.0 / 8,
                  embed_instructions = 105.0 / 4, combine_instructions = 2.5,
-                 round_instructions = 36, logit_instructions = 20;
+                 round_instructions = 36;
 
 // Adds launches to a step. What a launch costs beyond its busy time is known here: a kernel of a
 // graph starts when the one before has drained; without a graph the host must have launched it.
 class step_builder {
  public:
-  step_builder(const device_ceilings& d, bool recorded) : d_(d), recorded_(recorded) {}
+  step_builder(const device_ceilings& d, const cost_step& given, bool recorded)
+      : d_(d), given_(given), recorded_(recorded) {}
+  const cost_step& given() const { return given_; }
 
   void add(const std::string& kernel, double times, const launch& l) {
     if (times <= 0) return;
@@ -63,6 +65,22 @@ class step_builder {
     l.limit = cost::library_product(real_rows, columns, depth, out, accumulate, d_).limit;
     add(name, times, l);
   }
+  // A newer kernel for few rows, whose bytes and limit are of the rows that are launched and of the real ones.
+  void few_rows(const std::string& name, double times, launch l, double limit) {
+    l.limit = limit;
+    if (given_.early) l.busy -= cost::early_saving(d_);
+    add(name, times, l);
+  }
+  // Into the residual stream.
+  void sum(const std::string& name, double times, double rows, double columns, double depth,
+           double real_rows) {
+    if (!given_.newer || !given_.parts || !cost::takes_parts(rows, columns, depth, d_)) {
+      product(name, times, rows, columns, depth, f32, true, real_rows);
+      return;
+    }
+    few_rows(name, times, cost::few_parts_product(rows, columns, depth, true, d_),
+             cost::few_parts_product(real_rows, columns, depth, true, d_).limit);
+  }
   void stream(const std::string& name, double times, double bytes, double elements,
               double instructions) {
     add(name, times, cost::streaming(bytes, elements / 32 * instructions, d_));
@@ -72,6 +90,7 @@ class step_builder {
 
  private:
   const device_ceilings& d_;
+  const cost_step& given_;
   bool recorded_;
 };
 
@@ -93,20 +112,30 @@ void add_projection(step_builder& b, const cost_shape& c, const layer_shape& s,
 void add_attention(step_builder& b, const cost_shape& c, const layer_shape& s,
                    const device_ceilings& d) {
   double splits = 1;
-  const launch attention = cost::attention_tensor(s.sequences, s.real_rows / s.sequences, s.keys,
-                                                  c.heads, c.kv_heads, c.head_dim, &splits, d);
+  const double rows = s.real_rows / s.sequences;
+  const cost::attention_way way = cost::way_of_attention(
+      b.given().newer, s.sequences, rows, s.keys, c.heads, c.kv_heads, c.head_dim, d);
+  const launch attention = cost::attention_by(way, s.sequences, rows, s.keys, c.heads, c.kv_heads,
+                                              c.head_dim, &splits, d);
   b.add("attention_tensor", s.times, attention);
   // Started where a sequence has more than 512 keys; of several one is taken to.
-  b.add("attention_merge", s.keys > 512 || s.sequences > 1 ? s.times : 0,
+  const bool merges = way == cost::attention_way::tensor || way == cost::attention_way::refresh;
+  b.add("attention_merge", merges && (s.keys > 512 || s.sequences > 1) ? s.times : 0,
         cost::attention_merge(s.real_rows, c.heads, c.head_dim, splits, d));
-  b.product("output product", s.times, s.rows, c.hidden, double(c.heads) * c.head_dim, f32, true,
-            s.real_rows);
+  b.sum("output product", s.times, s.rows, c.hidden, double(c.heads) * c.head_dim, s.real_rows);
 }
 
-void add_dense(step_builder& b, const cost_shape& c, const layer_shape& s, double width) {
-  b.product("gate and up product", s.times, s.rows, 2 * width, c.hidden, bf16, false, s.real_rows);
-  b.stream("silu_mul", s.times, s.rows * width * 3 * bf16, s.rows * width, silu_instructions);
-  b.product("down product", s.times, s.rows, c.hidden, width, f32, true, s.real_rows);
+void add_dense(step_builder& b, const cost_shape& c, const layer_shape& s, double width,
+               const device_ceilings& d) {
+  if (b.given().newer && cost::takes_gated(s.rows, width, d)) {
+    b.few_rows("gate and up product", s.times, cost::few_rows_product(s.rows, width, c.hidden, d),
+               cost::few_rows_product(s.real_rows, width, c.hidden, d).limit);
+  } else {
+    b.product("gate and up product", s.times, s.rows, 2 * width, c.hidden, bf16, false,
+              s.real_rows);
+    b.stream("silu_mul", s.times, s.rows * width * 3 * bf16, s.rows * width, silu_instructions);
+  }
+  b.sum("down product", s.times, s.rows, c.hidden, width, s.real_rows);
 }
 
 // A shared expert of the others' size is one of their product (transformer.cpp).
@@ -155,7 +184,7 @@ void add_feed_forward(step_builder& b, const cost_shape& c, const layer_shape& s
   b.stream("rms_norm", s.times, s.rows * c.hidden * (f32 + bf16) + c.hidden * f32,
            s.rows * c.hidden, norm_instructions);
   const double dense = routed ? double(c.moe.hidden) * c.moe.shared_experts : c.feed_forward;
-  if (dense > 0 && !(routed && shares_product(c))) add_dense(b, c, s, dense);
+  if (dense > 0 && !(routed && shares_product(c))) add_dense(b, c, s, dense, d);
   if (routed) add_routed(b, c, s, d);
 }
 
@@ -164,27 +193,10 @@ void add_head(step_builder& b, const cost_shape& c, double candidates, const dev
   const double slices = std::ceil(c.vocabulary / double{cuda::head_slice});
   b.stream("to_bf16", 1, candidates * c.hidden * (f32 + bf16), candidates * c.hidden,
            round_instructions);
-  const auto add = [&](double times, double rows, double tokens) {
-    if (times <= 0 || tokens <= 0) return;
-    b.product("head product", times, rows, tokens, c.hidden, f32, false, rows);
-    launch fold = cost::streaming(0, rows * tokens / 32 * logit_instructions, d);
-    fold.bytes = rows * tokens * f32;
-    if (fold.bytes / d.l2 > fold.busy) fold.held_by = "L2";
-    fold.busy = std::max(fold.busy, fold.bytes / d.l2);
-    b.add("head_chunk", times, fold);
-  };
-  const auto add_groups = [&](double times, double rows) {
-    if (times <= 0 || rows <= 0) return;
-    const auto columns = static_cast<double>(
-        cuda::head_chunk_of(std::max(1L, std::lround(rows)), c.vocabulary, true, d.multiprocessors)
-            .columns);
-    const double chunks = std::floor(c.vocabulary / columns);
-    add(times * chunks, rows, columns);
-    add(times, rows, c.vocabulary - chunks * columns);
-  };
-  const double groups = std::floor(candidates / cuda::head_group);
-  add_groups(groups, cuda::head_group);
-  add_groups(1, candidates - groups * cuda::head_group);
+  for (const cost::head_part& part : cost::head_parts(candidates, c.vocabulary, d)) {
+    b.product("head product", part.times, part.rows, part.tokens, c.hidden, f32, false, part.rows);
+    b.add("head_chunk", part.times, cost::head_fold(part.rows, part.tokens, b.given().newer, d));
+  }
   b.stream("head_merge", 1, candidates * (slices * 56 + 64), candidates * slices, 139);
   if (c.ranks < 2) return;
   const double n = c.ranks, bytes = candidates * head_state_bytes;
@@ -267,7 +279,7 @@ step_cost cost_of_step(const cost_shape& c, const cost_step& given, const device
   const double rows = given.sequences * given.rows;
   const double late = given.late_rows > 0 ? given.sequences * given.late_rows : rows;
   const bool recorded = given.recorded && rows <= static_cast<double>(cuda::max_graph_rows);
-  step_builder b(d, recorded);
+  step_builder b(d, given, recorded);
   const auto launched = [&](double r) {
     return recorded ? static_cast<double>(cuda::row_bucket(std::llround(std::ceil(r)))) : r;
   };
@@ -300,6 +312,14 @@ step_cost cost_of_step(const cost_shape& c, const cost_step& given, const device
   }
   b.idle("host waits", given.waits, given.waits * d.wait);
   return std::move(b.step);
+}
+
+double seconds_of_layer(const cost_shape& model, const cost_step& step,
+                        const device_ceilings& device) {
+  cost_shape one = model, two = model;
+  one.layers = 1;
+  two.layers = 2;
+  return cost_of_step(two, step, device).seconds - cost_of_step(one, step, device).seconds;
 }
 
 kernel_cost cost_of_attention(const cost_shape& c, double sequences, double rows, double keys,

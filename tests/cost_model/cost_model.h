@@ -49,6 +49,9 @@ struct cost_step {
   double launches = 0, waits = 2;
   double bus_bytes = 0;  // that kernels read or write in memory of the host
   bool recorded = true;  // as CUDA graphs, where the backend records
+  // Kernels that no card has measured, where the backend would choose them; early: those that may start before the
+  // launch before has ended do. parts: products into the residual stream by parts of k are among them.
+  bool newer = false, early = false, parts = true;
 };
 
 // All launches of one kernel in a step.
@@ -75,6 +78,10 @@ struct step_cost {
 };
 step_cost cost_of_step(const cost_shape& model, const cost_step& step,
                        const device_ceilings& device);
+
+// Seconds of one layer of a step, in the middle of many.
+double seconds_of_layer(const cost_shape& model, const cost_step& step,
+                        const device_ceilings& device);
 
 // Attention alone, for the goals of refreshes: FLOP/s of `rows` rows a sequence on `keys` keys.
 kernel_cost cost_of_attention(const cost_shape& model, double sequences, double rows, double keys,

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <stdexcept>
@@ -20,6 +21,7 @@
 #include "harness/plan/expected_time.h"
 #include "tests/cost_model/bench_case.h"
 #include "tests/cost_model/cost_kernels.h"
+#include "tests/cost_model/cost_sheet.h"
 
 namespace unmask {
 namespace {
@@ -186,9 +188,9 @@ TEST(cost_model, measured_cases_are_met) {
     errors.push_back(std::abs(std::stod(of[2]) * 1e-6 / expected->seconds - 1));
     EXPECT_LE(errors.back(), 0.2) << line << " expected " << expected->seconds * 1e6;
   }
-  ASSERT_EQ(errors.size(), 39U);
-  std::ranges::nth_element(errors, errors.begin() + 19);
-  EXPECT_LE(errors[19], 0.1);
+  ASSERT_EQ(errors.size(), 43U);
+  std::ranges::nth_element(errors, errors.begin() + 21);
+  EXPECT_LE(errors[21], 0.1);
 }
 
 // Types and operations that the model has no kernel for are left out, prefixes of backends are not read.
@@ -330,6 +332,117 @@ TEST(cost_model, few_rows_with_k_in_parts) {
         ->seconds;
   };
   EXPECT_EQ(wide(true), wide(false)) << "query, key and value are";
+}
+
+// A refresh of 8,192 rows, 32 heads of 128 and as many keys took 2,396 us. By the newer kernel, by hand: 2,048 items
+// on 132 multiprocessors are 16 waves. Each has 64 tiles of 128 keys at 2,524 clocks of products, over 661/798, one
+// tile that overlaps with nothing, and two trips to memory: 114 us. A look-up, a plan, and a merge of nothing. So it
+// is faster by a quarter, and misses 1,800 us.
+TEST(cost_model, a_refresh_overlaps_products_and_exponentials) {
+  const auto expected = [](int dim, int keys, bool newer) {
+    return *cost::expected_of_case("attention/sequences:1/rows:8192/heads:32/kv:32/dim:" +
+                                       std::to_string(dim) + "/keys:" + std::to_string(keys) +
+                                       "/bits:16",
+                                   measured_h100(), newer);
+  };
+  EXPECT_NEAR(expected(128, 8192, false).seconds, 2396e-6, 0.1 * 2396e-6);
+  EXPECT_NEAR(expected(128, 8192, true).seconds, 1833e-6, 2e-6);
+  EXPECT_EQ(expected(128, 8192, true).held_by, "products");
+  EXPECT_NEAR(expected(128, 16384, true).seconds, 3611e-6, 4e-6);
+  EXPECT_NEAR(expected(64, 8192, true).seconds, 933e-6, 2e-6);
+  EXPECT_LT(expected(64, 8192, true).seconds, expected(64, 8192, false).seconds);
+}
+
+// Who takes it: sequences of 1,024 packed rows and more, on Hopper.
+TEST(cost_model, many_rows_are_a_refresh) {
+  const auto way = [](double rows, int heads, int kv_heads, const char* card, bool newer = true) {
+    return cost::way_of_attention(newer, 1, rows, 8192, heads, kv_heads, 128, ceilings_of(card));
+  };
+  EXPECT_EQ(way(256, 32, 8, "h100"), cost::attention_way::refresh);
+  EXPECT_EQ(way(255, 32, 8, "h100"), cost::attention_way::joined);
+  EXPECT_EQ(way(32, 32, 8, "h100"), cost::attention_way::cluster);
+  EXPECT_EQ(way(256, 32, 8, "h100", false), cost::attention_way::tensor);
+  EXPECT_EQ(way(256, 32, 8, "a100"), cost::attention_way::tensor);
+}
+
+// 132 blocks that have all 32 heads read 134 MB of keys and values in 15.5 waves, and L2 keeps 50 MB: 1.5 GB were
+// measured with queries and results. Of four heads, 17 MB, it keeps all.
+TEST(cost_model, items_of_a_refresh_run_in_the_order_that_l2_keeps) {
+  const auto bytes = [](bool rows_fastest) {
+    return cost::key_bytes(1, 8192, 8192, 32, 128, 128, 132, rows_fastest, measured_h100()) +
+           4 * 8192.0 * 32 * 128;
+  };
+  EXPECT_NEAR(bytes(false), 1.5e9, 0.05e9);
+  EXPECT_NEAR(bytes(true), 4 * 67.1e6, 0.01e9);
+}
+
+// A chunk of 512 candidates and 12,288 tokens took 17 us with its gap. Its 6.3 M logits are 6.1 M instructions of
+// warps, of which a scheduler issues 0.46 a clock: 14.3 us. By the newer kernel L2 gives 25.2 MB in 4.6 us, behind
+// which are two trips to memory.
+TEST(cost_model, the_fold_of_a_head_is_held_by_l2) {
+  const device_ceilings card = measured_h100();
+  const cost::launch before = cost::head_fold(512, 12288, false, card),
+                     newer = cost::head_fold(512, 12288, true, card);
+  EXPECT_NEAR(before.busy, 14.3e-6, 0.1e-6);
+  EXPECT_STREQ(before.held_by, "issue");
+  EXPECT_NEAR(newer.busy, 6.0e-6, 0.1e-6);
+  EXPECT_STREQ(newer.held_by, "L2");
+  const auto head = [&](bool of_newer) {
+    return cost::expected_of_case("confidence/rows:512/width:4096/vocabulary:151936/bits:16", card,
+                                  of_newer)
+        ->seconds;
+  };
+  EXPECT_NEAR(head(false) - head(true), 99e-6, 2e-6);  // of 15 chunks, of 10,240 tokens but the last
+}
+
+// In a layer of 192 rows, by hand: gate, up and SwiGLU of the library are 85 us, the newer kernel's 74. Down and
+// output by parts are 6.7 and 6.4 us slower, of which starting early gives back 3.6 each.
+TEST(cost_model, a_layer_of_few_rows) {
+  const device_ceilings card = measured_h100();
+  cost_step step;
+  step.sequences = 32;
+  step.rows = 6;
+  step.keys = 400;
+  step.candidates = 0;
+  const auto seconds = [&](bool newer, bool early, bool parts) {
+    step.newer = newer;
+    step.early = early;
+    step.parts = parts;
+    return seconds_of_layer(shape("sdar-8b"), step, card);
+  };
+  const double before = seconds(false, false, true), library = seconds(true, false, false);
+  EXPECT_LT(library, before - 10e-6);
+  EXPECT_NEAR(seconds(true, false, true) - library, 13.1e-6, 0.5e-6);
+  EXPECT_NEAR(library - seconds(true, true, false), 3.6e-6, 0.01e-6);
+  EXPECT_NEAR(seconds(true, false, true) - seconds(true, true, true), 3 * 3.6e-6, 0.01e-6);
+}
+
+// The page's table (kernels/cuda/README.md) says where a goal is missed.
+TEST(cost_model, newer_kernels_miss_some_goals) {
+  const text_table t = cost_newer(std::string(UNMASK_SOURCE_DIR) + "/experiments/shapes",
+                                  measured_h100());
+  std::map<std::string, std::string> met;
+  for (const auto& row : t.rows) met[row.front().text] = row.back().text;
+  EXPECT_EQ(met.at("refresh of 8,192 rows, 32 heads of 128"), "NOT MET");
+  EXPECT_EQ(met.at("one sequence of 32 rows, 4,096 keys: a cluster"), "met");
+  EXPECT_EQ(met.at("gate, up and SwiGLU of SDAR-8B, 192 rows"), "met");
+  EXPECT_EQ(met.at("down of SDAR-8B, 192 rows"), "NOT MET");
+  EXPECT_EQ(met.at("output of SDAR-8B, 192 rows"), "NOT MET");
+  EXPECT_EQ(met.at("the same with 512 keys"), "");
+}
+
+// The model's counts are those of the machine code, which tests/sasscheck holds.
+TEST(cost_model, instructions_are_those_of_the_machine_code) {
+  std::ifstream file(std::string(UNMASK_SOURCE_DIR) + "/kernels/cuda/budget.json");
+  const std::string budget((std::istreambuf_iterator<char>(file)), {});
+  const auto executed = [&](const std::string& kernel, const std::string& key) {
+    const std::regex line("\"" + kernel + "\": \\{[^}]*\"" + key + "\": ([0-9.]+)");
+    std::smatch of;
+    return std::regex_search(budget, of, line) ? std::stod(of[1]) : 0.0;
+  };
+  EXPECT_EQ(executed("attention_refresh_kernel<128", "most"), cost::refresh_instructions);
+  EXPECT_EQ(executed("attention_cluster_kernel<128, 4, true", "most"), cost::cluster_instructions);
+  EXPECT_EQ(executed("head_fold_kernel<false", "fewest"), cost::fold_instructions);
 }
 
 // A step of few rows reads the weights and little else: cards stand in the order of their memory.

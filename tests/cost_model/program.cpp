@@ -26,8 +26,11 @@ po::options_description option_list() {
       "tflops", po::value<double>()->default_value(0),
       "take this rate for its largest bfloat16 products, TFLOP/s (0: as declared)")(
       "terabytes", po::value<double>()->default_value(0),
-      "take this copy rate, TB/s (0: as declared)")("goals", po::bool_switch(),
-                                                    "print the goals alone")(
+      "take this copy rate, TB/s (0: as declared)")(
+      "reads", po::value<double>()->default_value(0),
+      "take this rate of reads alone, TB/s (0: as the copy)")(
+      "goals", po::bool_switch(), "print the goals alone")(
+      "newer", po::bool_switch(), "print the kernels that no card has measured alone")(
       "ranks", po::value<int>()->default_value(1),
       "predict for models that so many of these GPUs run together")(
       "format", po::value<std::string>()->default_value("md"), "print md, csv, latex or json")(
@@ -64,18 +67,23 @@ int print_costs(int argc, char** argv) {
   }
   const device_ceilings device = measured_ceilings(ceilings_of(values["gpu"].as<std::string>()),
                                                    1e12 * values["tflops"].as<double>(),
-                                                   1e12 * values["terabytes"].as<double>());
+                                                   1e12 * values["terabytes"].as<double>(),
+                                                   1e12 * values["reads"].as<double>());
   const std::filesystem::path shapes = values["shapes"].as<std::string>();
   const table_format format = parse_table_format(values["format"].as<std::string>());
   const int ranks = values["ranks"].as<int>();
-  const bool goals = values["goals"].as<bool>();
+  const bool goals = values["goals"].as<bool>(), newer = values["newer"].as<bool>();
   if (ranks < 1 || ranks > most_ranks) {
     throw usage_error("--ranks is " + std::to_string(ranks) + " but must be from 1 to " +
                       std::to_string(most_ranks));
   }
   if (goals && ranks > 1) throw usage_error("--goals are those of one GPU: leave out --ranks");
-  write_output(goals ? render(cost_goals(shapes, device), format)
-                     : render(cost_sheet(shapes, device, ranks), format));
+  if (newer && (goals || ranks > 1)) {
+    throw usage_error("--newer prints kernels of one GPU: leave out --goals and --ranks");
+  }
+  write_output(newer   ? render(cost_newer(shapes, device), format)
+               : goals ? render(cost_goals(shapes, device), format)
+                       : render(cost_sheet(shapes, device, ranks), format));
   check_output();
   return 0;
 }

@@ -6,9 +6,6 @@
 namespace unmask::cuda::UNMASK_TARGET {
 namespace {
 
-// Packed rows of the mean sequence from which an item's 128 rows are worth a multiprocessor of its own.
-constexpr std::int64_t refresh_rows = 1024;
-
 template <int dim>
 void launch(queue& q, const attention_params& p, unsigned blocks) {
   q.launch("attention_refresh", {blocks, refresh_shape<dim>::threads, refresh_shared_bytes<dim>},
