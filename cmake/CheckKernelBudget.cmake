@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DBUDGET=budget.json -DBUILD=folder [-DLOGS=folders] -P CheckKernelBudget.cmake
 # Holds what `ptxas -v` reported for every kernel and architecture (**/*.ptxas in the folders LOGS of BUILD,
-# between commas) against the budget: at most so many registers, no spills, no stack frame (an array
+# between commas) against the budget: no remark about products of warpgroups, at most so many registers, no spills, no
+# stack frame (an array
 # or struct that is indexed or chosen by address lies in local memory and costs a load for every use,
 # without a spill being reported). Registers go by kernel, what is allowed of spills and stack by kernel
 # and architecture. Kernels that the budget does not name fall under "*". Fails with one line per kernel that is over.
@@ -20,7 +21,9 @@ set(over 0)
 foreach(log IN LISTS logs)
   file(STRINGS "${BUILD}/${log}" lines)
   foreach(line IN LISTS lines)
-    if(line MATCHES "wgmma.*serialized")  # for ptxas a remark; for us the end of all overlap
+    # Remarks for ptxas. C7510 to C7515: products of warpgroups do not overlap. C7517, C7519: the source lacks a wait or
+    # a fence, which ptxas added.
+    if(line MATCHES "wgmma.*serialized" OR line MATCHES "[(]C75[0-9][0-9][)]")
       message(SEND_ERROR "${line}")
       math(EXPR over "${over} + 1")
     endif()

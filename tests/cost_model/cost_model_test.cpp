@@ -440,9 +440,9 @@ TEST(cost_model, instructions_are_those_of_the_machine_code) {
     std::smatch of;
     return std::regex_search(budget, of, line) ? std::stod(of[1]) : 0.0;
   };
-  EXPECT_EQ(executed("attention_refresh_kernel<128", "most"), cost::refresh_instructions);
-  EXPECT_EQ(executed("attention_cluster_kernel<128, 4, true", "most"), cost::cluster_instructions);
-  EXPECT_EQ(executed("head_fold_kernel<false", "fewest"), cost::fold_instructions);
+  EXPECT_EQ(executed("attention_refresh_kernel<128>", "most"), cost::refresh_instructions);
+  EXPECT_EQ(executed("attention_cluster_kernel<128, 4, true>", "most"), cost::cluster_instructions);
+  EXPECT_EQ(executed("head_fold_kernel<false>", "fewest"), cost::fold_instructions);
 }
 
 // A step of few rows reads the weights and little else: cards stand in the order of their memory.

@@ -10,7 +10,7 @@
 OBJECT is what nvcc made: an object file, a cubin or a program. The inner loop is the smallest one with the most tensor
 instructions; where there are none, the innermost one that loads the most bytes from global memory. Local loads and stores are counted
 in the whole kernel and must be none. Needs cuobjdump: on PATH, in the CUDA toolkit, or from its Python wheel
-(./dev setup --sass). Without it one line says NOT RUN and the exit code is 77.
+(./dev setup --sass). Without it one line says NOT RUN and the exit code is 77, or 1 if UNMASK_CI is set.
 """
 
 import argparse
@@ -22,6 +22,9 @@ import re
 import shutil
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "sasscheck"))
+import sass  # noqa: E402
 
 KINDS = {
     "global loads": ("LDG", "LD"), "asynchronous copies": ("LDGSTS",), "global stores": ("STG", "ST"),
@@ -129,17 +132,16 @@ def over(found, budget):
     return problems + [f"{name} is in the budget and in no object" for name in budget if name not in found]
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budget")
     parser.add_argument("--write")
     parser.add_argument("--below", default="", help="folder that the patterns begin in")
     parser.add_argument("objects", nargs="+")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     tool = find_cuobjdump()
     if tool is None:
-        print("NOT RUN: needs cuobjdump (CUDA toolkit, or the Python wheel nvidia-cuda-cuobjdump)")
-        return 77
+        return sass.not_run("NOT RUN: needs cuobjdump (CUDA toolkit, or the Python wheel nvidia-cuda-cuobjdump)")
     objects = [os.path.join(options.below, o) for pattern in options.objects
                for o in sorted(glob.glob(pattern, root_dir=options.below or None, recursive=True)) or [pattern]]
     found = survey(objects, tool)

@@ -2,9 +2,12 @@
 # Copyright The Unmask Authors
 """The counter of inner loops, on machine code that was written down: no GPU and no CUDA toolkit."""
 
+import contextlib
+import io
 import os
 import sys
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import inner_loops  # noqa: E402
@@ -47,6 +50,14 @@ class InnerLoops(unittest.TestCase):
         self.assertEqual(inner_loops.over(found, {}), [
             "planted_kernel: 1 local loads and stores in its inner loop, 0 are allowed"])
         self.assertEqual(inner_loops.over({}, budget), ["planted_kernel is in the budget and in no object"])
+
+    def test_without_cuobjdump_it_is_not_run_and_fails_in_continuous_integration(self):
+        for ci, code in (("", 77), ("1", 1)):
+            said = io.StringIO()
+            with mock.patch.object(inner_loops, "find_cuobjdump", return_value=None), \
+                    mock.patch.dict(os.environ, {"UNMASK_CI": ci}), contextlib.redirect_stdout(said):
+                self.assertEqual(inner_loops.main(["object.o"]), code)
+            self.assertIn("NOT RUN: needs cuobjdump", said.getvalue())
 
 
 if __name__ == "__main__":

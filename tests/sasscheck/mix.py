@@ -6,6 +6,7 @@ The clocks are those of one turn of every resident warp of a multiprocessor. The
 are unknown."""
 
 import dataclasses
+import heapq
 import re
 
 import flow
@@ -95,6 +96,54 @@ def mixes(kernel, blocks, loops):
                 group = 4 if ins.name.endswith("GMMA") else 1
         found.append(Mix(loop, count, units, clocks, group))
     return found
+
+
+def executed(kernel, block):
+    return sum(not ins.never for ins in flow.instructions(kernel, block))
+
+
+def turn(kernel, blocks, loop):
+    """Returns the fewest and the most instructions that a warp executes in one turn of a loop. Inner loops, which
+    only wait, are left out."""
+    waiting = set().union(*(inner.blocks for inner in loop.inner))
+    known = {}
+
+    def behind(at):
+        for to in blocks[at].to:
+            if to == loop.head:
+                yield 0, 0
+            elif to in loop.blocks and not any(to == i.head and at in i.blocks for i in loop.inner):
+                if count(to):
+                    yield count(to)
+
+    def count(at):
+        if at not in known:
+            own = 0 if at in waiting else executed(kernel, blocks[at])
+            rest = list(behind(at))
+            known[at] = (own + min(r[0] for r in rest), own + max(r[1] for r in rest)) if rest else None
+        return known[at]
+
+    return count(loop.head)
+
+
+def passage(kernel, blocks, opcode, wanted):
+    """Returns the fewest instructions of a path from a kernel's start to its end that executes `opcode` so many times;
+    None if there is no such path."""
+    end, seen, work = -1, set(), [(0, 0, 0)]
+    while work:
+        count, at, times = heapq.heappop(work)
+        if (at, times) in seen:
+            continue
+        seen.add((at, times))
+        if at == end:
+            if times == wanted:
+                return count
+            continue
+        count += executed(kernel, blocks[at])
+        times += sum(i.name == opcode and not i.never for i in flow.instructions(kernel, blocks[at]))
+        for to in [t for t in blocks[at].to if t in blocks] or [end]:
+            heapq.heappush(work, (count, to, min(times, wanted)))
+    return None
 
 
 def describe(mix, warps):

@@ -158,7 +158,7 @@ def hazards(kernel, blocks=None):
             if ins.name == "EXIT" and in_flight and ins.always:
                 found.setdefault(("never-waited", ins.address), Finding(
                     "never-waited", ins.address,
-                    f"{ins} while in flight: {kernel.at(min(in_flight))}", severe=False))
+                    f"{ins} while in flight: {kernel.at(min(in_flight))}"))
             path = path.after(ins)
         work += [(to, path) for to in blocks[at].to if to in blocks]
     return sorted(found.values(), key=lambda f: f.address)
@@ -181,7 +181,7 @@ def unfenced(kernel, blocks=None):
                 if taken:
                     found[ins.address] = Finding(
                         "no-fence", ins.address, f"{names(taken)} written after the last "
-                        f"WARPGROUP.ARRIVE: {ins}", severe=False)
+                        f"WARPGROUP.ARRIVE: {ins}")
             elif not ins.never:
                 written |= ins.writes
         for to in blocks[at].to:
