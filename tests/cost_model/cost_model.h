@@ -8,7 +8,7 @@
 //            sum over products and attention of max(FLOP / products, bytes / read)
 //   seconds  of the launches that the code makes: the same, and every other byte that a kernel
 //            moves, tiles that are filled in part, waves of blocks, starts, and host waits
-// It is a prediction for bfloat16 weights, keys and values. cost_model_test holds it against 39 cases that
+// It is a prediction for bfloat16 weights, keys and values. cost_model_test holds it against 43 cases that
 // an H100 took (results/gpu/measured.md). The limit is the same as there. Hours of plans come from a coarser roofline (harness/plan/expected_time.h, which says how near), and the
 // virtual clock of serving from times that were measured or stated (harness/engine/clock.h).
 #pragma once
