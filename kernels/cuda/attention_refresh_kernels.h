@@ -28,7 +28,8 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 template <int dim_>
 struct refresh_shape {
-  static constexpr int dim = dim_, keys = refresh_keys, score_keys = keys, row_tiles = 1, stages = 2;
+  static constexpr int dim = dim_, keys = refresh_keys, score_keys = keys, row_tiles = 1,
+                       stages = 2;
   static constexpr bool sparse = false, groups = true, rows_fastest = true;
   static constexpr int computing = 256, threads = computing + 128;
   static constexpr int pieces = dim / 8, steps = dim / 16, warp_rows = 16;

@@ -42,10 +42,10 @@ std::vector<launch> attention_launches(const bench_case& c, const device_ceiling
   double splits = 1;
   const int heads = static_cast<int>(c("heads")), kv_heads = static_cast<int>(c("kv")),
             dim = static_cast<int>(c("dim"));
-  const attention_way way = way_of_attention(newer, c("sequences"), c("rows"), c("keys"), heads,
-                                             kv_heads, dim, d);
-  const launch attention = attention_by(way, c("sequences"), c("rows"), c("keys"), heads, kv_heads,
-                                        dim, &splits, d);
+  const attention_way way =
+      way_of_attention(newer, c("sequences"), c("rows"), c("keys"), heads, kv_heads, dim, d);
+  const launch attention =
+      attention_by(way, c("sequences"), c("rows"), c("keys"), heads, kv_heads, dim, &splits, d);
   if (way == attention_way::cluster) return {attention};
   const launch plan = streaming(c("sequences") * 32, 0, d);
   if (way == attention_way::joined) return {plan, attention};

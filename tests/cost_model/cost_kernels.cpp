@@ -345,8 +345,7 @@ launch attention_refresh(double sequences, double rows, double keys, int heads, 
 
   const double products =
       4 * tile_rows * tile_keys * head_dim * d.multiprocessors * d.clock / d.products;
-  const double shared =
-      (tile_rows + 2 * (2 * tile_keys) + 2 * tile_keys) * head_dim * bf16 / 128;
+  const double shared = (tile_rows + 2 * (2 * tile_keys) + 2 * tile_keys) * head_dim * bf16 / 128;
   const double turns = tile_keys / cuda::tensor_keys * warps / schedulers;
   const double issue = turns * refresh_instructions,
                special = turns * refresh_exponentials * special_clocks;
@@ -357,8 +356,7 @@ launch attention_refresh(double sequences, double rows, double keys, int heads, 
                                   : "exponentials";
   const double tiles = std::ceil(keys / *splits / tile_keys);
   const double compute = (tiles * busiest / overlap_share + products) / d.clock;
-  const double from_l2 =
-      tiles * tile_keys * 2 * head_dim * bf16 * d.multiprocessors / l2_rate(d);
+  const double from_l2 = tiles * tile_keys * 2 * head_dim * bf16 * d.multiprocessors / l2_rate(d);
   if (from_l2 > compute) l.held_by = "L2";
   l.busy = wave_count(double(items) * *splits, d.multiprocessors) *
                (std::max(compute, from_l2) + 2 * d.latency) +
@@ -457,9 +455,8 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
       row_tiles * std::max(36 * special_clocks, 3 * 32 + parts * head_dim / 2 + 48) + 52 +
       3.44 * copies;
   const auto by_groups = [&](double blocks_each) {
-    const group_clocks c =
-        attention_group_clocks(blocks_each, tile_rows, head_dim,
-                               clusters ? cluster_instructions : tensor_instructions, d);
+    const group_clocks c = attention_group_clocks(
+        blocks_each, tile_rows, head_dim, clusters ? cluster_instructions : tensor_instructions, d);
     l.held_by = c.held_by;
     return c.clocks;
   };
@@ -502,10 +499,10 @@ std::vector<head_part> head_parts(double candidates, double vocabulary, const de
   std::vector<head_part> parts;
   const auto add = [&](double times, double rows) {
     if (times <= 0 || rows <= 0) return;
-    const auto tokens = static_cast<double>(
-        cuda::head_chunk_of(std::max(1L, std::lround(rows)), std::lround(vocabulary), true,
-                            d.multiprocessors)
-            .columns);
+    const auto tokens =
+        static_cast<double>(cuda::head_chunk_of(std::max(1L, std::lround(rows)),
+                                                std::lround(vocabulary), true, d.multiprocessors)
+                                .columns);
     const double chunks = std::floor(vocabulary / tokens);
     parts.push_back({times * chunks, rows, tokens});
     if (vocabulary > chunks * tokens) parts.push_back({times, rows, vocabulary - chunks * tokens});

@@ -113,8 +113,8 @@ void add_attention(step_builder& b, const cost_shape& c, const layer_shape& s,
                    const device_ceilings& d) {
   double splits = 1;
   const double rows = s.real_rows / s.sequences;
-  const cost::attention_way way = cost::way_of_attention(
-      b.given().newer, s.sequences, rows, s.keys, c.heads, c.kv_heads, c.head_dim, d);
+  const cost::attention_way way = cost::way_of_attention(b.given().newer, s.sequences, rows, s.keys,
+                                                         c.heads, c.kv_heads, c.head_dim, d);
   const launch attention = cost::attention_by(way, s.sequences, rows, s.keys, c.heads, c.kv_heads,
                                               c.head_dim, &splits, d);
   b.add("attention_tensor", s.times, attention);

@@ -340,10 +340,10 @@ TEST(cost_model, few_rows_with_k_in_parts) {
 // is faster by a quarter, and misses 1,800 us.
 TEST(cost_model, a_refresh_overlaps_products_and_exponentials) {
   const auto expected = [](int dim, int keys, bool newer) {
-    return *cost::expected_of_case("attention/sequences:1/rows:8192/heads:32/kv:32/dim:" +
-                                       std::to_string(dim) + "/keys:" + std::to_string(keys) +
-                                       "/bits:16",
-                                   measured_h100(), newer);
+    return *cost::expected_of_case(
+        "attention/sequences:1/rows:8192/heads:32/kv:32/dim:" + std::to_string(dim) +
+            "/keys:" + std::to_string(keys) + "/bits:16",
+        measured_h100(), newer);
   };
   EXPECT_NEAR(expected(128, 8192, false).seconds, 2396e-6, 0.1 * 2396e-6);
   EXPECT_NEAR(expected(128, 8192, true).seconds, 1833e-6, 2e-6);
@@ -392,7 +392,8 @@ TEST(cost_model, the_fold_of_a_head_is_held_by_l2) {
                                   of_newer)
         ->seconds;
   };
-  EXPECT_NEAR(head(false) - head(true), 99e-6, 2e-6);  // of 15 chunks, of 10,240 tokens but the last
+  // 15 chunks, all but the last of 10,240 tokens.
+  EXPECT_NEAR(head(false) - head(true), 99e-6, 2e-6);
 }
 
 // In a layer of 192 rows, by hand: gate, up and SwiGLU of the library are 85 us, the newer kernel's 74. Down and
@@ -419,8 +420,8 @@ TEST(cost_model, a_layer_of_few_rows) {
 
 // The page's table (kernels/cuda/README.md) says where a goal is missed.
 TEST(cost_model, newer_kernels_miss_some_goals) {
-  const text_table t = cost_newer(std::string(UNMASK_SOURCE_DIR) + "/experiments/shapes",
-                                  measured_h100());
+  const text_table t =
+      cost_newer(std::string(UNMASK_SOURCE_DIR) + "/experiments/shapes", measured_h100());
   std::map<std::string, std::string> met;
   for (const auto& row : t.rows) met[row.front().text] = row.back().text;
   EXPECT_EQ(met.at("refresh of 8,192 rows, 32 heads of 128"), "NOT MET");

@@ -253,9 +253,7 @@ void add_newer(text_table& t, const newer_line& line) {
   };
   const double corrected =
       line.measured > 0 ? line.predicted * line.measured / line.before : line.predicted;
-  const char* met = line.wanted == 0            ? ""
-                    : corrected <= line.wanted ? "met"
-                                               : "NOT MET";
+  const char* met = line.wanted == 0 ? "" : corrected <= line.wanted ? "met" : "NOT MET";
   t.add({line.what, text(line.measured), text(line.before), text(line.predicted), text(corrected),
          line.wanted > 0 ? "<= " + text(line.wanted) : "", met});
 }
@@ -290,12 +288,12 @@ void add_newer_products(text_table& t, const device_ceilings& d) {
   // Measured: profile and tuning file of results/gpu. Output took 18 to 22.
   add_newer(t, line_of("gate, up and SwiGLU of SDAR-8B, 192 rows",
                        "gated_linear/rows:192/in:4096/hidden:12288", 86.4, 78, d));
-  add_newer(t, line_of("the same, 32 rows", "gated_linear/rows:32/in:4096/hidden:12288", 80.9, 0,
-                       d));
+  add_newer(t,
+            line_of("the same, 32 rows", "gated_linear/rows:32/in:4096/hidden:12288", 80.9, 0, d));
   for (const auto& [what, in, measured] : {std::tuple{"down of SDAR-8B, 192 rows", 12288, 44.8},
                                            {"output of SDAR-8B, 192 rows", 4096, 20.0}}) {
-    const newer_line line = line_of(
-        what, fmt::format("linear/rows:192/in:{}/out:4096/bits:16", in), measured, measured, d);
+    const newer_line line = line_of(what, fmt::format("linear/rows:192/in:{}/out:4096/bits:16", in),
+                                    measured, measured, d);
     add_newer(t, line);
     early(line);
   }
@@ -427,8 +425,8 @@ text_table cost_goals(const std::filesystem::path& shapes, const device_ceilings
 }
 
 text_table cost_newer(const std::filesystem::path& shapes, const device_ceilings& d) {
-  text_table t{"µs",         ">measured before",  ">the model before", ">predicted",
-               ">corrected", ">wanted", ""};
+  text_table t{"µs", ">measured before", ">the model before", ">predicted", ">corrected", ">wanted",
+               ""};
   t.title = fmt::format("Newer kernels · {}", d.name);
   add_newer_attention(t, d);
   // A share of 0.72 of the larger of two times: that of the products and that of the weights.
@@ -444,17 +442,18 @@ text_table cost_newer(const std::filesystem::path& shapes, const device_ceilings
   for (const auto& [what, before, now] : {std::tuple{"host's calls of a recorded step", 18, 13},
                                           {"host's calls of a FOCUS step", 35, 25}}) {
     const double each = 1e6 * d.launch;
-    add_newer(t, {fmt::format("{}: {}, {} before", what, now, before), 0, before * each,
-                  now * each, before * each - 20});
+    add_newer(t, {fmt::format("{}: {}, {} before", what, now, before), 0, before * each, now * each,
+                  before * each - 20});
   }
   const auto bytes = [&](bool rows_fastest) {
-    return 1e-9 * (cost::key_bytes(1, 8192, 8192, 32, 128, 128, d.multiprocessors, rows_fastest,
-                                   d) +
-                   2 * 8192.0 * 32 * 128 * 2);
+    return 1e-9 *
+           (cost::key_bytes(1, 8192, 8192, 32, 128, 128, d.multiprocessors, rows_fastest, d) +
+            2 * 8192.0 * 32 * 128 * 2);
   };
   t.notes.push_back(fmt::format(
       "Predicted, not measured. Ceilings: {}: {}. Corrected: times what was measured before, over "
-      "the model of it. Output took 18 to 22 µs. A layer is wanted 8 % faster, and a step 20 µs. A call takes the host {:.1f} "
+      "the model of it. Output took 18 to 22 µs. A layer is wanted 8 % faster, and a step 20 µs. A "
+      "call takes the host {:.1f} "
       "µs, and 36 layers are recorded in one or three of them. Bytes of the refresh of 8,192 rows "
       "from device memory: {:.2f} GB, and {:.2f} GB if tiles of rows run fastest.",
       d.name, d.source, 1e6 * d.launch, bytes(false), bytes(true)));

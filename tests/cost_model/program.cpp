@@ -28,8 +28,8 @@ po::options_description option_list() {
       "terabytes", po::value<double>()->default_value(0),
       "take this copy rate, TB/s (0: as declared)")(
       "reads", po::value<double>()->default_value(0),
-      "take this rate of reads alone, TB/s (0: as the copy)")(
-      "goals", po::bool_switch(), "print the goals alone")(
+      "take this rate of reads alone, TB/s (0: as the copy)")("goals", po::bool_switch(),
+                                                              "print the goals alone")(
       "newer", po::bool_switch(), "print the kernels that no card has measured alone")(
       "ranks", po::value<int>()->default_value(1),
       "predict for models that so many of these GPUs run together")(
@@ -65,10 +65,9 @@ int print_costs(int argc, char** argv) {
     write_output(text.str());
     return 0;
   }
-  const device_ceilings device = measured_ceilings(ceilings_of(values["gpu"].as<std::string>()),
-                                                   1e12 * values["tflops"].as<double>(),
-                                                   1e12 * values["terabytes"].as<double>(),
-                                                   1e12 * values["reads"].as<double>());
+  const device_ceilings device = measured_ceilings(
+      ceilings_of(values["gpu"].as<std::string>()), 1e12 * values["tflops"].as<double>(),
+      1e12 * values["terabytes"].as<double>(), 1e12 * values["reads"].as<double>());
   const std::filesystem::path shapes = values["shapes"].as<std::string>();
   const table_format format = parse_table_format(values["format"].as<std::string>());
   const int ranks = values["ranks"].as<int>();
