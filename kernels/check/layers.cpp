@@ -366,6 +366,44 @@ void moe(checker& c, weight_format format) {
   if (format == weight_format::bf16) moe_of(c, format, c.size(200, 800), 4);
 }
 
+// 16 experts of LLaDA2.0-mini with 256 assignments each.
+std::function<void()> many_assignments(const backend& device) {
+  constexpr std::int64_t rows = 1024, width = 2048, hidden = 512;
+  constexpr std::int32_t count = 16, each = 4;
+  struct operands {
+    moe_experts experts;
+    tensor x, expert, weight, y;
+  };
+  std::vector<std::uint16_t> numbers(static_cast<std::size_t>(2 * hidden * width));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = to_bf16(static_cast<float>(i * 2654435761U % 1024) / 512.0F - 1.0F);
+  }
+  const auto packed = [&](std::int64_t out, std::int64_t in) {
+    return device.pack(make_view(numbers.data(), dtype::bf16, {out, in}), weight_format::bf16);
+  };
+  const auto all = std::make_shared<operands>();
+  all->experts.hidden = static_cast<std::int32_t>(hidden);
+  for (std::int32_t e = 0; e < count; ++e) {
+    all->experts.gate_up.push_back(packed(2 * hidden, width));
+    all->experts.down.push_back(packed(width, hidden));
+  }
+  all->x = device.allocate(dtype::bf16, {rows, width});
+  all->expert = device.allocate(dtype::i32, {rows, each});
+  all->weight = device.allocate(dtype::f32, {rows, each});
+  all->y = device.allocate(dtype::f32, {rows, width});
+  std::vector<std::int32_t> chosen(static_cast<std::size_t>(rows * each));
+  for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = static_cast<std::int32_t>(i) % count;
+  const std::vector<float> shares(chosen.size(), 0.25F);
+  device.write(all->x.view().data, numbers.data(), all->x.bytes());
+  device.write(all->expert.view().data, chosen.data(), all->expert.bytes());
+  device.write(all->weight.view().data, shares.data(), all->weight.bytes());
+  return [&device, all] {
+    device.run(op::moe_feed_forward{all->x.view(), all->expert.view(), all->weight.view(),
+                                    all->experts, all->y.view()});
+  };
+}
+const register_device_race raced_experts("experts", cuda::multiplied::experts, many_assignments);
+
 const bool formats_registered = [] {
   for (const weight_format f : {weight_format::f32, weight_format::bf16, weight_format::int8}) {
     const auto add = [f](const char* what, void (*cases)(checker&, weight_format),

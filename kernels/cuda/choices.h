@@ -33,6 +33,7 @@ struct choices {
       if (of_few_rows(what) && !may_multiply(multiplied::products, multiplier::library)) {
         return false;  // activations are float32
       }
+      if (what == multiplied::experts) return newer && may_multiply(what, multiplier::wgmma);
       return newer && (what == multiplied::head ||
                        (wgmma && (what == multiplied::attention || of_few_rows(what))));
     }

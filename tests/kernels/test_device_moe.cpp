@@ -19,14 +19,15 @@ constexpr emulator::schedule modes[] = {{false, false, 0}, {true, false, 0},  {f
                                         {true, true, 0},   {false, false, 7}, {true, false, 99}};
 
 // Three experts with 160, 0 and 9 assignments of 85 rows, two per row: more than a tile, nothing,
-// and less than a tile. Columns and depth divide nothing.
+// and less than a tile. Columns and depth divide nothing, or by 8 alone.
 struct grouped_case {
-  static constexpr int experts = 3, divide = 2, columns = 150, depth = 72, all = 169;
+  static constexpr int experts = 3, divide = 2, depth = 72, all = 169;
+  int columns;
   std::vector<std::int32_t> assignment, begin{0, 160, 160, all};
   std::vector<std::uint16_t> x, weight[experts];
   std::vector<const void*> pointers;
 
-  grouped_case() {
+  explicit grouped_case(int of_columns = 150) : columns(of_columns) {
     std::mt19937 rng(5);
     for (std::int32_t a = 0; a < all; ++a) assignment.push_back(a);
     std::shuffle(assignment.begin(), assignment.end(), rng);
@@ -119,6 +120,22 @@ TEST(device_moe_tensor, grouped_products_are_right_under_every_schedule) {
   for (const grouped_case::kernel& k : grouped_kernels<0>()) {
     for (const emulator::schedule& order : modes)
       EXPECT_TRUE(c.right(k, order)) << k.tile_rows << k.gated;
+  }
+}
+
+// 152 columns end behind one half of a warp's 16, and 200 columns lie in two tiles of a gated product.
+TEST(device_moe_tensor, whole_pieces_are_stored_where_they_belong) {
+  constexpr int in_flight = wide_stages - 3;
+  const grouped_case::kernel kernels[] = {{grouped_wide_kernel<in_flight, false, true>, wide_rows,
+                                           routed_columns, wide_shared_bytes, true, false},
+                                          {grouped_wide_kernel<in_flight, true, true>, wide_rows,
+                                           routed_columns / 2, wide_shared_bytes, true, true}};
+  for (const int columns : {152, 200}) {
+    grouped_case c(columns);
+    for (const grouped_case::kernel& k : kernels) {
+      for (const emulator::schedule& order : modes)
+        EXPECT_TRUE(c.right(k, order)) << columns << k.gated;
+    }
   }
 }
 

@@ -171,6 +171,13 @@ void multiply_experts(const device_backend& device, const routed_call& c,
                        p);
 }
 
+// newer: stores whole pieces, which widths that are multiples of 8 fill.
+template <bool gated>
+auto wide_kernel(bool newer) -> void (*)(grouped_tensor_params) {
+  return newer ? grouped_wide_kernel<wide_stages - 3, gated, true>
+               : grouped_wide_kernel<wide_stages - 3, gated>;
+}
+
 // Both products of bfloat16 experts; the first writes silu(x W_g^T) (x W_u^T) at once.
 void feed_on_tensor_cores(const device_backend& device, const routed_call& c,
                           const void* const* pointers, bool wide) {
@@ -186,15 +193,14 @@ void feed_on_tensor_cores(const device_backend& device, const routed_call& c,
   const tensor_view& given = c.args.x;
   const std::uint16_t* x =
       device.as_bf16(device.in(given).data, given.type, given.row_stride, nullptr, c.rows, c.width);
-  multiply(wide ? grouped_wide_kernel<wide_stages - 3, true>
-                : grouped_tensor_kernel<routed_stages - 2, float, true>,
+  const bool newer = device.may_multiply(multiplied::experts, multiplier::newer);
+  multiply(wide ? wide_kernel<true>(newer) : grouped_tensor_kernel<routed_stages - 2, float, true>,
            blocks_for(c.hidden, routed_columns / 2),
            {c.plan, c.count, pointers, x, c.per_token, c.gated, c.between(), c.hidden, c.width});
-  multiply(
-      wide ? grouped_wide_kernel<wide_stages - 3, false> : grouped_tensor_kernel<routed_stages - 2>,
-      blocks_for(c.width, routed_columns),
-      {c.plan, c.count, pointers + c.count, reinterpret_cast<const std::uint16_t*>(c.gated), 1,
-       c.down, c.between(), c.width, c.hidden});
+  multiply(wide ? wide_kernel<false>(newer) : grouped_tensor_kernel<routed_stages - 2>,
+           blocks_for(c.width, routed_columns),
+           {c.plan, c.count, pointers + c.count, reinterpret_cast<const std::uint16_t*>(c.gated), 1,
+            c.down, c.between(), c.width, c.hidden});
 }
 
 void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& args) {

@@ -151,7 +151,7 @@ TEST_F(first_use, the_faster_of_two_kernels_is_told_by_turns) {
   const cuda::choices wrong{.newer = true, .left_out = {{multiplied::head, multiplier::newer}}};
   EXPECT_TRUE(run_device_races(device, wrong, {race(multiplied::head, 1, 2)}, true, clock).empty());
   for (const multiplied by_wgmma :
-       {multiplied::attention, multiplied::gated, multiplied::few_rows}) {
+       {multiplied::attention, multiplied::experts, multiplied::gated, multiplied::few_rows}) {
     EXPECT_TRUE(run_device_races(device, may, {race(by_wgmma, 1, 2)}, false, clock).empty());
   }
   device_check_outcome outcome{95, 3.5, {}, {{multiplied::head, 1.5, 2.5}}};
