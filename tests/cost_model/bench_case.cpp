@@ -66,10 +66,10 @@ std::vector<launch> head_launches(const bench_case& c, const device_ceilings& d,
   return all;
 }
 
-std::vector<launch> expert_launches(const bench_case& c, const device_ceilings& d) {
+std::vector<launch> expert_launches(const bench_case& c, const device_ceilings& d, bool newer) {
   const double rows = c("rows"), width = c("width"), per = c("per_row");
   const auto product = [&](double out, double in, bool gated) {
-    return grouped_tensor(rows, per, c("experts"), 0, out, in, gated, d);
+    return grouped_tensor(rows, per, c("experts"), 0, out, in, gated, d, newer);
   };
   std::vector<launch> all = {streaming(rows * per * 8, 0, d), product(c("hidden"), width, true),
                              product(width, c("hidden"), false),
@@ -101,7 +101,7 @@ launch product_launch(const bench_case& c, const device_ceilings& d, bool newer)
 std::vector<launch> launches_of(const bench_case& c, const device_ceilings& d, bool newer) {
   if (c.operation == "attention") return attention_launches(c, d, newer);
   if (c.operation == "confidence") return head_launches(c, d, newer);
-  if (c.operation == "experts") return expert_launches(c, d);
+  if (c.operation == "experts") return expert_launches(c, d, newer);
   if (c.operation == "gated_linear") return gated_launches(c, d, newer);
   if (c.operation == "linear") return {product_launch(c, d, newer)};
   // float32 in, bfloat16 out; two parts of bfloat16 in, one out.

@@ -42,7 +42,9 @@ constexpr double chunk_instructions = 31, chunk_issue = 0.46;
 constexpr double look_up = 2e-6, rotation_share = 0.68;
 // The same: clocks of writing a result of the experts' wide tiles, four bytes at a time, by the warps that
 // multiply. The second product of 8,192 rows took some 600 us, 250 of them to multiply.
-constexpr double result_clocks = 0.58;
+// By 16 bytes the same lanes touch half as many sectors of 32 bytes, and fill them: it is taken that a store costs
+// what its sectors do.
+constexpr double result_clocks = 0.58, piece_share = 0.5;
 // What a product of the library takes beside its loads and products: its start, and a second launch
 // where k is split. With these two the model gives published times of cuBLAS 13.1 on a GH200 to 12 %
 // where y has 10,000 columns or more, to 25 % at 2560 (cost_model_test.cpp).
@@ -530,7 +532,7 @@ launch head_fold(double rows, double tokens, bool newer, const device_ceilings& 
 // cores, L2, the tiles' empty rows and writing a tile hold it, as the next one's copies are under way.
 // A column of the result with a gate is two of the product's.
 launch grouped_tensor(double rows, double per_token, double experts, double shared, double out,
-                      double in, bool gated, const device_ceilings& d) {
+                      double in, bool gated, const device_ceilings& d, bool newer) {
   constexpr double tile_columns = cuda::routed_columns, step = cuda::routed_depth, warps = 8;
   constexpr double instructions = 166, loads = 12, mmas = 32;
   launch l;
@@ -574,7 +576,7 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
   // Nothing multiplies while a wide tile is written. With a gate two sums are one result.
   if (wide) {
     l.busy += wave_count(blocks, d.multiprocessors) * tile_rows * tile_columns / (gated ? 2 : 1) *
-              result_clocks / d.clock;
+              result_clocks * (newer ? piece_share : 1) / d.clock;
   }
   return l;
 }

@@ -158,9 +158,9 @@ void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
   b.stream("moe_plan", s.times, more > 0 ? e * 4 * i32 : placing, 0, 0);
   b.stream("moe_plan: place", more * s.times, placing, 0, 0);
   b.add("grouped_tensor", s.times,
-        cost::grouped_tensor(s.real_rows, per, e, shared, f, h, true, d));
+        cost::grouped_tensor(s.real_rows, per, e, shared, f, h, true, d, b.given().newer));
   b.add("grouped_tensor", s.times,
-        cost::grouped_tensor(s.real_rows, per, e, shared, h, f, false, d));
+        cost::grouped_tensor(s.real_rows, per, e, shared, h, f, false, d, b.given().newer));
   b.stream("moe_combine", s.times, s.rows * h * (all * bf16 + 2 * f32), s.rows * h * all,
            combine_instructions);
 }

@@ -437,6 +437,9 @@ text_table cost_newer(const std::filesystem::path& shapes, const device_ceilings
                        "confidence/rows:512/width:4096/vocabulary:151936/bits:16", 0,
                        1e6 * limit / share, d));
   add_newer_products(t, d);
+  add_newer(t, line_of("experts of LLaDA2.0-mini, 8,192 rows",
+                       "experts/rows:8192/width:2048/hidden:512/experts:256/per_row:8/bits:16", 0,
+                       1000, d));
   add_newer_layers(t, cost_shape_of(read_model_config(shapes / "sdar-8b")), d);
   // tests/methods/test_device_calls.cpp holds the calls of today.
   for (const auto& [what, before, now] : {std::tuple{"host's calls of a recorded step", 18, 13},
