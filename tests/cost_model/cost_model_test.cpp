@@ -21,7 +21,7 @@
 #include "harness/plan/expected_time.h"
 #include "tests/cost_model/bench_case.h"
 #include "tests/cost_model/cost_kernels.h"
-#include "tests/cost_model/cost_sheet.h"
+#include "tests/cost_model/newer_sheet.h"
 
 namespace unmask {
 namespace {

@@ -27,10 +27,6 @@ selection_counts count_selection(const std::string& method);
 // limit the kernels with the most time above theirs.
 text_table cost_goals(const std::filesystem::path& shapes, const device_ceilings& device);
 
-// The kernels that no card has measured: what was measured of those before, what the model says of both, and whether
-// what is wanted is met.
-text_table cost_newer(const std::filesystem::path& shapes, const device_ceilings& device);
-
 // Tables: one per model and method, the kernels of some steps, and last the goals, which are of one
 // GPU. Of several ranks: what each of as many GPUs takes, and last the models that cannot be dealt to
 // so many.

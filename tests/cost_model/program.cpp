@@ -12,6 +12,7 @@
 #include "harness/base/output.h"
 #include "harness/base/ranks/group.h"
 #include "tests/cost_model/cost_sheet.h"
+#include "tests/cost_model/newer_sheet.h"
 
 namespace unmask {
 namespace {
@@ -26,18 +27,18 @@ po::options_description option_list() {
       "tflops", po::value<double>()->default_value(0),
       "take this rate for its largest bfloat16 products, TFLOP/s (0: as declared)")(
       "terabytes", po::value<double>()->default_value(0),
-      "take this copy rate, TB/s (0: as declared)")(
-      "reads", po::value<double>()->default_value(0),
-      "take this rate of reads alone, TB/s (0: as the copy)")("goals", po::bool_switch(),
-                                                              "print the goals alone")(
-      "newer", po::bool_switch(), "print the kernels that no card has measured alone")(
+      "take this copy rate, TB/s (0: as declared)")("goals", po::bool_switch(),
+                                                    "print the goals alone")(
       "ranks", po::value<int>()->default_value(1),
       "predict for models that so many of these GPUs run together")(
       "format", po::value<std::string>()->default_value("md"), "print md, csv, latex or json")(
       "shapes",
       po::value<std::string>()->default_value(std::string(UNMASK_SOURCE_DIR) +
                                               "/experiments/shapes"),
-      "read the models' configurations from this folder");
+      "read the models' configurations from this folder")(
+      "reads", po::value<double>()->default_value(0),
+      "take this rate of reads alone, TB/s (0: as the copy)")(
+      "newer", po::bool_switch(), "print the kernels that no card has measured alone");
   return all;
 }
 
@@ -56,6 +57,17 @@ po::variables_map read_words(int argc, char** argv, const po::options_descriptio
   return values;
 }
 
+// Returns whether --newer was asked for.
+bool print_newer(const po::variables_map& values, const device_ceilings& device) {
+  if (!values["newer"].as<bool>()) return false;
+  if (values["goals"].as<bool>() || values["ranks"].as<int>() != 1) {
+    throw usage_error("--newer prints kernels of one GPU: leave out --goals and --ranks");
+  }
+  write_output(render(cost_newer(values["shapes"].as<std::string>(), device),
+                      parse_table_format(values["format"].as<std::string>())));
+  return true;
+}
+
 int print_costs(int argc, char** argv) {
   const po::options_description options = option_list();
   const po::variables_map values = read_words(argc, argv, options);
@@ -68,21 +80,21 @@ int print_costs(int argc, char** argv) {
   const device_ceilings device = measured_ceilings(
       ceilings_of(values["gpu"].as<std::string>()), 1e12 * values["tflops"].as<double>(),
       1e12 * values["terabytes"].as<double>(), 1e12 * values["reads"].as<double>());
+  if (print_newer(values, device)) {
+    check_output();
+    return 0;
+  }
   const std::filesystem::path shapes = values["shapes"].as<std::string>();
   const table_format format = parse_table_format(values["format"].as<std::string>());
   const int ranks = values["ranks"].as<int>();
-  const bool goals = values["goals"].as<bool>(), newer = values["newer"].as<bool>();
+  const bool goals = values["goals"].as<bool>();
   if (ranks < 1 || ranks > most_ranks) {
     throw usage_error("--ranks is " + std::to_string(ranks) + " but must be from 1 to " +
                       std::to_string(most_ranks));
   }
   if (goals && ranks > 1) throw usage_error("--goals are those of one GPU: leave out --ranks");
-  if (newer && (goals || ranks > 1)) {
-    throw usage_error("--newer prints kernels of one GPU: leave out --goals and --ranks");
-  }
-  write_output(newer   ? render(cost_newer(shapes, device), format)
-               : goals ? render(cost_goals(shapes, device), format)
-                       : render(cost_sheet(shapes, device, ranks), format));
+  write_output(goals ? render(cost_goals(shapes, device), format)
+                     : render(cost_sheet(shapes, device, ranks), format));
   check_output();
   return 0;
 }
