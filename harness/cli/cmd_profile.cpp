@@ -64,6 +64,7 @@ option_table profile_options() {
               "decode random prompts of N tokens instead of a task (0: the task)"},
              {"gen-length,n", 0, "generate N tokens (0: as many as the task says)"},
              {"batch-size,b", 1, "decode N requests at a time"},
+             ranks_option(),
              format_option(
                  "print the tables of phases, or nsys' and ncu's commands, as md or json")} +
          model_options(3);

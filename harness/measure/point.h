@@ -16,6 +16,7 @@
 #include "harness/measure/record.h"
 #include "harness/measure/work_meter.h"
 #include "harness/plan/plan.h"
+#include "harness/profile/phases.h"
 
 namespace unmask {
 
@@ -23,6 +24,9 @@ namespace unmask {
 struct pass_size {
   std::int64_t items = 0, positions = 0;
 };
+
+// The time of each phase of a pass, without the phases inside it.
+using phase_seconds = std::map<profile_phase, double>;
 
 // One point, loaded and ready to be measured any number of times.
 class prepared_point {
@@ -35,6 +39,8 @@ class prepared_point {
   // It is that of the method's recipe (row_traits).
   virtual std::int32_t first_late_layer() const { return row_traits().first_late_layer(); }
   virtual pass_record pass() = 0;  // decode the whole workload once
+  // Of the last pass that somebody listened to: those of ranks 1, 2, ... Empty: of one rank.
+  virtual std::vector<phase_seconds> phases_of_other_ranks() const { return {}; }
   virtual pass_size size() const { return {workload().items, 0}; }
   // Passes add what they answer and decide to this meter, which outlives the point.
   virtual void count_in(work_meter& meter) { (void)meter; }

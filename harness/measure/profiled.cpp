@@ -53,6 +53,7 @@ class profiler {
       const bool counts = on && on->counts_traffic;
       if (counts) cuda::emulator::begin_counting();
       here.checked_pass(&clock);
+      report.other_ranks = ready.phases_of_other_ranks();
       if (counts) report.traffic = cuda::emulator::end_counting();
     }
     take_larger(before, measured_again(point.run, format), report);

@@ -46,6 +46,7 @@ point_watcher make_profiler(profile_settings settings);
 // What one point's traced pass left behind; the probe is made from it.
 struct phase_report {
   std::vector<phase_total> phases;  // of the CPU's clock
+  std::vector<phase_seconds> other_ranks;  // by the same clock, of ranks 1, 2, ...
   double seconds = 0;               // of the traced pass
   double untraced_seconds = 0;      // mean of the timed passes
   std::int64_t events_left_out = 0;
@@ -67,8 +68,9 @@ struct phase_report {
 };
 
 // JSON object: "seconds", "untraced_seconds", "roofs", "provenance", and "phases", a list with one
-// object per phase: phase, calls, seconds, own_seconds, rows, flops, bytes (null: not known),
-// roof_share (null: no roof or no work) and provenance ("analytic" or "cupti"). With the emulator
+// object per phase: phase, calls, seconds, own_seconds, least_seconds and most_seconds (own_seconds over the
+// ranks; null: one rank, or traced kernels), rows, flops, bytes (null: not known), roof_share (null: no roof
+// or no work) and provenance ("analytic" or "cupti"). With the emulator
 // "traffic": steps, launches, waits, copies and "kernels", counted (kernels/cuda/device/traffic.h).
 std::string phases_json(const phase_report& report);
 

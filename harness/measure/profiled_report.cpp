@@ -3,6 +3,7 @@
 //
 // The probe "phases".
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -36,6 +37,20 @@ ordered_json device_seconds(const phase_report& report, profile_phase phase) {
   return seconds;
 }
 
+// Own seconds of a phase on the rank that took least and on the one that took most. The kernels that a tool
+// traced are those of rank 0's device: nothing of the others compares with them.
+std::pair<ordered_json, ordered_json> over_ranks(const phase_report& report, const phase_total& t) {
+  if (report.other_ranks.empty() || !report.kernels.empty()) return {};
+  double least = t.own_seconds, most = t.own_seconds;
+  for (const phase_seconds& other : report.other_ranks) {
+    const auto found = other.find(t.phase);
+    const double seconds = found == other.end() ? 0 : found->second;
+    least = std::min(least, seconds);
+    most = std::max(most, seconds);
+  }
+  return {least, most};
+}
+
 ordered_json phase_object(const phase_report& report, const phase_total& t) {
   double flops = t.flops, bytes = t.bytes;
   bool bytes_known = t.bytes_known;
@@ -49,11 +64,14 @@ ordered_json phase_object(const phase_report& report, const phase_total& t) {
   }
   const ordered_json on_device = device_seconds(report, t.phase);
   const double seconds = on_device.is_null() ? t.own_seconds : on_device.get<double>();
+  const auto [least, most] = over_ranks(report, t);
   return {{"phase", name_of(t.phase)},
           {"container", is_container(t.phase)},
           {"calls", t.calls},
           {"seconds", t.seconds},
           {"own_seconds", t.own_seconds},
+          {"least_seconds", least},
+          {"most_seconds", most},
           {"device_seconds", on_device},
           {"rows", t.rows},
           {"flops", flops},

@@ -43,44 +43,23 @@ std::string doubt_of(ordered_json& report) {
   return "";
 }
 
-// A report may be anybody's: a key that it lacks is null, and what then has the wrong type throws.
-text_table table_of(const result_row& row, ordered_json report, bool in_order) {
-  text_table t =
-      table_with({"phase | >calls | >ms | >share | >positions | >flops | >MB | >GFLOP/s | >GB/s",
-                  ">roof_share"});
-  t.title = fmt::format("{} · {} · {}", row.model.name, row.workload.family, name_of_row(row));
-  const bool device = !report["kernels"].empty();
-  double between = 0, total = 0;
+// Which phases took one rank longer than another, but for waiting; "" of one rank.
+std::string difference_of(ordered_json& report, double total) {
+  constexpr double least_share = 0.01, most = 1.1;
+  std::string phases;
   for (ordered_json& p : report["phases"]) {
-    total += seconds_of(p, device);
-    if (p["container"]) between += seconds_of(p, device);
+    if (p["container"] == true || p["phase"] == "across_ranks" || !p["most_seconds"].is_number())
+      continue;
+    const double slowest = p["most_seconds"].get<double>();
+    if (slowest < least_share * total || slowest <= most * p["least_seconds"].get<double>())
+      continue;
+    phases += (phases.empty() ? "" : ", ") + p["phase"].get<std::string>();
   }
-  const auto times = [&](double seconds) {
-    return std::pair(number_cell(seconds, 3, 1e3),
-                     table_cell(fmt::format("{:.1f} %", 100 * seconds / total)));
-  };
-  std::vector<std::pair<double, std::vector<table_cell>>> lines;
-  for (ordered_json& p : report["phases"]) {
-    const double seconds = seconds_of(p, device);
-    if (p["container"] || !(total > 0)) continue;
-    const auto [ms, share] = times(seconds);
-    lines.push_back({seconds,
-                     {p["phase"].get<std::string>(), count_cell(p["calls"].get<std::int64_t>()), ms,
-                      share, amount(p["rows"], 1, 0), amount(p["flops"], 1e9, 3),
-                      amount(p["bytes"], 1e6, 1), amount(p["flops"], seconds * 1e9, 1),
-                      amount(p["bytes"], seconds * 1e9, 1), amount(p["roof_share"], 0.01, 1)}});
-  }
-  if (total > 0) {
-    const auto [ms, share] = times(between);
-    lines.push_back({between, {"between phases", "", ms, share, "", "", "", "", "", ""}});
-  }
-  if (!in_order) {
-    std::ranges::stable_sort(lines, std::ranges::greater{},
-                             &std::pair<double, std::vector<table_cell>>::first);
-  }
-  for (auto& line : lines) t.add(std::move(line.second));
-  t.add({"all", "", number_cell(total, 3, 1e3), "100 %", "", "", "", "", "", ""});
-  for (table_cell& cell : t.rows.back()) cell.bold = true;
+  return phases.empty() ? "" : " Ranks differ by more than 10 % in " + phases + ".";
+}
+
+// What stands below a table of phases.
+std::string note_of(ordered_json& report, bool device) {
   std::string note = fmt::format(
       "{} time. Traced pass {:.4f} s, timed passes {:.4f} s ({:+.1f} %).",
       device ? "Device" : "CPU", report["seconds"].get<double>(),
@@ -100,6 +79,63 @@ text_table table_of(const result_row& row, ordered_json report, bool in_order) {
   note += " FLOPs and bytes: " + report["provenance"]["work"].get<std::string>() + ".";
   for (const char* problem : {"kernels_problem", "counters_problem"}) {
     if (report[problem].is_string()) note += " " + report[problem].get<std::string>() + ".";
+  }
+  return note;
+}
+
+// A report may be anybody's: a key that it lacks is null, and what then has the wrong type throws.
+text_table table_of(const result_row& row, ordered_json report, bool in_order) {
+  bool of_ranks = false;
+  for (ordered_json& p : report["phases"]) of_ranks = of_ranks || p["most_seconds"].is_number();
+  text_table t = table_with({of_ranks ? "phase | >calls | >ms | >least ms | >most ms"
+                                      : "phase | >calls | >ms",
+                             ">share | >positions | >flops | >MB | >GFLOP/s | >GB/s | >roof_share"});
+  // A line of the table, with the times of the ranks behind rank 0's.
+  const auto line_of = [&](std::vector<table_cell> line, const table_cell& least,
+                           const table_cell& most) {
+    if (of_ranks) line.insert(line.begin() + 3, {least, most});
+    return line;
+  };
+  t.title = fmt::format("{} · {} · {}", row.model.name, row.workload.family, name_of_row(row));
+  const bool device = !report["kernels"].empty();
+  double between = 0, total = 0;
+  for (ordered_json& p : report["phases"]) {
+    total += seconds_of(p, device);
+    if (p["container"]) between += seconds_of(p, device);
+  }
+  const auto times = [&](double seconds) {
+    return std::pair(number_cell(seconds, 3, 1e3),
+                     table_cell(fmt::format("{:.1f} %", 100 * seconds / total)));
+  };
+  std::vector<std::pair<double, std::vector<table_cell>>> lines;
+  for (ordered_json& p : report["phases"]) {
+    const double seconds = seconds_of(p, device);
+    if (p["container"] || !(total > 0)) continue;
+    const auto [ms, share] = times(seconds);
+    lines.push_back(
+        {seconds,
+         line_of({p["phase"].get<std::string>(), count_cell(p["calls"].get<std::int64_t>()), ms,
+                  share, amount(p["rows"], 1, 0), amount(p["flops"], 1e9, 3),
+                  amount(p["bytes"], 1e6, 1), amount(p["flops"], seconds * 1e9, 1),
+                  amount(p["bytes"], seconds * 1e9, 1), amount(p["roof_share"], 0.01, 1)},
+                 amount(p["least_seconds"], 1e-3, 3), amount(p["most_seconds"], 1e-3, 3))});
+  }
+  if (total > 0) {
+    const auto [ms, share] = times(between);
+    lines.push_back(
+        {between, line_of({"between phases", "", ms, share, "", "", "", "", "", ""}, "", "")});
+  }
+  if (!in_order) {
+    std::ranges::stable_sort(lines, std::ranges::greater{},
+                             &std::pair<double, std::vector<table_cell>>::first);
+  }
+  for (auto& line : lines) t.add(std::move(line.second));
+  t.add(line_of({"all", "", number_cell(total, 3, 1e3), "100 %", "", "", "", "", "", ""}, "", ""));
+  for (table_cell& cell : t.rows.back()) cell.bold = true;
+  std::string note = note_of(report, device);
+  if (of_ranks) {
+    note += fmt::format(" Phases are those of rank 0. Least and most are over its {} ranks.{}",
+                        row.run.ranks, difference_of(report, total));
   }
   t.notes.push_back(note);
   return t;

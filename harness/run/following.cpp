@@ -26,7 +26,7 @@
 #include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "harness/plan/serve_settings.h"
-#include "harness/profile/phases.h"
+#include "harness/profile/phase_clock.h"
 #include "harness/run/pass_use.h"
 
 namespace unmask {
@@ -268,6 +268,7 @@ class ranked_point final : public prepared_point {
   std::vector<active_knob> knobs() const override { return own_->knobs(); }
   std::int32_t first_late_layer() const override { return own_->first_late_layer(); }
   pass_record pass() override;
+  std::vector<phase_seconds> phases_of_other_ranks() const override { return phases_; }
   pass_size size() const override { return own_->size(); }
   void count_in(work_meter& meter) override { own_->count_in(meter); }
   std::string memory() const override { return own_->memory(); }
@@ -291,7 +292,26 @@ class ranked_point final : public prepared_point {
   ranked_executor& all_;
   std::size_t number_;
   std::unique_ptr<prepared_point> own_;
+  std::vector<phase_seconds> phases_;  // of ranks 1, 2, ... in the last pass, if somebody listened
 };
+
+// The phases of one rank, as they travel to rank 0, and those of ranks 1, 2, ... of what all told.
+std::string told_phases(const phase_clock& clock) {
+  json all = json::object();
+  for (const phase_total& t : clock.totals()) all[name_of(t.phase)] = t.own_seconds;
+  return all.dump();
+}
+std::vector<phase_seconds> phases_of_others(const std::vector<std::string>& told) {
+  std::vector<phase_seconds> others;
+  for (std::size_t rank = 1; rank < told.size(); ++rank) {
+    phase_seconds& of = others.emplace_back();
+    const json phases = json::parse(told[rank]);
+    for (const auto& [name, seconds] : phases.items()) {
+      of[phase_named(name.c_str())] = seconds.get<double>();
+    }
+  }
+  return others;
+}
 
 class ranked_executor final : public executor {
  public:
@@ -337,14 +357,17 @@ class ranked_executor final : public executor {
     return std::move(own.points);
   }
 
-  // One pass of point `number`, by new ranks if the last ones are of no use.
-  pass_record pass(std::size_t number, prepared_point& own) {
+  // One pass of point `number`, by new ranks if the last ones are of no use. `phases`: of the others, if
+  // somebody listens.
+  pass_record pass(std::size_t number, prepared_point& own, std::vector<phase_seconds>& phases) {
     if (!works()) start_again();
     const bool heard = current_listener() != nullptr;
     use_meter meter(meter_of(device_));
     return team_->together({{"do", "pass"}, {"point", number}, {"listens", heard}}, [&] {
       pass_record pass = own.pass();
       put_use_of_ranks(pass, team_->group().gather(told_use(meter.finish())));
+      phases.clear();
+      if (heard) phases = phases_of_others(team_->group().gather(std::string()));
       return pass;
     });
   }
@@ -426,7 +449,7 @@ ranked_point::~ranked_point() {
   all_.forget(number_);
 }
 pass_record ranked_point::pass() {
-  return all_.pass(number_, *own_);
+  return all_.pass(number_, *own_, phases_);
 }
 void ranked_point::remember(const std::string& memory) {
   own_->remember(memory);
@@ -469,14 +492,6 @@ std::vector<experiment_point> points_of(const std::vector<experiment_point>& pla
   return group;
 }
 
-// Layers are launched one by one while somebody listens to their phases, so that all ranks have to listen if
-// rank 0 does.
-class silent_listener final : public phase_listener {
- public:
-  void enter(profile_phase, std::int64_t) override {}
-  void leave(profile_phase) override {}
-};
-
 class follower {
  public:
   follower(const std::vector<experiment_point>& plan, executor& with, rank_group& group)
@@ -494,16 +509,25 @@ class follower {
     if (what == "remember") {
       of.point->remember(command.at("memory"));
     } else {
-      silent_listener silent;
-      const listening as_rank_0(command.at("listens") ? &silent : nullptr);
-      use_meter meter(meter_of(group_points_.front().run.device));
-      of.point->pass();
-      group_.gather(told_use(meter.finish()));
+      pass(*of.point, command.at("listens"));
     }
     return true;
   }
 
  private:
+  // Layers are launched one by one while somebody listens to their phases, so that all ranks have to listen
+  // if rank 0 does.
+  void pass(prepared_point& point, bool listens) {
+    phase_clock clock;
+    use_meter meter(meter_of(group_points_.front().run.device));
+    {
+      const listening as_rank_0(listens ? &clock : nullptr);
+      point.pass();
+    }
+    group_.gather(told_use(meter.finish()));
+    if (listens) group_.gather(told_phases(clock));
+  }
+
   void prepare(const json& ids) {
     done_ = {};
     group_points_ = points_of(plan_, ids);

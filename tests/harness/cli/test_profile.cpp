@@ -79,6 +79,7 @@ TEST_F(profile, print_command_prints_what_would_run) {
          "\nnsys stats "});
   EXPECT_EQ(text_.rfind("nsys profile --trace=cuda,nvtx", 0), 0U) << text_;
   EXPECT_FALSE(says("--repetitions 1")) << text_;  // that of the call is replaced
+  tells(small_ + " --ranks 2 --tool nsys --print-command", {" --ranks 2 "});
   tells(small_ + " --tool=ncu --phase attention --print-command",
         {"--nvtx-include 'unmask@measure/*/attention' --clock-control none"});
   EXPECT_FALSE(fs::exists(folder_ / "out"));

@@ -141,19 +141,31 @@ TEST_F(ranked_runs, find_it_on_emulated_gpus) {
   }
 }
 
-// A profile is of rank 0, whose phases have what it takes from others.
+// A profile is of rank 0, whose phases have what it takes from others, and beside them the times of all ranks.
 TEST_F(ranked_runs, show_their_sums_in_a_profile) {
   const test::outcome o = run_program(
       folder(), "profile " + test::shell_word(UNMASK_SOURCE_DIR "/experiments/models/tiny-sdar") +
-                    " -m block_diffusion --set run.ranks=2 --device cpu --no-roofs -o profile");
+                    " -m block_diffusion --ranks 2 --device cpu --no-roofs -o profile");
   ASSERT_EQ(o.code, 0) << o.text;
   EXPECT_NE(o.text.find("| across_ranks |"), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("| least ms | most ms |"), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("Least and most are over its 2 ranks."), std::string::npos) << o.text;
   const json row = rows_in("profile").at(0);
+  std::size_t unequal = 0;
   for (const json& phase : row.at("probes").at("phases").at("phases")) {
+    SCOPED_TRACE(phase.at("phase").dump());
+    const double own = phase.at("own_seconds"), least = phase.at("least_seconds"),
+                 most = phase.at("most_seconds");
+    EXPECT_EQ(least > 0, own > 0);  // the other rank has this phase too
+    EXPECT_LE(least, own);
+    EXPECT_GE(most, own);
+    EXPECT_TRUE(own == least || own == most);  // of two ranks it is one of them
+    unequal += least < most ? 1 : 0;
     if (phase.at("phase") == "across_ranks") {
       EXPECT_EQ(phase.at("bytes"), row.at("metrics").at("sum_bytes"));
     }
   }
+  EXPECT_GT(unequal, 0U);  // two clocks
   EXPECT_EQ(followers_in(folder()), std::vector<pid_t>());
 }
 

@@ -252,6 +252,55 @@ TEST(profiled, counters_replace_analytic_work_and_device_time_the_clock) {
   EXPECT_TRUE(o["phases"][1]["roof_share"].is_null());
 }
 
+// By hand: of 3 s on rank 0, attention takes 2, and 1 or 4 on the others. Waiting is no difference.
+TEST(profiled, phases_of_other_ranks_stand_beside_those_of_rank_0) {
+  phase_report report;
+  phase_total attention;
+  attention.phase = profile_phase::attention;
+  attention.calls = 2;
+  attention.seconds = attention.own_seconds = 2.0;
+  phase_total head = attention, waiting = attention;
+  head.phase = profile_phase::lm_head;
+  head.own_seconds = 0.5;
+  waiting.phase = profile_phase::across_ranks;
+  waiting.own_seconds = 0.5;
+  report.phases = {attention, head, waiting};
+  report.seconds = report.untraced_seconds = 3;
+  report.other_ranks = {{{profile_phase::attention, 1.0}, {profile_phase::lm_head, 0.52}},
+                        {{profile_phase::attention, 4.0},
+                         {profile_phase::lm_head, 0.5},
+                         {profile_phase::across_ranks, 0.1}}};
+  const std::string text = phases_json(report);
+  const json o = json::parse(text)["phases"];
+  EXPECT_EQ(o[0]["least_seconds"], 1.0);
+  EXPECT_EQ(o[0]["most_seconds"], 4.0);
+  EXPECT_EQ(o[1]["least_seconds"], 0.5);
+  EXPECT_EQ(o[1]["most_seconds"], 0.52);
+  EXPECT_EQ(o[2]["least_seconds"], 0.0);
+  EXPECT_EQ(o[2]["most_seconds"], 0.5);
+  result_row row;
+  row.run.ranks = 3;
+  row.probes["phases"] = text;
+  const std::string table = render(phase_tables({&row}), table_format::md);
+  EXPECT_NE(table.find("| ms | least ms | most ms | share |"), std::string::npos) << table;
+  EXPECT_NE(table.find("| attention | 2 | 2000.000 | 1000.000 | 4000.000 |"), std::string::npos)
+      << table;
+  EXPECT_NE(table.find("Least and most are over its 3 ranks. Ranks differ by more than 10 % in "
+                       "attention."),
+            std::string::npos)
+      << table;
+
+  // One rank has no others, and kernels that a tool traced are those of one device.
+  phase_report one = report;
+  one.other_ranks.clear();
+  report.kernels = {{true, profile_phase::attention, "k", 2, 0.25, 0.1, 0.15}};
+  for (const phase_report& of : {one, report}) {
+    row.probes["phases"] = phases_json(of);
+    EXPECT_TRUE(json::parse(row.probes["phases"])["phases"][0]["most_seconds"].is_null());
+    EXPECT_EQ(render(phase_tables({&row}), table_format::md).find("most ms"), std::string::npos);
+  }
+}
+
 TEST(profiled, refused_counters_leave_analytic_work_and_the_reason) {
   phase_report report;
   report.counters_problem = "the driver lets administrators only read counters";
