@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a plan as a job array on a Slurm of one node: one task is killed and requeued, and the merged
-rows hold every planned point once."""
+rows hold every planned point once. Points of several ranks are started by srun."""
 import getpass
 import json
 import os
@@ -13,7 +13,7 @@ import tempfile
 import time
 
 # A requeued task may start when its old credential has expired: after 120 s unless told otherwise.
-PROGRAMS = ["sbatch", "squeue", "scontrol", "slurmctld", "slurmd", "munged"]
+PROGRAMS = ["sbatch", "srun", "squeue", "scontrol", "slurmctld", "slurmd", "munged"]
 SLURM_CONF = """
 ClusterName=unmask
 SlurmctldHost={host}(127.0.0.1)
@@ -109,15 +109,38 @@ def rows_in(folder):
             for line in file.read_text().splitlines()]
 
 
-def check(cluster, program, place, source):
-    experiment = pathlib.Path(source) / "tests" / "cluster" / "array.toml"
-    runs = place / "100% runs of it"  # as no one should name a folder
+def planned(program, experiment, runs):
+    """Writes the job arrays of an experiment in two shards, and returns what was said."""
     made = subprocess.run([program, "plan", experiment, "--scheduler", "slurm", "--shards", "2",
                            "--output", runs, "--sbatch=--mem=100"],
                           capture_output=True, text=True, check=True)
-    assert "2 tasks" in made.stdout, made.stdout
-    job = cluster.call("sbatch", "--parsable", str(runs / "array.sh")).strip()
+    return made.stdout
+
+
+def submitted(cluster, script):
+    job = cluster.call("sbatch", "--parsable", str(script)).strip()
     assert job.isdigit(), "sbatch refused the script"
+    return job
+
+
+def wait_for_end(cluster, job):
+    wait_for("the array's end", lambda: not cluster.call("squeue", "-h", "-j", job).strip(), 240)
+
+
+def ids_of(program, runs, merged):
+    """The points of all rows in a folder, as `unmask merge` joins them."""
+    done = subprocess.run([program, "merge", runs, "-o", merged], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return [json.loads(line)["point_id"] for line in merged.read_text().splitlines()]
+
+
+def check(cluster, program, place, source):
+    experiment = pathlib.Path(source) / "tests" / "cluster" / "array.toml"
+    runs = place / "100% runs of it"  # as no one should name a folder
+    said = planned(program, experiment, runs)
+    assert "2 tasks" in said, said
+    job = submitted(cluster, runs / "array.sh")
     # Killed in the middle of its work: after its first pass, before its last. The task of stories takes
     # seconds a point; that of word problems may be done before it is killed. Rows of a group are
     # written at its end, passes as they are measured.
@@ -127,17 +150,38 @@ def check(cluster, program, place, source):
     wait_for("a first pass", lambda: any(f.stem in stories for f in runs.rglob("*.passes")))
     cluster.call("scontrol", "requeue", f"{job}_1")
     # A requeued task may wait; what it measured before is in its file, and the plan is not done.
-    wait_for("the array's end", lambda: not cluster.call("squeue", "-h", "-j", job).strip(), 240)
-    merged = place / "rows.jsonl"
-    done = subprocess.run([program, "merge", runs, "-o", merged], capture_output=True, text=True,
-                          check=False)
-    assert done.returncode == 0, done.stderr + done.stdout
-    ids = [json.loads(line)["point_id"] for line in merged.read_text().splitlines()]
+    wait_for_end(cluster, job)
+    ids = ids_of(program, runs, place / "rows.jsonl")
     assert len(ids) == 12 and len(set(ids)) == 12, ids
     parts = [row["point_id"] for row in rows_in(runs) if row["verdict"] != "FAILED"]
     assert sorted(parts) == sorted(ids), "a point was measured twice"
     taken_up = [row["samples"].get("taken_up", 0) for row in rows_in(runs) if row["point_id"] in stories]
     assert sum(taken_up) > 0, "the task was not requeued in its work, or its passes were measured again"
+
+
+def check_ranks(cluster, program, place, source):
+    """Two tasks, each of two ranks that srun starts, measure what the program measures with ranks of its own."""
+    experiment = pathlib.Path(source) / "tests" / "cluster" / "ranks.toml"
+    runs = place / "runs of ranks"
+    said = planned(program, experiment, runs)
+    assert "2 tasks of 2 ranks" in said, said
+    own = place / "own"
+    subprocess.run([program, "run", experiment, "--points={ranks=2}", "--no-progress", "--output", own],
+                   env=cluster.env, capture_output=True, check=True)
+    found = {}
+    for row in map(json.loads, (own / "rows.jsonl").read_text().splitlines()):
+        found[row["point_id"]] = row["answers_hash"]
+    assert len(found) == 2, found
+    for _ in range(2):  # the second time every point has a row, and all ranks leave
+        wait_for_end(cluster, submitted(cluster, runs / "array-2-ranks.sh"))
+        rows = rows_in(runs)
+        logs = "".join(log.read_text(errors="replace") for log in sorted(runs.glob("*.log")))
+        assert {row["point_id"]: row.get("answers_hash") for row in rows} == found, logs
+        assert len(rows) == 2 and {row["ranks"] for row in rows} == {2}, logs
+        assert len({row["run_id"] for row in rows}) == 2, "one task measured the points of both"
+    wait_for_end(cluster, submitted(cluster, runs / "array.sh"))
+    ids = ids_of(program, runs, place / "rows-of-ranks.jsonl")
+    assert len(ids) == 4 and len(set(ids)) == 4 and set(found) < set(ids), ids
 
 
 def main():
@@ -152,7 +196,8 @@ def main():
         cluster = None
         try:
             cluster = Cluster(place)
-            check(cluster, os.environ["UNMASK_PROGRAM"], place, os.environ["UNMASK_SOURCE"])
+            for one in (check, check_ranks):
+                one(cluster, os.environ["UNMASK_PROGRAM"], place, os.environ["UNMASK_SOURCE"])
         except AssertionError:
             for log in sorted(place.rglob("*.log")) + sorted(place.glob("*.out")):
                 print(f"---- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
@@ -160,7 +205,7 @@ def main():
         finally:
             if cluster:
                 cluster.stop()
-    print("a killed and requeued task lost nothing and measured nothing twice")
+    print("a killed and requeued task lost nothing and measured nothing twice; ranks of srun measured each point once")
     return 0
 
 

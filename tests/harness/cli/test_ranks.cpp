@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <regex>
+#include <sstream>
 #include <thread>
 #include <tuple>
 
@@ -472,6 +473,36 @@ TEST_F(ranked_runs, are_those_that_a_launcher_started) {
   EXPECT_EQ(again.code, 0) << again.text;
   EXPECT_NE(again.text.find("rank 1: 0"), std::string::npos) << again.text;
   EXPECT_EQ(rows_in("srun").size(), 1U);
+}
+
+// Two at once, as tasks of a job array: each has ranks, claims and a file of its own, and the points are measured
+// once. Both together find what one run does.
+TEST_F(ranked_runs, of_two_shards_share_a_folder) {
+  write("block_diffusion", 2, "ranks = 2\n[sweep]\nseed = [1, 2, 3]\n");
+  const std::string words = "\"$UNMASK\" run x.toml --no-progress --device cpu";
+  const test::outcome whole = test::run_shell(folder(), words + " -o whole");
+  ASSERT_EQ(whole.code, 0) << whole.text;
+  std::map<std::string, std::string> want, found;
+  for (const json& row : rows_in("whole")) want[row.at("point_id")] = row.at("answers_hash");
+  ASSERT_EQ(want.size(), 3U);
+  for (int turn = 0; turn < 2; ++turn) {  // the second time all points have a row
+    const test::outcome both = test::run_shell(
+        folder(), words + " -o shards --shard 1/2 & " + words +
+                      " -o shards --shard 0/2; code=$?; wait $!; exit $((code + $?))");
+    ASSERT_EQ(both.code, 0) << both.text;
+    std::size_t rows = 0;
+    for (const char* part : {"part-00000-of-00002.jsonl", "part-00001-of-00002.jsonl"}) {
+      std::istringstream lines(test::text_of(folder() + "/shards/" + part));
+      for (std::string line; std::getline(lines, line); ++rows) {
+        const json row = json::parse(line);
+        EXPECT_EQ(row.at("ranks"), 2);
+        found[row.at("point_id")] = row.at("answers_hash");
+      }
+    }
+    EXPECT_EQ(rows, 3U);
+    EXPECT_EQ(found, want);
+  }
+  EXPECT_EQ(followers_in(folder()), std::vector<pid_t>());
 }
 
 // Ranks that were not started alike: a sentence that names the one that is another.
