@@ -261,6 +261,14 @@ const kernel_cost& step_cost::of(const std::string& kernel) const {
   throw std::logic_error("no kernel " + kernel + " in this step");
 }
 
+double step_cost::seconds_of_sums() const {
+  double all = 0;
+  for (const kernel_cost& k : kernels) {
+    if (k.kernel == "across ranks" || k.kernel == "sum_ranks") all += k.seconds;
+  }
+  return all;
+}
+
 cost_shape cost_shape_of(const model_config& model, int ranks) {
   const model_config c = largest_share(model, ranks);
   return {c.layers,

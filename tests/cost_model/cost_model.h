@@ -75,6 +75,7 @@ struct step_cost {
   double share() const { return seconds > 0 ? limit / seconds : 0; }
   double launches() const;
   const kernel_cost& of(const std::string& kernel) const;  // std::logic_error: there is none
+  double seconds_of_sums() const;  // over ranks: of what moves, and of the kernel that adds
 };
 step_cost cost_of_step(const cost_shape& model, const cost_step& step,
                        const device_ceilings& device);

@@ -565,6 +565,37 @@ TEST(cost_model, a_rank_has_its_share_and_two_sums_a_layer) {
   EXPECT_THROW(alone.of("across ranks"), std::logic_error);
 }
 
+// By hand, on two A100s: 2048 rows of 4096 in float32 are 33.6 MB, which come in one shot: 8 us, their bytes at
+// 200 GB/s, and the microsecond between two kernels. A kernel adds two parts to the rows, and so moves four
+// times the bytes.
+TEST(cost_model, sums_take_more_of_a_step_with_more_ranks) {
+  const model_config c =
+      read_model_config(std::string(UNMASK_SOURCE_DIR) + "/experiments/shapes/sdar-8b");
+  const device_ceilings& a100 = ceilings_of("a100");
+  cost_step step;
+  step.sequences = 64;
+  step.candidates = 0;
+  const step_cost two = cost_of_step(cost_shape_of(c, 2), step, a100);
+  const double bytes = 2048.0 * 4096 * 4;
+  const double moved = 72 * (8e-6 + bytes / 200e9 + 1e-6);
+  EXPECT_NEAR(two.of("across ranks").seconds, moved, 1e-9);
+  EXPECT_EQ(two.of("sum_ranks").bytes, 72 * 4 * bytes);
+  EXPECT_EQ(two.seconds_of_sums(), two.of("across ranks").seconds + two.of("sum_ranks").seconds);
+  EXPECT_EQ(cost_of_step(cost_shape_of(c), step, a100).seconds_of_sums(), 0);
+  device_ceilings pcie = a100;
+  pcie.link = ceilings_of("rtx4090").link;
+  double before = 0;
+  for (const int ranks : {2, 4, 8}) {
+    const auto share = [&](const device_ceilings& d) {
+      const step_cost cost = cost_of_step(cost_shape_of(c, ranks), step, d);
+      return cost.seconds_of_sums() / cost.seconds;
+    };
+    EXPECT_GT(share(a100), before) << ranks;
+    EXPECT_GT(share(pcie), share(a100)) << ranks;
+    before = share(a100);
+  }
+}
+
 // One forward and its decisions, in the words of both: `rows` of a sequence in every layer, or `late` of
 // them behind the layer that drops the others.
 struct forward_of_both {

@@ -312,6 +312,39 @@ text_table cost_goals(const std::filesystem::path& shapes, const device_ceilings
   return goals;
 }
 
+text_table cost_sums(const std::filesystem::path& shapes, const device_ceilings& d) {
+  const published_shape& s = shapes_of[0];
+  const model_config c = read_model_config(shapes / s.folder);
+  const recipe_cost whole_blocks = named(recipes_of(s), "block_diffusion");
+  const device_ceilings& on_pcie = ceilings_of("rtx4090");
+  device_ceilings pcie = d;
+  pcie.link = on_pcie.link;
+  pcie.link_one = on_pcie.link_one;
+  pcie.link_two = on_pcie.link_two;
+  text_table t{"links", ">batch", ">1 rank", ">2 ranks", ">4 ranks", ">8 ranks"};
+  t.title = fmt::format("{} · {} · {}: ms a step (share of the sums)", s.name, whole_blocks.method,
+                        d.name);
+  for (const auto& [links, on] : {std::pair("its own", d), {"PCIe 4", pcie}}) {
+    for (const double batch : {1.0, 64.0}) {
+      std::vector<table_cell> line{fmt::format("{}, {:.0f} GB/s", links, 1e-9 * on.link),
+                                   count_cell(static_cast<std::int64_t>(batch))};
+      for (const int ranks : {1, 2, 4, 8}) {
+        const step_cost cost =
+            cost_of(cost_shape_of(c, ranks), whole_blocks, batch, share_gpt_context, on);
+        line.emplace_back(ranks == 1
+                              ? fmt::format("{:.1f}", 1e3 * cost.seconds)
+                              : fmt::format("{:.1f} ({:.0f} %)", 1e3 * cost.seconds,
+                                            100 * cost.seconds_of_sums() / cost.seconds));
+      }
+      t.add(std::move(line));
+    }
+  }
+  t.notes.push_back(
+      "Predicted, not measured: two sums of float32 rows a layer, and 40 bytes a candidate and rank "
+      "behind the head. Latencies of links are assumed.");
+  return t;
+}
+
 std::vector<text_table> cost_sheet(const std::filesystem::path& shapes, const device_ceilings& d,
                                    int ranks) {
   std::vector<text_table> tables;

@@ -27,6 +27,10 @@ selection_counts count_selection(const std::string& method);
 // limit the kernels with the most time above theirs.
 text_table cost_goals(const std::filesystem::path& shapes, const device_ceilings& device);
 
+// What sums over ranks take of a step of SDAR-8B that computes whole blocks, by batch and number of ranks: with
+// the device's own links, and with those of a card on PCIe 4.
+text_table cost_sums(const std::filesystem::path& shapes, const device_ceilings& device);
+
 // Tables: one per model and method, the kernels of some steps, and last the goals, which are of one
 // GPU. Of several ranks: what each of as many GPUs takes, and last the models that cannot be dealt to
 // so many.

@@ -29,6 +29,7 @@ po::options_description option_list() {
       "terabytes", po::value<double>()->default_value(0),
       "take this copy rate, TB/s (0: as declared)")("goals", po::bool_switch(),
                                                     "print the goals alone")(
+      "sums", po::bool_switch(), "print what sums over ranks take of a step, alone")(
       "ranks", po::value<int>()->default_value(1),
       "predict for models that so many of these GPUs run together")(
       "format", po::value<std::string>()->default_value("md"), "print md, csv, latex or json")(
@@ -87,14 +88,18 @@ int print_costs(int argc, char** argv) {
   const std::filesystem::path shapes = values["shapes"].as<std::string>();
   const table_format format = parse_table_format(values["format"].as<std::string>());
   const int ranks = values["ranks"].as<int>();
-  const bool goals = values["goals"].as<bool>();
+  const bool goals = values["goals"].as<bool>(), sums = values["sums"].as<bool>();
   if (ranks < 1 || ranks > most_ranks) {
     throw usage_error("--ranks is " + std::to_string(ranks) + " but must be from 1 to " +
                       std::to_string(most_ranks));
   }
   if (goals && ranks > 1) throw usage_error("--goals are those of one GPU: leave out --ranks");
-  write_output(goals ? render(cost_goals(shapes, device), format)
-                     : render(cost_sheet(shapes, device, ranks), format));
+  if (sums && (goals || ranks > 1)) {
+    throw usage_error("--sums are those of 1 to 8 ranks: leave out --goals and --ranks");
+  }
+  write_output(goals  ? render(cost_goals(shapes, device), format)
+               : sums ? render(cost_sums(shapes, device), format)
+                      : render(cost_sheet(shapes, device, ranks), format));
   check_output();
   return 0;
 }

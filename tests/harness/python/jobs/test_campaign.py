@@ -481,6 +481,21 @@ class Campaigns(Made):
                                  "rows whose claims read the clock": ["1", "1"], "NOISY of these": ["0", "1"],
                                  "speed of the machine, first = 1": ["1.00", "2.00"]})
 
+    def test_the_table_of_ranks_has_both_speeds_and_their_ratio(self):
+        sys.path.insert(0, os.path.join(ROOT, "experiments"))
+        import ranks_table
+
+        def row(model, ranks, batch, label, speed):
+            return {"model": {"name": model}, "ranks": ranks, "batch_size": batch, "label": label,
+                    "metrics": {} if speed is None else {"tokens_per_second": speed}}
+        rows = [row(*of, label, speed) for of, speeds in (
+            (("wide", 2, 16), (100.0, 175.0)), (("wide", 1, 16), (50.0, 100.0)), (("wide", 1, 1), (10.0, 9.9)),
+            (("tall", 1, 1), (None, None))) for label, speed in zip(ranks_table.SIDES, speeds)]
+        self.assertEqual(ranks_table.table(rows), [["model", "ranks", "batch 1", "batch 16"],
+                                                   ["wide", "1", "10 → 10 (0.99)", "50 → 100 (2.00)"],
+                                                   ["wide", "2", "–", "100 → 175 (1.75)"],
+                                                   ["tall", "1", "–", "–"]])
+
 
 if __name__ == "__main__":
     unittest.main()
