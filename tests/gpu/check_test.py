@@ -315,6 +315,33 @@ class Stages(Workspace):
             self.program("kernels_test", tell % json.dumps(report) + "; exit 1")
             self.assertRaisesRegex(runner.Failed, "device_moe.b", stages.device_tests(check), log, 5)
 
+    def test_two_gpus_run_as_ranks_or_are_missing(self):
+        """The ranks that a program starts need its name, if it is one of several in a file."""
+        report = {"testsuites": [{"testsuite": [
+            {"name": "sums/gpu_2", "classname": "on/device_ranks", "result": "SKIPPED"}]}]}
+        seen, folder = os.path.join(self.folder.name, "seen"), os.path.join(self.folder.name, "golden-data")
+        os.makedirs(folder)
+        several = (f"echo $* >> {seen}; case $1 in kernels_test) for last; do :; done; "
+                   "echo '%s' > ${last#--gtest_output=json:};; *) echo one; echo 7 passed, 0 failed;; esac")
+        for name in ("kernels_test", "unmask_golden"):
+            os.symlink(os.path.join(self.build, "bin", "unmask_gpu"), os.path.join(self.build, "bin", name))
+        check = self.check()
+        with open(os.devnull, "w", encoding="utf-8") as log:
+            self.program("unmask_gpu", several % json.dumps(report))
+            self.assertRaisesRegex(runner.NotRun, "needs two GPUs", stages.two_gpus(check, folder), log, 5)
+            report["testsuites"][0]["testsuite"][0]["result"] = "COMPLETED"
+            self.program("unmask_gpu", several % json.dumps(report))
+            self.assertEqual(stages.two_gpus(check, folder)(log, 5), "1 tests; 7 passed, 0 failed")
+            with open(seen, encoding="utf-8") as file:
+                lines = file.read().splitlines()
+            self.assertIn("kernels_test --gtest_filter=on/device_ranks.*/gpu_2", lines[-2])
+            self.assertEqual(lines[-1], f"unmask_golden {folder} --device cuda --ranks 2")
+            report["testsuites"][0]["testsuite"][0]["failures"] = [{"failure": "x"}]
+            self.program("unmask_gpu", several % json.dumps(report) + "; exit 1")
+            self.assertRaisesRegex(runner.Failed, "device_ranks.sums/gpu_2", stages.two_gpus(check, folder), log, 5)
+            with open(seen, encoding="utf-8") as file:
+                self.assertEqual(len(file.read().splitlines()), 4)  # no official runs behind sums that are wrong or missing
+
     def test_decisions_that_differ_between_devices_or_graphs_fail(self):
         row = {"point_id": "p", "model": {"name": "m"}, "label": "l", "workload": {"family": "w"}}
         sample = {"point_id": "p", "item": "i"}
@@ -336,7 +363,7 @@ class Stages(Workspace):
     def test_limits_fit_the_budgets_in_order_of_value(self):
         # Every stage but the last ones has its whole limit even when those before use theirs up. The last seven
         # of --measure repeat what earlier calls have for kernels that did not change.
-        for name, run, least, cut in (("first", stages.first, 8, 3), ("measure", stages.measure, 16, 7)):
+        for name, run, least, cut in (("first", stages.first, 9, 4), ("measure", stages.measure, 16, 7)):
             check = self.check()
             limits = []
             with mock.patch.object(check, "stage",

@@ -3,6 +3,7 @@
 """What the two commands of the GPU check do, in order of value. Each function makes the work of one
 stage: work(log, limit) -> sentence. What needs no GPU (SASS, times of the host) is not done here."""
 
+import contextlib
 import glob
 import json
 import os
@@ -151,6 +152,19 @@ def operations(check, size):
     return work
 
 
+def outcomes_of(out, code):
+    """The cases of a test program's report and those of them that were skipped; Failed names what failed."""
+    with open(out, encoding="utf-8") as text:
+        report = json.load(text)
+    cases = [t for s in report["testsuites"] for t in s["testsuite"]]
+    failed = [f"{t['classname']}.{t['name']}" for t in cases if t.get("failures")]
+    if failed:
+        raise Failed(f"{len(failed)} of {len(cases)} failed: " + ", ".join(failed[:6]))
+    if code != 0 or not cases:
+        raise Failed(f"kernels_test ended with {code} after {len(cases)} tests")
+    return cases, [t for t in cases if t.get("result") == "SKIPPED"]
+
+
 def device_tests(check):
     """The unit tests of the CUDA kernels, tensor-core attention, bfloat16 experts and every
     selection kernel among them, on the GPU and not on its emulation."""
@@ -167,15 +181,7 @@ def device_tests(check):
             env["UNMASK_SOFTGPU_PAGEABLE"] = "on"  # operands of these tests are ordinary host memory
         code = check.run([check.program("kernels_test"), f"--gtest_filter={chosen}",
                           f"--gtest_output=json:{out}"], log, limit, allowed=(0, 1), env={**env, **NEW})
-        with open(out, encoding="utf-8") as text:
-            report = json.load(text)
-        cases = [t for s in report["testsuites"] for t in s["testsuite"]]
-        failed = [f"{t['classname']}.{t['name']}" for t in cases if t.get("failures")]
-        skipped = [t for t in cases if t.get("result") == "SKIPPED"]
-        if failed:
-            raise Failed(f"{len(failed)} of {len(cases)} failed: " + ", ".join(failed[:6]))
-        if code != 0 or not cases:
-            raise Failed(f"kernels_test ended with {code} after {len(cases)} tests")
+        cases, skipped = outcomes_of(out, code)
         if len(skipped) == len(cases):
             raise NotRun("needs a GPU that reads ordinary host memory; the stage `operations` "
                          "covers these kernels in device memory")
@@ -184,28 +190,69 @@ def device_tests(check):
     return work
 
 
-def goldens(check, folder):
-    def work(log, limit):
-        source = folder
-        if not source:
-            source = check.path("goldens")
-            for packed in ("models", "runs"):
-                with tarfile.open(os.path.join(ROOT, "tests", "goldens", packed + ".tar.xz")) as file:
-                    file.extractall(source)
+@contextlib.contextmanager
+def golden_data(check, folder):
+    """The folder of golden data; if none is given, that of this tree, unpacked meanwhile."""
+    source = folder or check.path("goldens")
+    try:
+        for packed in () if folder else ("models", "runs"):
+            with tarfile.open(os.path.join(ROOT, "tests", "goldens", packed + ".tar.xz")) as file:
+                file.extractall(source)
         if not os.path.isdir(source):
             raise NotRun(f"{source} is not a folder of golden data")
+        yield source
+    finally:
+        if not folder:
+            shutil.rmtree(source, ignore_errors=True)
+
+
+def last_line(file):
+    with open(file, encoding="utf-8") as text:
+        return text.read().strip().split("\n")[-1]
+
+
+def goldens(check, folder):
+    def work(log, limit):
         small = ["--limit", "1", "--max-rows", "120"] if check.settings.rehearse else []
         shorter = (check.shorter(log, "one run a method, of at most 120 rows")
                    if check.in_software else "")
         report = check.path("golden.txt")
-        try:
+        with golden_data(check, folder) as source:
             check.run([check.program("unmask_golden"), source, "--device", check.backend, *small],
                       log, limit, output=report, env=NEW)
-        finally:
-            if not folder:
-                shutil.rmtree(source, ignore_errors=True)
-        with open(report, encoding="utf-8") as text:
-            return text.read().strip().split("\n")[-1] + shorter
+        return last_line(report) + shorter
+    return work
+
+
+def started_again(check, name):
+    """The words of a program that starts itself for other ranks: a link to a file of several programs names the
+    program in its own name, which those do not have."""
+    program = check.program(name)
+    file = os.path.realpath(program)
+    return [program] if os.path.basename(file) == name else [file, name]
+
+
+def two_gpus(check, folder):
+    """Two ranks, each with a GPU of its own: sums by NCCL against their definition, launched and recorded, and
+    official runs that both decode together."""
+    def work(log, limit):
+        end, out = time.monotonic() + limit, check.path("two-gpus.json")
+        env = {**NEW, "UNMASK_SOFTGPU_DEVICES": "2"} if check.in_software else NEW
+        # Operands of these tests are ordinary host memory.
+        pageable = {"UNMASK_SOFTGPU_PAGEABLE": "on"} if check.in_software else {}
+        on = "emulated" if check.settings.rehearse == "emulator" else "gpu"
+        code = check.run([*started_again(check, "kernels_test"), f"--gtest_filter=on/device_ranks.*/{on}_2",
+                          f"--gtest_output=json:{out}"], log, limit, allowed=(0, 1), env={**env, **pageable})
+        cases, skipped = outcomes_of(out, code)
+        if len(skipped) == len(cases):
+            raise NotRun("needs two GPUs")
+        shorter = check.shorter(log, "one run of at most 120 rows") if check.in_software else ""
+        few = ["--method", "block_diffusion", "--limit", "1", "--max-rows", "120"] if check.settings.rehearse else []
+        report = check.path("golden-two-gpus.txt")
+        with golden_data(check, folder) as source:
+            check.run([*started_again(check, "unmask_golden"), source, "--device", check.backend, "--ranks", "2", *few],
+                      log, end - time.monotonic(), output=report, env=env)
+        return f"{len(cases) - len(skipped)} tests; {last_line(report)}{shorter}"
     return work
 
 
@@ -536,6 +583,7 @@ def first(check, golden_folder=""):
     check.stage("device tests", 60, device_tests(check))
     check.stage("decisions", 45, decisions(check))
     check.stage("goldens", 60, goldens(check, golden_folder))
+    check.stage("two GPUs", 40, two_gpus(check, golden_folder))
     check.stage("memcheck", 60, sanitizer(check, "memcheck"))
     emulated = check.settings.rehearse == "emulator"
     check.stage("operations large", 40, operations(check, "small" if emulated else "large"))
