@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/operation.h"
@@ -30,6 +31,10 @@ class cut_head : public packed_matrix {
   rank_group* ranks() const;
   // all [pieces, bytes] of mine [own, bytes]: what each rank found, in the order of the pieces. Collective.
   void gather(const void* mine, std::size_t bytes, void* all) const;
+  // Floats that a rank sends of the logits of n rows: [own, n, widest()], and the row_sum() of each.
+  std::int64_t sent_of_logits(std::int64_t n) const {
+    return static_cast<std::int64_t>(own.size()) * n * widest() + n;
+  }
 
   std::vector<packed_handle> own;
   std::size_t held;
@@ -38,10 +43,15 @@ class cut_head : public packed_matrix {
 // Notes of the ranks in force that rank `other` and rank 0 have other values in a row of x. What they say of it is
 // merged, so that their decisions agree all the same.
 void note_unequal_rows(int other);
+// Of the bits of a row.
+std::uint32_t row_sum(const float* x, std::int64_t width);
 // Null: the head is whole.
 const cut_head* as_cut(const packed_matrix& head);
-// out [n, V] of all [pieces, n, widest()]: each piece's logits to the places of its tokens.
-void place_logits(const cut_head& head, const float* all, const tensor_view& out);
+// out [n, V] of the logits of this rank's pieces, `mine`, and of those of the others: each piece's to the places of
+// its tokens. The sums of the rows of x are put behind them, and compared. `mine` holds sent_of_logits(n) floats,
+// `all` those of all ranks. Collective.
+void gather_logits(const cut_head& head, const tensor_view& x, const std::int32_t* row, float* mine,
+                   float* all, const tensor_view& out);
 
 // What the LM head says about each candidate. Any pointer may be null when it is not wanted.
 struct confidence_out {

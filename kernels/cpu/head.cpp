@@ -219,18 +219,8 @@ void find_states(const op::confidence& args, const packed_matrix& head, std::int
   }
 }
 
-// Of the bits of a row.
-std::uint32_t checksum(const float* x, std::int64_t n) {
-  std::uint32_t sum = 0x811C9DC5U;
-  for (std::int64_t i = 0; i < n; ++i) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, x + i, sizeof bits);
-    sum = (sum ^ bits) * 0x01000193U;
-  }
-  return sum;
-}
-// Once a piece is folded, `floor` is of no use: a checksum of the row that was read travels in it.
-void put_checksum(head_state& state, std::uint32_t sum) {
+// Once a piece is folded, `floor` is of no use: the sum of the row that was read travels in it.
+void put_row_sum(head_state& state, std::uint32_t sum) {
   std::memcpy(&state.floor, &sum, sizeof sum);
 }
 bool read_the_same(const head_state& a, const head_state& b) {
@@ -250,8 +240,8 @@ void find_states(const op::confidence& args, const cut_head& head, head_state* o
     find_states(args, *head.own[piece], head.first_of_own(piece), mine + i * count);
   }
   for (std::int64_t c = 0; c < count; ++c) {
-    const std::uint32_t sum = checksum(args.x.row<float>(args.candidates.row[c]), head.in_features);
-    for (std::int64_t i = 0; i < own; ++i) put_checksum(mine[i * count + c], sum);
+    const std::uint32_t sum = row_sum(args.x.row<float>(args.candidates.row[c]), head.in_features);
+    for (std::int64_t i = 0; i < own; ++i) put_row_sum(mine[i * count + c], sum);
   }
   head.gather(mine, static_cast<std::size_t>(count) * sizeof(head_state), all);
   for (std::int64_t c = 0; c < count; ++c) {
@@ -292,17 +282,17 @@ void logits(const backend& cpu, const op::logits& args) {
     linear(x, args.head, tensor_view{}, args.out, false, cpu.path());
     return;
   }
-  const std::int64_t own = std::ssize(cut->own), piece = rows * cut->widest();
-  auto* mine = own_memory.get<float>(own * piece);
-  auto* all = all_memory.get<float>(static_cast<std::int64_t>(cut->pieces()) * piece);
+  const std::int64_t own = std::ssize(cut->own), piece = rows * cut->widest(),
+                     sent = cut->sent_of_logits(rows);
+  auto* mine = own_memory.get<float>(sent);
+  auto* all = all_memory.get<float>(static_cast<std::int64_t>(cut->pieces()) / own * sent);
   for (std::int64_t i = 0; i < own; ++i) {
     const packed_matrix& head = *cut->own[static_cast<std::size_t>(i)];
     tensor_view y = make_view(mine + i * piece, dtype::f32, {rows, head.out_features});
     y.row_stride = cut->widest();
     linear(x, head, tensor_view{}, y, false, cpu.path());
   }
-  cut->gather(mine, static_cast<std::size_t>(piece) * sizeof(float), all);
-  place_logits(*cut, all, args.out);
+  gather_logits(*cut, args.x, args.row, mine, all, args.out);
 }
 
 }  // namespace

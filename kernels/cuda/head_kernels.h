@@ -280,14 +280,16 @@ UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_merge_kernel(head_params p)
   if (p.pieces == 0 && p.out.negative_entropy == nullptr) write_result(p, c, all);
 }
 
-// Into the states of this rank's pieces, [held, C]: of each candidate's row a sum that depends on no order.
+// To what a rank sends of each row that it reads, for each of its pieces or once: a sum of its bits that depends on no
+// order.
 struct head_stamp_params {
   const void* x;        // float32 or, if `halves`, bfloat16
   std::int64_t stride;  // elements
   int width;
   bool halves;
   const std::int32_t* row;  // [C]
-  head_state* state;
+  std::uint32_t* to;        // of row c for piece i: to[i * of_piece + c * of_row]
+  std::int64_t of_piece, of_row;
   int count, held;
 };
 UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_stamp_kernel(head_stamp_params p) {
@@ -302,7 +304,7 @@ UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_stamp_kernel(head_stamp_par
   }
   sum = warp_sum(sum);
   for (int i = lane_index(); i < p.held; i += warp_size) {
-    p.state[static_cast<std::int64_t>(i) * p.count + c].row_sum = sum;
+    p.to[i * p.of_piece + c * p.of_row] = sum;
   }
 }
 
@@ -388,16 +390,25 @@ UNMASK_KERNEL void head_join_entropy_kernel(head_params p) {
 
 // out [rows, V] of the logits of all pieces of a cut head.
 struct place_logits_params {
-  const float* all;           // [pieces, rows, widest]
+  const float* all;           // of each rank [held, rows, widest], and [rows] sums of the rows it read
   const std::int32_t* first;  // [pieces + 1]
   float* out;
   std::int64_t rows, widest, out_stride;
+  std::int32_t* fault;  // becomes the first rank that read another row than rank 0
+  int held;             // pieces of a rank
 };
 // Blocks: rows x pieces.
 UNMASK_KERNEL void UNMASK_THREADS(head_threads) place_logits_kernel(place_logits_params p) {
   const std::int64_t row = block_index();
-  const int piece = static_cast<int>(block_index_y());
-  const float* from = p.all + (piece * p.rows + row) * p.widest;
+  const int piece = static_cast<int>(block_index_y()), rank = piece / p.held;
+  const std::int64_t sums = p.held * p.rows * p.widest;
+  const float* of_rank = p.all + rank * (sums + p.rows);
+  if (rank > 0 && thread_index() == 0) {
+    const auto *mine = reinterpret_cast<const std::uint32_t*>(p.all + sums),
+               *other = reinterpret_cast<const std::uint32_t*>(of_rank + sums);
+    if (other[row] != mine[row]) *p.fault = rank;
+  }
+  const float* from = of_rank + (piece % p.held * p.rows + row) * p.widest;
   const int first = p.first[piece], tokens = p.first[piece + 1] - first;
   float* to = p.out + row * p.out_stride + first;
   for (int v = static_cast<int>(thread_index()); v < tokens; v += head_threads) to[v] = from[v];

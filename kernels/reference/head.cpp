@@ -93,16 +93,16 @@ void logits_of(const tensor_view& x, const packed_matrix& head, const std::int32
     return;
   }
   const std::int64_t n = y.rows(), widest = cut->widest();
-  const auto piece = static_cast<std::size_t>(n * widest);
-  std::vector<float> mine(cut->own.size() * piece), all(cut->pieces() * piece);
+  const auto piece = static_cast<std::size_t>(n * widest),
+             sent = static_cast<std::size_t>(cut->sent_of_logits(n));
+  std::vector<float> mine(sent), all(cut->pieces() / cut->own.size() * sent);
   for (std::size_t i = 0; i < cut->own.size(); ++i) {
     tensor_view of_piece =
         make_view(mine.data() + i * piece, dtype::f32, {n, cut->own[i]->out_features});
     of_piece.row_stride = widest;
     multiply_rows(x, *cut->own[i], row, of_piece);
   }
-  cut->gather(mine.data(), piece * sizeof(float), all.data());
-  place_logits(*cut, all.data(), y);
+  gather_logits(*cut, x, row, mine.data(), all.data(), y);
 }
 
 // logit = x[row] W^T rounded to float32, -infinity when banned or refused;

@@ -266,5 +266,22 @@ TEST_P(device_ranks, heads_in_pieces_have_the_bits_of_one_process) {
   }
 }
 
+// So have whole logits, and a rank that read another row is noted on all.
+TEST_P(device_ranks, logits_in_pieces_tell_who_read_another_row) {
+  const auto ranks = static_cast<std::size_t>(GetParam().ranks);
+  const auto rank = static_cast<std::size_t>(all->group().rank());
+  std::vector<std::int32_t> edges(
+      test::uneven_edges.begin(), test::uneven_edges.begin() + static_cast<std::ptrdiff_t>(ranks));
+  edges.push_back(test::head_question::vocabulary);
+  test::head_question question(device());
+  const auto whole = device().pack(question.weights(), weight_format::f32),
+             mine = test::head_in_pieces(device(), question.weights(), edges, rank, 1);
+  EXPECT_EQ(question.logits(*mine), question.logits(*whole));
+  EXPECT_EQ(all->group().difference(), 0);
+  if (rank == ranks - 1) question.change(5);
+  question.logits(*mine);
+  EXPECT_EQ(all->group().difference(), GetParam().ranks - 1);
+}
+
 }  // namespace
 }  // namespace unmask

@@ -489,13 +489,40 @@ TEST(head, of_ranks_has_the_bits_of_the_pieces) {
           EXPECT_EQ(got.all_numbers(), want.all_numbers());
         }
         EXPECT_EQ(question.logits(*mine), question.logits(*all));
-        // Two questions and the logits: what each rank has of four pieces comes to all.
-        const std::uint64_t state = on->where() == target::cpu ? 48 : 1359 * sizeof(float);
-        const std::uint64_t sent =
-            each * test::head_question::rows * (2 * state + 1359 * sizeof(float));
+        // Two questions and the logits: what each rank has of four pieces comes to all. With logits goes a sum of
+        // each row, in a state it has a place.
+        const bool states = on->where() == target::cpu;
+        const std::uint64_t state = states ? 48 : 1359 * sizeof(float);
+        const std::uint64_t sent = test::head_question::rows *
+                                   (each * (2 * state + 1359 * sizeof(float)) +
+                                    (states ? 1 : 3) * sizeof(std::uint32_t));
         EXPECT_EQ(group.traffic().bytes, sent * static_cast<std::uint64_t>(ranks - 1));
       });
       EXPECT_EQ(threw, std::vector<std::string>(static_cast<std::size_t>(ranks)));
+    }
+  }
+}
+
+// A rank that read another row is noted on all ranks, whether states or whole logits travel.
+TEST(head, of_ranks_that_read_other_rows_is_noted) {
+  const std::vector<std::int32_t> edges = {0, 700, 701, 2500};
+  for (const backend* on : {&reference_backend(), &cpu_backend()}) {
+    for (const bool logits : {false, true}) {
+      const auto threw = test::on_ranks(3, [&](rank_group& group) {
+        test::head_question question(*on);
+        const auto mine = test::head_in_pieces(*on, question.weights(), edges,
+                                               static_cast<std::size_t>(group.rank()), 1);
+        const auto ask = [&] {
+          if (logits) question.logits(*mine);
+          if (!logits) question.ask(*mine, 0, true);
+        };
+        ask();
+        EXPECT_EQ(group.difference(), 0);
+        if (group.rank() == 2) question.change(5);
+        ask();
+        EXPECT_EQ(group.difference(), 2);
+      });
+      EXPECT_EQ(threw, std::vector<std::string>(3));
     }
   }
 }

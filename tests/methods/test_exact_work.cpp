@@ -213,13 +213,13 @@ double numbers_of(const op::block_mask_keys& o) {
 double numbers_of(const op::row_distance& o) {
   return 3 * static_cast<double>(o.a.rows());
 }
-// A state of 48 bytes of each candidate; logits of half of the vocabulary.
+// A state of 48 bytes of each candidate; logits of half of the vocabulary, and four bytes of each row's sum.
 double numbers_of(const op::confidence& o) {
   return as_cut(o.head) == nullptr ? 0 : 6.0 * o.candidates.count;
 }
 double numbers_of(const op::logits& o) {
   if (as_cut(o.head) == nullptr) return 0;
-  return static_cast<double>(o.out.rows() * o.head.out_features) / 4;
+  return static_cast<double>(o.out.rows() * (o.head.out_features + 2)) / 4;
 }
 
 template <class P>

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "kernels/decisions.h"
 #include "kernels/ranks.h"
@@ -280,6 +281,37 @@ TEST(rank_faults, of_a_sum_over_heads_that_nobody_adds_is_named) {
   replace_body<op::importance>(target::cpu, right_importance);
   replace_body<op::combine_scores>(target::cpu, right_combination);
   EXPECT_NE(is.digest.find("took different decisions"), std::string::npos) << is.digest;
+}
+
+int logits_read = 0;
+detail::bodies<op::logits>::body right_logits = nullptr;
+void count_logits(const backend& with, const op::logits& args) {
+  ++logits_read;
+  run_right(right_logits, with, args);
+}
+bool reads_logits(const model_config& c, const setting& p) {
+  logits_read = 0;
+  right_logits = replace_body<op::logits>(target::cpu, count_logits);
+  decode(c, p, share_of(0, 1, 0));
+  replace_body<op::logits>(target::cpu, right_logits);
+  return logits_read > 0;
+}
+
+// Once they are brought together, logits of rows that differ are the same on all ranks, and so are decisions: a sum
+// of each row travels with them.
+TEST(rank_faults, of_rows_are_named_where_whole_logits_are_read) {
+  std::set<std::string> methods;
+  for (const setting& p : all_settings()) {
+    const model_config c = six_heads(p.family);
+    if (c.kv_heads < 4 || methods.contains(p.method) || !reads_logits(c, p)) continue;
+    methods.insert(p.method);
+    const planted_order fault(reversed_on_one);
+    SCOPED_TRACE(p.label);
+    const found is = faults_of(4, c, p);
+    EXPECT_TRUE(names_values(is.digest)) << is.digest;
+    EXPECT_EQ(is.digest.find("ranks 0 and 1 "), 0U) << is.digest;
+  }
+  EXPECT_GE(methods.size(), 4U);
 }
 
 // A method that takes the share for the model: all ranks do, so that they agree.

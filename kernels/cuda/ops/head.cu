@@ -174,16 +174,25 @@ void whole_confidence(const device_backend& device, const op::confidence& args) 
                        p);
 }
 
-// all [pieces, each] of what this rank has, own [pieces held, each].
+// all [ranks, each] of what this rank has, own [each].
 template <class T>
-T* gather_pieces(const device_backend& device, const cut_head& head, T* own, std::int64_t each) {
+T* gather_own(const device_backend& device, const cut_head& head, T* own, std::int64_t each) {
   rank_group* ranks = head.ranks();
   if (ranks == nullptr) return own;
-  auto* all = rank_memory<T>(device.work(), rank_slot::all,
-                             static_cast<std::int64_t>(head.pieces()) * each);
-  gather_ranks(device.work(), *ranks, own,
-               head.own.size() * static_cast<std::size_t>(each) * sizeof(T), all);
+  auto* all = rank_memory<T>(device.work(), rank_slot::all, ranks->size() * each);
+  gather_ranks(device.work(), *ranks, own, static_cast<std::size_t>(each) * sizeof(T), all);
   return all;
+}
+
+// `to`: of row c of x for piece i at i * of_piece + c * of_row.
+void stamp_rows(const device_backend& device, const tensor_view& x, const std::int32_t* row,
+                std::int64_t count, std::uint32_t* to, std::int64_t of_piece, std::int64_t of_row,
+                std::int64_t held) {
+  device.work().launch("head_stamp", {blocks_for(count, head_warps), head_threads},
+                       head_stamp_kernel,
+                       {device.in(x).data, x.row_stride, static_cast<int>(x.columns()),
+                        x.type == dtype::bf16, device.in(row), to, of_piece, of_row,
+                        static_cast<int>(count), static_cast<int>(held)});
 }
 
 void cut_confidence(const device_backend& device, const op::confidence& args,
@@ -202,12 +211,11 @@ void cut_confidence(const device_backend& device, const op::confidence& args,
     p.state = states + i * count;
     find_states(device, args, rows_of(i), chunk, p);
   }
-  work.launch("head_stamp", {blocks_for(count, head_warps), head_threads}, head_stamp_kernel,
-              {device.in(args.x).data, args.x.row_stride, static_cast<int>(args.x.columns()),
-               args.x.type == dtype::bf16, device.in(args.candidates).row, states,
-               static_cast<int>(count), static_cast<int>(own)});
+  constexpr std::int64_t words = sizeof(head_state) / sizeof(std::uint32_t);
+  stamp_rows(device, args.x, args.candidates.row, count, &states->row_sum, count * words, words,
+             own);
   head_params all = params_of(device, args, rows_of(0));
-  all.partial = gather_pieces(device, head, states, count);
+  all.partial = gather_own(device, head, states, own * count);
   work.launch("head_join", one_thread_each(count), head_join_kernel,
               {all, device.fault_word(device_fault::rows_of_ranks), static_cast<int>(own)});
   if (args.out.negative_entropy == nullptr) return;
@@ -219,7 +227,7 @@ void cut_confidence(const device_backend& device, const op::confidence& args,
     work.launch("head_piece_entropy", one_thread_each(count), head_piece_entropy_kernel,
                 head_piece_entropy_params{p, sums + i * count});
   }
-  all.entropy = gather_pieces(device, head, sums, count);
+  all.entropy = gather_own(device, head, sums, own * count);
   work.launch("head_result", one_thread_each(count), head_join_entropy_kernel, all);
 }
 
@@ -250,19 +258,23 @@ void logits(const device_backend& device, const op::logits& args) {
     return;
   }
   if (rows == 0) return;
-  const std::int64_t own = std::ssize(cut->own), each = rows * cut->widest();
-  auto* mine = rank_memory<float>(device.work(), rank_slot::own, own * each);
+  const std::int64_t own = std::ssize(cut->own), each = rows * cut->widest(),
+                     sent = cut->sent_of_logits(rows);
+  auto* mine = rank_memory<float>(device.work(), rank_slot::own, sent);
   for (std::int64_t i = 0; i < own; ++i) {
     multiply_head(device, args, *cut->own[static_cast<std::size_t>(i)], mine + i * each, dtype::f32,
                   cut->widest());
   }
-  const float* all = gather_pieces(device, *cut, mine, each);
+  stamp_rows(device, args.x, args.row, rows, reinterpret_cast<std::uint32_t*>(mine + own * each), 0,
+             1, 1);
+  const float* all = gather_own(device, *cut, mine, sent);
   const auto pieces = static_cast<std::int64_t>(cut->pieces());
   device.work().launch(
       "place_logits", {blocks_for(rows, 1), head_threads, 0, blocks_for(pieces, 1)},
       place_logits_kernel,
       {all, device.in(cut->first.as<std::int32_t>()), device.out(args.out).as<float>(), rows,
-       cut->widest(), args.out.row_stride});
+       cut->widest(), args.out.row_stride, device.fault_word(device_fault::rows_of_ranks),
+       static_cast<int>(own)});
 }
 
 void sample(const device_backend& device, const op::sample& args) {
