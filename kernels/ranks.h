@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "harness/base/ranks/group.h"
+#include "harness/base/ranks/shots.h"
 #include "kernels/operation.h"
 
 namespace unmask {
@@ -36,12 +37,15 @@ namespace op {
 // one rank. The reference leaves `parts` as they were; other bodies may overwrite them.
 // `travels` bf16: every part is rounded to bfloat16 before it is added, so that it may be sent in half the
 // bytes; a rank of several then has one part. What is added is float32 all the same.
+// Parts of more than `two_shots` bytes are added in stretches, one by each rank, if fewer bytes move then
+// (harness/base/ranks/shots.h): the bits are the same. The reference sends whole parts.
 struct sum_ranks {
   rank_group* group = nullptr;
   tensor_view parts;
   tensor_view y;
   bool accumulate = false;
   dtype travels = dtype::f32;
+  std::int64_t two_shots = two_shots_above;  // as many on every rank
 };
 
 }  // namespace op

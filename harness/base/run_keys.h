@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "harness/base/ranks/shots.h"
+
 namespace unmask {
 
 // X(type, key, unit, default, lowest, highest, words, used, meaning)
@@ -62,7 +64,11 @@ namespace unmask {
     "experts: each some whole experts (expert parallel)")                                       \
   X(std::string, sums, "", "f32", 0, 0, "f32 bf16", false,                                      \
     "number format in which parts of sums travel between ranks; bf16: rounded once, half "      \
-    "the bytes, other tokens now and then")
+    "the bytes, other tokens now and then")                                                     \
+  X(std::int64_t, two_shots, "bytes", two_shots_above, 0, INT64_MAX, "", false,                 \
+    "up to which ranks send each other whole parts of a sum; of larger ones each adds a "       \
+    "stretch and sends what it found, if fewer bytes move: the same bits; the default is a "    \
+    "guess, not measured")
 
 struct run_keys {
 #define UNMASK_FIELD(type, key, unit, value, low, high, words, used, meaning) type key = value;

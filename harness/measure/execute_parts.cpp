@@ -112,8 +112,8 @@ std::string model_key(const model_entry& entry, const run_settings& run) {
          entry.pictures + " " + entry.unread + "\n" + run.device + "\n" + keys_as_used(run).format +
          "\n" + name_of(kv_type_of(run)) + "\n" + run.isa + "\n" + run.gemm + "\n" + run.graphs +
          "\n" + run.kernels + "\n" + run.device_check + "\n" + std::to_string(run.ranks) + " " +
-         std::to_string(run.pieces) + " " + run.experts + " " + run.sums +
-         (runs_dry(run) ? "\ndry" : "");
+         std::to_string(run.pieces) + " " + run.experts + " " + run.sums + " " +
+         std::to_string(run.two_shots) + (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {

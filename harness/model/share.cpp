@@ -106,6 +106,7 @@ model_share share_of(std::int64_t rank, std::int64_t ranks, std::int64_t pieces)
 model_share share_of(std::int64_t rank, const run_keys& run) {
   model_share share = share_of(rank, run.ranks, run.pieces);
   share.whole_experts = run.experts == "experts";
+  share.two_shots = run.two_shots;
   if (run.sums != "bf16") return share;
   share.sums = dtype::bf16;
   if (share.ranks > 1 && share.pieces > share.ranks) {
@@ -241,7 +242,7 @@ layer_weights cut(const layer_weights& l, const model_config& c, const model_sha
 std::vector<model_share> pieces_of(const model_share& s) {
   std::vector<model_share> all;
   for (std::int32_t p = s.first(); p < s.last(); ++p) {
-    all.push_back({p, s.pieces, s.pieces, s.whole_experts, s.sums});
+    all.push_back({p, s.pieces, s.pieces, s.whole_experts, s.sums, s.two_shots});
   }
   return all;
 }

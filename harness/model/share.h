@@ -28,7 +28,7 @@ struct run_keys;
 // several ranks are ranks times a power of two: those of one must be a whole branch of the tree by which
 // all are added.
 model_share share_of(std::int64_t rank, std::int64_t ranks, std::int64_t pieces);
-// With the keys `ranks`, `pieces`, `experts` and `sums` of a run. Usage error as above, and for sums in
+// With the keys `ranks`, `pieces`, `experts`, `sums` and `two_shots` of a run. Usage error as above, and for sums in
 // bf16 of several ranks with more pieces than ranks: their own sums are no halves any more.
 model_share share_of(std::int64_t rank, const run_keys& run);
 

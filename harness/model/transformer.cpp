@@ -83,7 +83,7 @@ struct transformer::impl {
     const auto count = static_cast<std::int64_t>(l.pieces.size());
     backend.run(op::sum_ranks{share.ranks > 1 ? current_ranks() : nullptr,
                               scratch(addends, count, to.rows() * config.hidden), to, accumulate,
-                              share.sums});
+                              share.sums, share.two_shots});
   }
 
   packed_handle pack(const std::vector<tensor_view>& parts) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/ranks/shots.h"
 #include "harness/model/config.h"
 #include "kernels/tensor.h"
 
@@ -43,6 +44,7 @@ struct model_share {
   std::int32_t rank = 0, ranks = 1, pieces = 1;
   bool whole_experts = false;  // a piece has some routed experts; else a part of the width of each
   dtype sums = dtype::f32;     // in which parts of sums travel: f32 or bf16
+  std::int64_t two_shots = two_shots_above;  // bytes up to which a part travels whole
   std::int32_t first() const { return rank * pieces / ranks; }
   std::int32_t last() const { return (rank + 1) * pieces / ranks; }
   bool is_cut() const { return pieces > 1; }

@@ -103,8 +103,12 @@ class joined_gpu {
 
   void gather(const void* from, std::size_t bytes, void* all, cudaStream_t stream) {
     settle(nccl().ncclAllGather(from, all, bytes, nccl_byte, communicator_, stream),
-           "ncclAllGather of move " + std::to_string(group_.moves_on_device() + 1));
+           "ncclAllGather" + of_next_move());
   }
+  // Each rank sends all their stretches, itself too, in one group: alone, a call would wait for its
+  // counterpart, which comes behind it.
+  void deal(const void* from, std::size_t bytes, std::size_t stretch, void* all,
+            cudaStream_t stream);
   // Throws rank_failure if NCCL has failed; the others after `waited` seconds of waiting.
   void look_around(double waited) {
     check();
@@ -124,6 +128,9 @@ class joined_gpu {
   }
 
  private:
+  std::string of_next_move() const {
+    return " of move " + std::to_string(group_.moves_on_device() + 1);
+  }
   void look_for(double waited, const std::string& call) {
     try {
       group_.look_around(waited, call);
@@ -214,6 +221,37 @@ void joined_gpu::connect() {
   settle(status, "ncclCommInitRankConfig of " + std::to_string(group_.size()) + " ranks");
 }
 
+void joined_gpu::deal(const void* from, std::size_t bytes, std::size_t stretch, void* all,
+                      cudaStream_t stream) {
+  const auto bytes_of = [&](int rank) {
+    return std::min(bytes, stretch * static_cast<std::size_t>(rank + 1)) -
+           std::min(bytes, stretch * static_cast<std::size_t>(rank));
+  };
+  std::string failed;
+  int status = nccl_success;
+  const auto note = [&](const char* call, int said) {
+    if (status != nccl_success || said == nccl_success || said == nccl_in_progress) return;
+    status = said;
+    failed = call;
+  };
+  note("ncclGroupStart", nccl().ncclGroupStart());
+  const std::size_t mine = bytes_of(group_.rank());
+  for (int r = 0; r < group_.size() && status == nccl_success; ++r) {
+    const std::size_t at = stretch * static_cast<std::size_t>(r), theirs = bytes_of(r);
+    if (theirs > 0) {  // an empty stretch does not travel
+      note("ncclSend", nccl().ncclSend(static_cast<const char*>(from) + at, theirs, nccl_byte, r,
+                                       communicator_, stream));
+    }
+    if (mine > 0) {
+      note("ncclRecv", nccl().ncclRecv(static_cast<char*>(all) + at, mine, nccl_byte, r,
+                                       communicator_, stream));
+    }
+  }
+  const int end = nccl().ncclGroupEnd();  // also if a call failed: groups are the thread's
+  if (status != nccl_success) fail(failed + of_next_move(), status);
+  settle(end, "ncclGroupEnd" + of_next_move());
+}
+
 joined_gpu::joined_gpu(rank_group& group) : group_(group) {
   compare(told_by_all());
   group.from_first(&id_, sizeof id_);
@@ -229,6 +267,21 @@ joined_gpu& gpu_of(rank_group& group) {
 recorded_moves& noted() {
   static recorded_moves moves;
   return moves;
+}
+
+// A move that brings `received` bytes, now or whenever its recording is repeated.
+template <class F>
+void counted_move(rank_group& group, std::uint64_t received, bool recorded, const F& move) {
+  if (!recorded) {
+    const telling heard(group, received);
+    move();
+    group.count_on_device(1, received);
+    return;
+  }
+  move();
+  noted().group = &group;
+  ++noted().calls;
+  noted().bytes += received;
 }
 
 }  // namespace
@@ -253,16 +306,16 @@ std::string rank_library_version() {
 void gather_by_nccl(rank_group& group, const void* from, std::size_t bytes, void* all,
                     cudaStream_t stream, bool recorded) {
   const std::uint64_t received = bytes * static_cast<std::size_t>(group.size() - 1);
-  if (!recorded) {
-    const telling heard(group, received);
-    gpu_of(group).gather(from, bytes, all, stream);
-    group.count_on_device(1, received);
-    return;
-  }
-  gpu_of(group).gather(from, bytes, all, stream);
-  noted().group = &group;
-  ++noted().calls;
-  noted().bytes += received;
+  counted_move(group, received, recorded, [&] { gpu_of(group).gather(from, bytes, all, stream); });
+}
+
+void deal_by_nccl(rank_group& group, const void* from, std::size_t bytes, std::size_t stretch,
+                  void* all, cudaStream_t stream, bool recorded) {
+  const std::size_t first = std::min(bytes, stretch * static_cast<std::size_t>(group.rank()));
+  const std::uint64_t received =
+      (std::min(bytes, first + stretch) - first) * static_cast<std::size_t>(group.size() - 1);
+  counted_move(group, received, recorded,
+               [&] { gpu_of(group).deal(from, bytes, stretch, all, stream); });
 }
 
 recorded_moves take_recorded_moves() {

@@ -34,15 +34,19 @@ inline constexpr int nccl_success = 0, nccl_in_progress = 7;  // ncclResult_t
 inline constexpr int nccl_byte = 0;                           // ncclInt8
 
 // Name, result and arguments; a result of int is an ncclResult_t.
-#define UNMASK_NCCL_FUNCTIONS(X)                                                        \
-  X(ncclGetVersion, int, (int*))                                                        \
-  X(ncclGetUniqueId, int, (nccl_id*))                                                   \
-  X(ncclCommInitRankConfig, int, (nccl_communicator*, int, nccl_id, int, nccl_config*)) \
-  X(ncclCommGetAsyncError, int, (nccl_communicator, int*))                              \
-  X(ncclCommAbort, int, (nccl_communicator))                                            \
-  X(ncclGetErrorString, const char*, (int))                                             \
-  X(ncclGetLastError, const char*, (nccl_communicator))                                 \
-  X(ncclAllGather, int, (const void*, void*, std::size_t, int, nccl_communicator, cudaStream_t))
+#define UNMASK_NCCL_FUNCTIONS(X)                                                                 \
+  X(ncclGetVersion, int, (int*))                                                                 \
+  X(ncclGetUniqueId, int, (nccl_id*))                                                            \
+  X(ncclCommInitRankConfig, int, (nccl_communicator*, int, nccl_id, int, nccl_config*))          \
+  X(ncclCommGetAsyncError, int, (nccl_communicator, int*))                                       \
+  X(ncclCommAbort, int, (nccl_communicator))                                                     \
+  X(ncclGetErrorString, const char*, (int))                                                      \
+  X(ncclGetLastError, const char*, (nccl_communicator))                                          \
+  X(ncclAllGather, int, (const void*, void*, std::size_t, int, nccl_communicator, cudaStream_t)) \
+  X(ncclSend, int, (const void*, std::size_t, int, int, nccl_communicator, cudaStream_t))        \
+  X(ncclRecv, int, (void*, std::size_t, int, int, nccl_communicator, cudaStream_t))              \
+  X(ncclGroupStart, int, ())                                                                     \
+  X(ncclGroupEnd, int, ())
 
 struct nccl_functions {
 #define UNMASK_NCCL_MEMBER(name, result, arguments) result(*name) arguments = nullptr;
@@ -61,6 +65,9 @@ std::string nccl_version_text(int version);  // "2.28.9"
 // `recorded`: the stream is captured, and the call counts whenever it is repeated.
 void gather_by_nccl(rank_group& group, const void* from, std::size_t bytes, void* all,
                     cudaStream_t stream, bool recorded);
+// The same of a stretch of every rank's bytes, all [ranks, stretch] (rank_group::deal).
+void deal_by_nccl(rank_group& group, const void* from, std::size_t bytes, std::size_t stretch,
+                  void* all, cudaStream_t stream, bool recorded);
 
 // What a recording moves whenever it is repeated.
 struct recorded_moves {

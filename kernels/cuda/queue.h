@@ -32,6 +32,8 @@ struct grid_shape {
   bool early = false;    // starts before the launches before it have ended (device/launches.h)
 };
 
+constexpr unsigned most_blocks_y = 65535;  // that any GPU launches; of x, 2^31 - 1
+
 inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
   return static_cast<unsigned>((items + per_block - 1) / per_block);
 }

@@ -40,6 +40,13 @@ float sum_of(std::size_t first, std::size_t count, std::int64_t i, dtype travels
   return sum_of(first, left, i, travels) + sum_of(first + left, count - left, i, travels);
 }
 
+struct sum_shape {
+  std::size_t pieces;  // of one rank
+  std::int64_t rows, width;
+  dtype travels;
+  std::int64_t two_shots = two_shots_above;
+};
+
 struct device_case {
   bool emulated;
   int ranks;
@@ -83,6 +90,8 @@ class device_ranks : public ::testing::TestWithParam<device_case> {
     return values;
   }
 
+  void expect_sums(const std::vector<sum_shape>& shapes);
+
   std::optional<rank_processes> all;
 
  private:
@@ -91,79 +100,126 @@ class device_ranks : public ::testing::TestWithParam<device_case> {
 };
 INSTANTIATE_TEST_SUITE_P(on, device_ranks,
                          ::testing::Values(device_case{true, 2}, device_case{true, 3},
-                                           device_case{false, 2}, device_case{false, 3},
-                                           device_case{false, 4}),
+                                           device_case{true, 4}, device_case{false, 2},
+                                           device_case{false, 3}, device_case{false, 4}),
                          name_of_case);
 
-// Bit for bit on every rank: launched, recorded and repeated; with and without what is there; whatever
-// lies between rows; as float32 and in halves. Repeated sums see new parts.
-TEST_P(device_ranks, sums_are_those_of_the_definition) {
-  const auto ranks = static_cast<std::size_t>(GetParam().ranks);
-  const auto rank = static_cast<std::size_t>(all->group().rank());
-  struct shape {
-    std::size_t pieces;  // of one rank
-    std::int64_t rows, width;
-    dtype travels;
-  };
-  const std::vector<shape> shapes = {{1, 7, 40, dtype::f32},  {1, 2, 1030, dtype::f32},
-                                     {2, 3, 33, dtype::f32},  {4, 1, 515, dtype::f32},
-                                     {1, 7, 40, dtype::bf16}, {1, 2, 1030, dtype::bf16},
-                                     {1, 3, 33, dtype::bf16}};
-  std::uint64_t bytes = 0;  // of a rank's part of a sum of each shape
-  for (const shape& s : shapes) {
-    SCOPED_TRACE(std::to_string(s.pieces) + " parts, " + std::to_string(s.rows) + " rows, " +
-                 name_of(s.travels));
-    const std::int64_t n = s.rows * s.width, stride = s.width + 3;
-    bytes += static_cast<std::uint64_t>(n) * size_of(s.travels);
-    std::vector<float> own(s.pieces * static_cast<std::size_t>(n));
-    float* parts = put(own);
-    float* y = put(std::vector<float>(static_cast<std::size_t>(s.rows * stride)));
-    const auto fill = [&](std::int64_t shift) {
-      for (std::size_t p = 0; p < s.pieces; ++p) {
-        for (std::int64_t i = 0; i < n; ++i) {
-          own[p * static_cast<std::size_t>(n) + static_cast<std::size_t>(i)] =
-              part_of(rank * s.pieces + p, i + shift);
-        }
-      }
-      device().write(parts, own.data(), own.size() * sizeof(float));
-      const std::vector<float> before(static_cast<std::size_t>(s.rows * stride), 0.75F);
-      device().write(y, before.data(), before.size() * sizeof(float));
-    };
-    const auto expect_sums = [&](std::int64_t shift, bool accumulate) {
-      const std::vector<float> got = read(y, s.rows * stride);
-      int wrong = 0;
-      for (std::int64_t r = 0; r < s.rows; ++r) {
-        for (std::int64_t d = 0; d < stride; ++d) {
-          const float sum =
-              d < s.width ? sum_of(0, ranks * s.pieces, r * s.width + d + shift, s.travels) : 0.75F;
-          const bool adds = accumulate && d < s.width;
-          const float want = adds ? 0.75F + sum : sum;
-          wrong += got[static_cast<std::size_t>(r * stride + d)] == want ? 0 : 1;
-        }
-      }
-      EXPECT_EQ(wrong, 0);
-    };
+// Parts of every rank, added launched, recorded and repeated, with and without what is there, whatever lies
+// between rows. Repeated sums see new parts.
+class summed {
+ public:
+  summed(const sum_shape& s, const backend& device, rank_group& group, float* parts, float* y)
+      : s_(s), device_(device), group_(group), parts_(parts), y_(y) {}
+
+  void expect_the_definition() {
     for (const bool accumulate : {false, true}) {
-      tensor_view to = make_view(y, dtype::f32, {s.rows, s.width});
-      to.row_stride = stride;
-      const op::sum_ranks sum{
-          &all->group(), make_view(parts, dtype::f32, {static_cast<std::int64_t>(s.pieces), n}), to,
-          accumulate, s.travels};
+      const op::sum_ranks sum = asked(accumulate);
       fill(0);
-      device().run(sum);
+      device_.run(sum);
       expect_sums(0, accumulate);
-      const auto recorded = device().capture([&] { device().run(sum); });
+      const auto recorded = device_.capture([&] { device_.run(sum); });
       for (const std::int64_t shift : {1, 2}) {
         fill(shift);
-        device().replay(*recorded);
+        device_.replay(*recorded);
         expect_sums(shift, accumulate);
       }
-      device().synchronize();
+      device_.synchronize();
     }
   }
-  // Three sums for each shape, with and without what is there.
-  EXPECT_EQ(all->group().traffic().calls, shapes.size() * 2 * 3);
-  EXPECT_EQ(all->group().traffic().bytes, (ranks - 1) * bytes * 2 * 3);
+  static constexpr std::uint64_t times = 6;  // that it adds
+
+ private:
+  op::sum_ranks asked(bool accumulate) const {
+    const auto count = static_cast<std::int64_t>(s_.pieces);
+    tensor_view to = make_view(y_, dtype::f32, {s_.rows, s_.width});
+    to.row_stride = stride();
+    return {&group_,    make_view(parts_, dtype::f32, {count, s_.rows * s_.width}),
+            to,         accumulate,
+            s_.travels, s_.two_shots};
+  }
+  std::int64_t stride() const { return s_.width + 3; }
+  void fill(std::int64_t shift) {
+    const std::int64_t n = s_.rows * s_.width;
+    std::vector<float> own;
+    for (std::size_t p = 0; p < s_.pieces; ++p) {
+      const std::size_t number = static_cast<std::size_t>(group_.rank()) * s_.pieces + p;
+      for (std::int64_t i = 0; i < n; ++i) own.push_back(part_of(number, i + shift));
+    }
+    device_.write(parts_, own.data(), own.size() * sizeof(float));
+    const std::vector<float> before(static_cast<std::size_t>(s_.rows * stride()), 0.75F);
+    device_.write(y_, before.data(), before.size() * sizeof(float));
+  }
+  void expect_sums(std::int64_t shift, bool accumulate) {
+    std::vector<float> got(static_cast<std::size_t>(s_.rows * stride()));
+    device_.read(got.data(), y_, got.size() * sizeof(float));
+    const std::size_t count = static_cast<std::size_t>(group_.size()) * s_.pieces;
+    int wrong = 0;
+    for (std::int64_t r = 0; r < s_.rows; ++r) {
+      for (std::int64_t d = 0; d < stride(); ++d) {
+        const float sum =
+            d < s_.width ? sum_of(0, count, r * s_.width + d + shift, s_.travels) : 0.75F;
+        const bool adds = accumulate && d < s_.width;
+        const float want = adds ? 0.75F + sum : sum;
+        wrong += got[static_cast<std::size_t>(r * stride() + d)] == want ? 0 : 1;
+      }
+    }
+    EXPECT_EQ(wrong, 0);
+  }
+
+  const sum_shape s_;
+  const backend& device_;
+  rank_group& group_;
+  float *parts_, *y_;
+};
+
+// Bit for bit on every rank; and what moves for it.
+void device_ranks::expect_sums(const std::vector<sum_shape>& shapes) {
+  rank_group& group = all->group();
+  const auto others = static_cast<std::uint64_t>(group.size() - 1);
+  std::uint64_t calls = 0, bytes = 0;
+  for (const sum_shape& s : shapes) {
+    const rank_sum of{s.rows * s.width, static_cast<std::int64_t>(size_of(s.travels)),
+                      group.size()};
+    const bool dealt = of.takes_two_shots(s.two_shots);
+    SCOPED_TRACE(std::to_string(s.pieces) + " parts, " + std::to_string(s.rows) + " rows, " +
+                 name_of(s.travels) + (dealt ? ", in two shots" : ", in one shot"));
+    float* parts = put(std::vector<float>(s.pieces * static_cast<std::size_t>(of.elements)));
+    float* y = put(std::vector<float>(static_cast<std::size_t>(s.rows * (s.width + 3))));
+    summed(s, device(), group, parts, y).expect_the_definition();
+    const std::int64_t each =
+        dealt ? of.count(group.rank()) * of.element_bytes + 4 * of.stretch() : of.bytes();
+    calls += (dealt ? 2 : 1) * summed::times;
+    bytes += others * static_cast<std::uint64_t>(each) * summed::times;
+  }
+  EXPECT_EQ(group.traffic().calls, calls);
+  EXPECT_EQ(group.traffic().bytes, bytes);
+}
+
+TEST_P(device_ranks, sums_are_those_of_the_definition) {
+  expect_sums({{1, 7, 40, dtype::f32},
+               {1, 2, 1030, dtype::f32},
+               {2, 3, 33, dtype::f32},
+               {4, 1, 515, dtype::f32},
+               {1, 7, 40, dtype::bf16},
+               {1, 2, 1030, dtype::bf16},
+               {1, 3, 33, dtype::bf16}});
+}
+
+// Elements that no number of ranks divides, and a last rank that has none of them.
+TEST_P(device_ranks, stretches_are_sums_of_the_definition) {
+  expect_sums({{1, 7, 41, dtype::f32, 0},
+               {1, 2, 1031, dtype::f32, 0},
+               {2, 3, 33, dtype::f32, 0},
+               {4, 1, 515, dtype::f32, 0},
+               {1, 1, 17, dtype::f32, 0},
+               {1, 7, 41, dtype::bf16, 0},
+               {1, 2, 1031, dtype::bf16, 0}});
+}
+
+// Of 512 KiB, which go in one shot, and of little more; of halves that are as large.
+TEST_P(device_ranks, large_sums_are_those_of_the_definition) {
+  expect_sums(
+      {{1, 128, 1024, dtype::f32}, {1, 131, 1001, dtype::f32}, {1, 263, 1001, dtype::bf16}});
 }
 
 // Several parts of one rank are added before they travel, and no halves any more.

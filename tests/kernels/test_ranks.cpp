@@ -70,9 +70,28 @@ INSTANTIATE_TEST_SUITE_P(of, sums,
                                            sum_shape{2, 4, 1, 129}, sum_shape{3, 1, 4, 41},
                                            sum_shape{3, 2, 2, 40}, sum_shape{4, 1, 5, 40},
                                            sum_shape{4, 2, 3, 1030}, sum_shape{5, 1, 9, 3},
-                                           sum_shape{2, 1, 300, 1000}, sum_shape{3, 1, 0, 40}));
+                                           sum_shape{2, 1, 300, 1000}, sum_shape{3, 1, 0, 40},
+                                           sum_shape{3, 1, 300, 1000}, sum_shape{4, 1, 128, 1024},
+                                           sum_shape{4, 1, 131, 1001}));
 
-// Every backend, wherever the rows lie, with and without what is there.
+// What a rank receives for a sum, and how often the group moves for it: an area holds a MiB.
+struct wire {
+  std::uint64_t bytes = 0, moves = 0;
+};
+wire expected_wire(const sum_shape& s, int rank, dtype travels, bool whole, std::int64_t limit) {
+  const rank_sum of{s.rows * s.width, static_cast<std::int64_t>(size_of(travels)), s.ranks};
+  const auto areas = [](std::int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; };
+  const auto from_others = [&](std::int64_t bytes, std::int64_t moves) {
+    return wire{static_cast<std::uint64_t>((s.ranks - 1) * bytes),
+                static_cast<std::uint64_t>(moves)};
+  };
+  if (s.ranks == 1) return {};
+  if (whole || !of.takes_two_shots(limit)) return from_others(of.bytes(), areas(of.bytes()));
+  const std::int64_t sums = 4 * of.stretch();
+  return from_others(of.count(rank) * of.element_bytes + sums, areas(of.bytes()) + areas(sums));
+}
+
+// Every backend, wherever the rows lie, with and without what is there, in one shot or two.
 TEST_P(sums, are_those_of_the_definition_on_every_rank) {
   const sum_shape& s = GetParam();
   const auto n = static_cast<std::size_t>(s.rows * s.width);
@@ -84,8 +103,9 @@ TEST_P(sums, are_those_of_the_definition_on_every_rank) {
     floats[i] = sum_of(parts, i, 0, parts.size());
     halves[i] = sum_of(in_halves, i, 0, parts.size());
   }
-  const auto check = [&](const backend& with, bool accumulate, dtype travels) {
-    SCOPED_TRACE(with.name() + " " + name_of(travels));
+  const auto check = [&](const backend& with, bool accumulate, dtype travels, std::int64_t limit) {
+    SCOPED_TRACE(with.name() + " " + name_of(travels) + " up to " + std::to_string(limit));
+    const bool whole = &with == &reference_backend();
     const std::vector<float>& want = travels == dtype::f32 ? floats : halves;
     std::vector<int> wrong(static_cast<std::size_t>(s.ranks));
     const auto threw = on_ranks(s.ranks, [&](rank_group& group) {
@@ -100,7 +120,7 @@ TEST_P(sums, are_those_of_the_definition_on_every_rank) {
       to.row_stride = s.width + gap;
       with.run(op::sum_ranks{s.ranks > 1 ? &group : nullptr,
                              make_view(own.data(), dtype::f32, {s.pieces_of_one, s.rows * s.width}),
-                             to, accumulate, travels});
+                             to, accumulate, travels, limit});
       for (std::int64_t r = 0; r < s.rows; ++r) {
         for (std::int64_t d = 0; d < s.width; ++d) {
           const float sum = want[static_cast<std::size_t>(r * s.width + d)];
@@ -108,10 +128,9 @@ TEST_P(sums, are_those_of_the_definition_on_every_rank) {
         }
         wrong[rank] += to.row<float>(r)[s.width] == 0.75F ? 0 : 1;  // the gap stays
       }
-      const std::size_t bytes =
-          s.ranks > 1 ? n * size_of(travels == dtype::f32 ? dtype::f32 : dtype::bf16) : 0;
-      EXPECT_EQ(group.moves(), (bytes + (1U << 20) - 1) >> 20);
-      EXPECT_EQ(group.received(), bytes * static_cast<std::size_t>(s.ranks - 1));
+      const wire want_moved = expected_wire(s, group.rank(), travels, whole, limit);
+      EXPECT_EQ(group.moves(), want_moved.moves);
+      EXPECT_EQ(group.received(), want_moved.bytes);
     });
     EXPECT_EQ(threw, std::vector<std::string>(static_cast<std::size_t>(s.ranks)));
     EXPECT_EQ(wrong, std::vector<int>(static_cast<std::size_t>(s.ranks)));
@@ -120,8 +139,10 @@ TEST_P(sums, are_those_of_the_definition_on_every_rank) {
     for (const dtype travels : {dtype::f32, dtype::bf16}) {
       // Several parts of one rank are added before they travel, and no halves any more.
       if (travels == dtype::bf16 && s.ranks > 1 && s.pieces_of_one > 1) continue;
-      check(reference_backend(), accumulate, travels);
-      test::for_each_isa([&](const backend& cpu) { check(cpu, accumulate, travels); });
+      for (const std::int64_t limit : {std::int64_t{0}, two_shots_above}) {
+        check(reference_backend(), accumulate, travels, limit);
+        test::for_each_isa([&](const backend& cpu) { check(cpu, accumulate, travels, limit); });
+      }
     }
   }
 }

@@ -106,6 +106,7 @@ inline model_share share_like(const model_share& like, std::int64_t rank, std::i
   model_share share = share_of(rank, ranks, pieces);
   share.whole_experts = like.whole_experts;
   share.sums = like.sums;
+  share.two_shots = like.two_shots;
   return share;
 }
 

@@ -134,6 +134,12 @@ TEST(ranked_device_shares, add_what_travelled_in_halves) {
   expect_one_process_of_pieces(2, first_setting("vanilla"), like);
 }
 
+TEST(ranked_device_shares, of_three_are_added_in_two_shots) {
+  model_share like;
+  like.two_shots = 0;
+  expect_one_process_of_pieces(3, first_setting("focus"), like);
+}
+
 TEST(ranked_device_shares, of_three_are_whole_experts_whose_sums_travelled_in_halves) {
   model_share like;
   like.whole_experts = true;

@@ -163,6 +163,45 @@ TEST(ranks, move_what_the_formulas_say) {
   EXPECT_EQ(threw, std::vector<std::string>(3));
 }
 
+model_share in_stretches(dtype sums = dtype::f32) {
+  model_share like;
+  like.sums = sums;
+  like.two_shots = 0;
+  return like;
+}
+
+// Parts of any length in two shots: the bits of one process, and so those of one shot.
+TEST(ranks, stretches_have_the_bits_of_whole_parts) {
+  const setting p = vanilla();
+  const model_config c = six_heads(p.family);
+  for (const dtype sums : {dtype::f32, dtype::bf16}) {
+    const model_share like = in_stretches(sums);
+    for (const int ranks : {2, 3, 4}) {
+      const decoded want = decode(c, p, share_like(like, 0, 1, ranks));
+      for (const decoded& one : decode_on(ranks, 0, c, p, like)) EXPECT_EQ(one.bits, want.bits);
+    }
+  }
+}
+
+// Two moves for each of two sums a layer: a third of the parts of two others, then their thirds of the sum,
+// 2/3 x (4 + 4) bytes of an element.
+TEST(ranks, move_what_the_formulas_say_of_stretches) {
+  const setting p = vanilla();
+  model_config c = six_heads(p.family);
+  c.hidden = 48;  // a third of a row is a multiple of eight elements
+  const auto threw = test::on_ranks(3, [&](rank_group& group) {
+    const decoded done = decode(c, p, share_like(in_stretches(), group.rank(), 3, 0));
+    std::int64_t rows = 0, heads = 0, most = 0;
+    for (const sequence_counters& n : done.counts)
+      rows += n.rows, heads += n.head_rows, most = std::max(most, n.forwards);
+    const std::int64_t stretches = 2 * c.layers * rows * c.hidden / 3;
+    const std::int64_t bytes = 2 * (stretches * (4 + 4) + 48 * heads);
+    EXPECT_EQ(group.traffic().bytes, static_cast<std::uint64_t>(bytes));
+    EXPECT_EQ(group.traffic().calls, static_cast<std::uint64_t>((4 * c.layers + 1) * most));
+  });
+  EXPECT_EQ(threw, std::vector<std::string>(3));
+}
+
 // Every sum is a phase of its layer with the bytes that it brings, and so is what the head sends and what
 // ranks compare.
 TEST(ranks, sums_are_a_phase_of_their_layer) {

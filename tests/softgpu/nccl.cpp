@@ -3,8 +3,9 @@
 //
 // A stand-in for NCCL between processes that each have a GPU in software: bytes go through shared memory, in
 // the order of a stream, and a call that waits for another rank does not return its stream. It checks what
-// nccl.h and the guide ask of a program: calls of equal length, which all ranks capture or none. It fails as
-// UNMASK_SOFTGPU_NCCL says:
+// nccl.h and the guide ask of a program: calls of equal length, which all ranks capture or none; sends and
+// receives in groups, each with its counterpart. A group is of one communicator and stream, with one send to
+// each rank and one receive from each. It fails as UNMASK_SOFTGPU_NCCL says:
 //
 //   version                 is 2.10.3
 //   other_version:RANK      is 2.27.9 for the process of the card of this number
@@ -18,6 +19,9 @@
 //   twice:RANK              its first part is also its second
 //   own_width:RANK          this rank gets an eighth less of every part than was sent
 //   launched:RANK           this rank's calls are taken for launched ones, whatever captured them
+//   misdealt:RANK           what this rank sends to ranks 0 and 1 changes places
+//   shorter:RANK            this rank sends each rank 4 bytes less than it was told
+//   ungrouped:RANK          this rank's groups are not heard of
 //
 // UNMASK_SOFTGPU_NCCL_BEGAN names a file that is made when a rank is absent or stuck.
 #include <cuda_runtime_api.h>
@@ -33,6 +37,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/softgpu/runtime.h"
@@ -46,17 +51,21 @@ using unmask::softgpu::not_yet;
 
 enum result { success = 0, system_error = 2, invalid_argument = 4, in_progress = 7 };  // nccl.h
 constexpr int most_ranks = 64;
-constexpr std::size_t piece = std::size_t{1} << 20, head_room = std::size_t{1} << 16;
+constexpr std::size_t piece = std::size_t{1} << 20, head_room = std::size_t{1} << 17;
 constexpr std::size_t room = head_room + 2 * most_ranks * piece;
 
 struct shared_head {
   std::atomic<int> joined;
   struct one {
-    std::atomic<std::uint64_t> written;   // pieces
-    std::atomic<std::uint64_t> bytes[2];  // of the calls that the last ones belong to, in turn
-    std::atomic<bool> recorded[2];        // whether these are repeated by a graph
+    std::atomic<std::uint64_t> written;  // pieces
+    // Of the calls that the last two of them belong to, in turn:
+    std::atomic<std::uint64_t> bytes[2];           // gathered, or sent_in_group
+    std::atomic<std::uint64_t> to[2][most_ranks];  // bytes that a group sends each rank
+    std::atomic<bool> recorded[2];                 // whether a graph repeats it
   } of[most_ranks];
 };
+static_assert(sizeof(shared_head) <= head_room);
+constexpr std::uint64_t sent_in_group = ~std::uint64_t{0};
 
 // UNMASK_SOFTGPU_NCCL, read once.
 struct fault {
@@ -104,7 +113,7 @@ struct config {
 struct communicator {
   int rank = 0, ranks = 0;
   shared_head* shared = nullptr;
-  std::uint64_t issued = 0, done = 0, pieces = 0;
+  std::uint64_t done = 0, pieces = 0;
   bool aborted = false, failed = false;
   std::string last_error;
 
@@ -130,70 +139,226 @@ int part_for(const communicator& c, int r) {
   return r;
 }
 
-// One call under way; what a graph repeats begins anew.
-struct gathering {
-  communicator* c;
-  const char* from;
-  char* to;
-  std::size_t bytes;
-  bool recorded;
-  std::size_t at = 0;
-  bool begun = false, written = false;
+// One call or group under way; what a graph repeats begins anew.
+class moving {
+ public:
+  moving(communicator* c, bool recorded) : c_(c), recorded_(recorded) {}
+  virtual ~moving() = default;
+  moving(const moving&) = delete;
+  moving& operator=(const moving&) = delete;
 
   void run() {
-    if (c->aborted) return;
+    if (c_->aborted) return;
     const fault& f = planted();
-    if (f.is("stuck", c->rank) && c->done + 1 >= f.call) {
+    if (f.is("stuck", c_->rank) && c_->done + 1 >= f.call) {
       note_beginning();
       throw not_yet();
     }
-    if (!begun) {
-      begun = true;
-      at = 0;
-      written = false;
+    if (!begun_) {
+      begun_ = true;
+      written_ = false;
+      begin();
     }
-    while (at < bytes) move();
-    begun = false;
-    ++c->done;
-    if (f.is("error", c->rank) && c->done == f.call) c->failed = true;
+    while (!over()) move();
+    begun_ = false;
+    ++c_->done;
+    if (f.is("error", c_->rank) && c_->done == f.call) c_->failed = true;
   }
 
+ protected:
+  virtual void begin() = 0;
+  virtual bool over() const = 0;
+  virtual std::uint64_t bytes() const = 0;  // shared_head::one
+  // Of one piece: into this rank's area; what another rank does instead; out of all areas.
+  virtual void write() = 0;
+  virtual void compare(int rank) const = 0;
+  virtual void read() = 0;
+
+  shared_head::one& of(int rank) const { return c_->shared->of[rank]; }
+  std::size_t turn() const { return c_->pieces % 2; }
+  // An eighth less on a rank that is to get too little.
+  std::size_t arriving(std::size_t n) const {
+    return planted().is("own_width", c_->rank) ? n - n / 8 : n;
+  }
+
+  communicator* c_;
+
  private:
+  static std::string said(std::uint64_t n) {
+    return n == sent_in_group ? "sends in a group" : "gathers " + std::to_string(n) + " bytes";
+  }
   void move() {
-    const std::size_t n = std::min(piece, bytes - at);
-    shared_head& h = *c->shared;
-    if (!written) {
-      std::memcpy(c->area(c->rank), from + at, n);
-      h.of[c->rank].bytes[c->pieces % 2] = bytes;
-      h.of[c->rank].recorded[c->pieces % 2] = recorded;
-      h.of[c->rank].written = c->pieces + 1;
-      written = true;
+    if (!written_) {
+      write();
+      of(c_->rank).bytes[turn()] = bytes();
+      of(c_->rank).recorded[turn()] = recorded_;
+      of(c_->rank).written = c_->pieces + 1;
+      written_ = true;
     }
-    for (int r = 0; r < c->ranks; ++r) {
-      if (h.of[r].written <= c->pieces) throw not_yet();
-      const std::uint64_t of = h.of[r].bytes[c->pieces % 2];
-      if (of != bytes) {
-        complain("rank " + std::to_string(r) + " gathers " + std::to_string(of) +
-                 " bytes and rank " + std::to_string(c->rank) + " " + std::to_string(bytes));
+    for (int r = 0; r < c_->ranks; ++r) {
+      if (of(r).written <= c_->pieces) throw not_yet();
+    }
+    for (int r = 0; r < c_->ranks; ++r) {
+      if (of(r).bytes[turn()] != bytes()) {
+        complain("rank " + std::to_string(r) + " " + said(of(r).bytes[turn()]) + " and rank " +
+                 std::to_string(c_->rank) + " " + said(bytes()));
+      } else {
+        compare(r);
       }
-      if (h.of[r].recorded[c->pieces % 2] != recorded) {
-        complain("one of ranks " + std::to_string(r) + " and " + std::to_string(c->rank) +
+      if (of(r).recorded[turn()] != recorded_) {
+        complain("one of ranks " + std::to_string(r) + " and " + std::to_string(c_->rank) +
                  " launches a call that the other has captured");
       }
     }
-    for (int r = 0; r < c->ranks; ++r) {
-      const std::size_t less = planted().is("own_width", c->rank) ? n / 8 : 0;
-      std::memcpy(to + static_cast<std::size_t>(r) * bytes + at, c->area(part_for(*c, r)),
-                  n - less);
-    }
-    ++c->pieces;
-    written = false;
-    at += n;
+    read();
+    ++c_->pieces;
+    written_ = false;
   }
+
+  bool recorded_, begun_ = false, written_ = false;
 };
+
+class gathering : public moving {
+ public:
+  gathering(communicator* c, bool recorded, const char* from, char* to, std::size_t bytes)
+      : moving(c, recorded), from_(from), to_(to), bytes_(bytes) {}
+
+ private:
+  void begin() override { at_ = 0; }
+  bool over() const override { return at_ >= bytes_; }
+  std::uint64_t bytes() const override { return bytes_; }
+  std::size_t next() const { return std::min(piece, bytes_ - at_); }
+  void write() override { std::memcpy(c_->area(c_->rank), from_ + at_, next()); }
+  void compare(int) const override {}
+  void read() override {
+    for (int r = 0; r < c_->ranks; ++r) {
+      std::memcpy(to_ + static_cast<std::size_t>(r) * bytes_ + at_, c_->area(part_for(*c_, r)),
+                  arriving(next()));
+    }
+    at_ += next();
+  }
+
+  const char* from_;
+  char* to_;
+  std::size_t bytes_, at_ = 0;
+};
+
+// Sends and receives, with a part of every area for each rank.
+class grouped : public moving {
+ public:
+  struct sent {
+    const char* from = nullptr;
+    std::size_t bytes = 0;
+  };
+  struct received {
+    char* to = nullptr;
+    std::size_t bytes = 0;
+  };
+  // By rank; nothing if there is none.
+  using sends = std::vector<sent>;
+  using receives = std::vector<received>;
+
+  grouped(communicator* c, bool recorded, sends all_sent, receives all_received)
+      : moving(c, recorded), sends_(std::move(all_sent)), receives_(std::move(all_received)) {
+    if (!planted().is("shorter", c->rank)) return;
+    for (sent& s : sends_) s.bytes -= std::min<std::size_t>(s.bytes, 4);
+  }
+
+ private:
+  void begin() override {
+    at_ = 0;
+    longest_ = 1;  // until all have told
+  }
+  bool over() const override { return at_ >= longest_; }
+  std::uint64_t bytes() const override { return sent_in_group; }
+  std::size_t part() const { return piece / static_cast<std::size_t>(c_->ranks); }
+  std::size_t next(std::size_t of_all) const {
+    return of_all > at_ ? std::min(part(), of_all - at_) : 0;
+  }
+  void write() override {
+    for (std::size_t r = 0; r < sends_.size(); ++r) {
+      const std::size_t place = r < 2 && planted().is("misdealt", c_->rank) ? 1 - r : r;
+      const std::size_t n = next(sends_[r].bytes);
+      if (n > 0) std::memcpy(c_->area(c_->rank) + place * part(), sends_[r].from + at_, n);
+      of(c_->rank).to[turn()][r] = sends_[r].bytes;
+    }
+  }
+  void compare(int rank) const override {
+    const std::uint64_t sent = of(rank).to[turn()][c_->rank];
+    const std::size_t wanted = receives_[static_cast<std::size_t>(rank)].bytes;
+    if (sent == wanted) return;
+    complain("rank " + std::to_string(rank) + " sends " + std::to_string(sent) + " bytes to rank " +
+             std::to_string(c_->rank) + ", which receives " + std::to_string(wanted));
+  }
+  void read() override {
+    const auto own = static_cast<std::size_t>(c_->rank);
+    for (int r = 0; r < c_->ranks; ++r) {
+      const received& to = receives_[static_cast<std::size_t>(r)];
+      const std::size_t n = arriving(next(to.bytes));
+      if (n > 0) std::memcpy(to.to + at_, c_->area(part_for(*c_, r)) + own * part(), n);
+      for (int other = 0; other < c_->ranks; ++other) {
+        longest_ = std::max<std::uint64_t>(longest_, of(r).to[turn()][other]);
+      }
+    }
+    at_ += part();
+  }
+
+  sends sends_;
+  receives receives_;
+  std::size_t at_ = 0;
+  std::uint64_t longest_ = 1;
+};
+
+// What a thread has called since ncclGroupStart.
+struct open_group {
+  int depth = 0;
+  communicator* c = nullptr;  // null: nothing
+  void* stream = nullptr;
+  grouped::sends sends;
+  grouped::receives receives;
+  std::vector<unmask::softgpu::library_access> accesses;
+};
+thread_local open_group group;
 
 bool all_joined(const communicator& c) {
   return c.shared->joined >= c.ranks;
+}
+
+bool is_captured(const communicator& c, void* stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  (void)cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture);
+  return capture != cudaStreamCaptureStatusNone && !planted().is("launched", c.rank);
+}
+
+int queue(const std::shared_ptr<moving>& call, void* stream,
+          std::vector<unmask::softgpu::library_access> accesses) {
+  int status = 0;
+  enqueue_host(
+      stream, [call] { call->run(); }, std::move(accesses), &status);
+  return status == 0 ? success : system_error;
+}
+
+// Whether ncclSend or ncclRecv may join the thread's group, into which it then writes.
+bool joins_group(const std::string& call, communicator* c, int peer, void* stream,
+                 const void* host) {
+  const auto refuse = [&](const std::string& why) {
+    complain(call + why);
+    return false;
+  };
+  if (group.depth == 0 || planted().is("ungrouped", c->rank)) {
+    return refuse(" outside a group: it waits for its counterpart, which comes behind it");
+  }
+  if (!all_joined(*c)) return refuse(" on a communicator whose initialisation is in progress");
+  if (peer < 0 || peer >= c->ranks) return refuse(" of rank " + std::to_string(peer));
+  if (host == nullptr) return refuse(": no device memory, or less");
+  if (group.c == nullptr) {
+    group.c = c;
+    group.stream = stream;
+    group.sends.resize(static_cast<std::size_t>(c->ranks));
+    group.receives.resize(static_cast<std::size_t>(c->ranks));
+  }
+  if (group.c != c || group.stream != stream) return refuse(" of another communicator or stream");
+  return true;
 }
 
 }  // namespace
@@ -280,16 +445,48 @@ int ncclAllGather(const void* from, void* to, std::size_t count, int type, void*
     complain("ncclAllGather of " + std::to_string(count) + " bytes: no device memory, or less");
     return invalid_argument;
   }
-  ++c->issued;
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  (void)cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture);
-  const bool recorded =
-      capture != cudaStreamCaptureStatusNone && !planted().is("launched", c->rank);
-  const auto call = std::make_shared<gathering>(gathering{c, source, target, count, recorded});
-  int status = 0;
-  enqueue_host(
-      stream, [call] { call->run(); }, {{from, count, false}, {to, ranks * count, true}}, &status);
-  return status == 0 ? success : system_error;
+  if (group.depth > 0) complain("ncclAllGather in a group, which this stand-in does not know");
+  const auto call = std::make_shared<gathering>(c, is_captured(*c, stream), source, target, count);
+  return queue(call, stream, {{from, count, false}, {to, ranks * count, true}});
+}
+
+int ncclGroupStart() {
+  ++group.depth;
+  return success;
+}
+int ncclSend(const void* from, std::size_t count, int type, int peer, void* of, void* stream) {
+  auto* c = static_cast<communicator*>(of);
+  const auto* source = static_cast<const char*>(host_address(from, count));
+  if (type != 0 || !joins_group("ncclSend", c, peer, stream, source)) return invalid_argument;
+  grouped::sent& to = group.sends[static_cast<std::size_t>(peer)];
+  if (to.from != nullptr) complain("two sends to rank " + std::to_string(peer) + " in a group");
+  to = {source, count};
+  group.accesses.push_back({from, count, false});
+  return success;
+}
+int ncclRecv(void* to, std::size_t count, int type, int peer, void* of, void* stream) {
+  auto* c = static_cast<communicator*>(of);
+  auto* target = static_cast<char*>(host_address(to, count));
+  if (type != 0 || !joins_group("ncclRecv", c, peer, stream, target)) return invalid_argument;
+  grouped::received& from = group.receives[static_cast<std::size_t>(peer)];
+  if (from.to != nullptr) {
+    complain("two receives from rank " + std::to_string(peer) + " in a group");
+  }
+  from = {target, count};
+  group.accesses.push_back({to, count, true});
+  return success;
+}
+int ncclGroupEnd() {
+  if (group.depth == 0) {
+    complain("ncclGroupEnd without ncclGroupStart");
+    return invalid_argument;
+  }
+  if (--group.depth > 0) return success;
+  open_group all = std::exchange(group, {});
+  if (all.c == nullptr) return success;
+  const auto call = std::make_shared<grouped>(all.c, is_captured(*all.c, all.stream),
+                                              std::move(all.sends), std::move(all.receives));
+  return queue(call, all.stream, std::move(all.accesses));
 }
 
 }  // extern "C"

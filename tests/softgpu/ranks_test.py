@@ -99,6 +99,19 @@ class Ranks(unittest.TestCase):
         self.assertEqual(got[0]["topology"], {"hosts": 1, "transport": "NCCL", "nccl": "2.28.9"})
         self.assertGreater(int(re.search(r"(\d+) graph launches", said).group(1)), 0, said)
 
+    def test_three_gpus_add_in_two_shots_what_one_process_adds_in_three_pieces(self):
+        """Layers are recorded, and with them sends and receives."""
+        self.limit, only = 2, ("block_diffusion",)
+        _, want, _ = self.run_on("cpu", "run.pieces=3", methods=only)
+        code, got, said = self.run_on("cuda", "run.ranks=3", "run.two_shots=0", methods=only,
+                                      UNMASK_SOFTGPU_DEVICES="3", UNMASK_SOFTGPU_STATS="on")
+        self.assertEqual(code, 0, said)
+        self.expect_the_work_of_one(got, want, said)
+        # Two moves for each of two sums in five layers, and one for the head.
+        metrics = got[0]["metrics"]
+        self.assertGreater(metrics["sum_calls"], 4 * 5 * metrics["batched_forwards"])
+        self.assertGreater(int(re.search(r"(\d+) graph launches", said).group(1)), 0, said)
+
     def test_a_call_that_one_rank_alone_has_captured_is_found(self):
         self.limit = 2
         _, _, said = self.run_on("cuda", "run.ranks=2", methods=("block_diffusion",), UNMASK_SOFTGPU_NCCL="launched:1")

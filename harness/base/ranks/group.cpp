@@ -273,23 +273,34 @@ void rank_group::look_around(double waited, const std::string& named) {
 }
 
 void rank_group::gather(const void* mine, std::size_t bytes, void* all) {
-  const std::uint64_t others = bytes * static_cast<std::size_t>(size() - 1);
+  move(mine, bytes, {0, bytes, bytes}, all);
+}
+
+void rank_group::deal(const void* mine, std::size_t bytes, std::size_t stretch, void* all) {
+  const std::size_t first = std::min(bytes, static_cast<std::size_t>(rank_) * stretch);
+  move(mine, bytes, {first, std::min(bytes, first + stretch), stretch}, all);
+}
+
+void rank_group::move(const void* mine, std::size_t bytes, const wanted& of, void* all) {
+  const std::uint64_t others = (of.end - of.first) * static_cast<std::size_t>(size() - 1);
   const telling heard(*this, others);
   const double start = seconds_now();
-  exchange(mine, bytes, all);
+  exchange(mine, bytes, of, all);
   ++traffic_.calls;
   traffic_.bytes += others;
   traffic_.seconds += seconds_now() - start;
 }
 
-void rank_group::exchange(const void* mine, std::size_t bytes, void* all) {
-  received_ += bytes * static_cast<std::size_t>(size() - 1);
+void rank_group::exchange(const void* mine, std::size_t bytes, const wanted& of, void* all) {
+  received_ += (of.end - of.first) * static_cast<std::size_t>(size() - 1);
   for (std::size_t at = 0; at < bytes; at += area_bytes) {
     const std::size_t n = std::min(area_bytes, bytes - at);
     std::memcpy(area(rank_), static_cast<const char*>(mine) + at, n);
     meet();
-    for (int r = 0; r < size(); ++r) {
-      std::memcpy(static_cast<char*>(all) + static_cast<std::size_t>(r) * bytes + at, area(r), n);
+    const std::size_t from = std::max(of.first, at), to = std::min(of.end, at + n);
+    for (int r = 0; r < size() && from < to; ++r) {
+      char* place = static_cast<char*>(all) + static_cast<std::size_t>(r) * of.apart;
+      std::memcpy(place + (from - of.first), area(r) + (from - at), to - from);
     }
     turn_ = 1 - turn_;
   }

@@ -5,9 +5,9 @@
 // (model/share.h). They exchange bytes over shared memory and wait for each other in the kernel
 // (futex): a rank that waits takes no time of a core. All ranks make the same moves in the same order.
 //
-// A move: each rank writes its bytes into an area of its own, waits until all have, and reads all. Two
-// areas are used in turn, so that one wait suffices: who writes into an area again has seen that all
-// wrote into the other, and so read this one.
+// A move: each rank writes its bytes into an area of its own, waits until all have, and reads all or its
+// stretch of all. Two areas are used in turn, so that one wait suffices: who writes into an area again has
+// seen that all wrote into the other, and so read this one.
 #pragma once
 
 #include <cstddef>
@@ -61,14 +61,14 @@ class rank_memory {
   int ranks_, descriptor_;
 };
 
-// What gather() moved so far.
+// What gather() and deal() moved so far.
 struct rank_traffic {
   std::uint64_t calls = 0;
   std::uint64_t bytes = 0;  // received from other ranks
   double seconds = 0;       // of waiting for them and of copying
 };
 
-// Is told of every gather(), from its beginning to its end, however that comes.
+// Is told of every gather() and deal(), from its beginning to its end, however that comes.
 class gather_listener {
  public:
   virtual ~gather_listener() = default;
@@ -91,6 +91,9 @@ class rank_group {
   // all = the `bytes` of every rank, in rank order; as many on every rank. rank_failure if a rank has
   // ended, has failed, or does not come within patience() seconds.
   void gather(const void* mine, std::size_t bytes, void* all);
+  // The bytes of every rank are cut into stretches, one for each rank: all [ranks, stretch] = those of this
+  // rank. The last stretches may be shorter, or empty. As many bytes on every rank; fails as gather().
+  void deal(const void* mine, std::size_t bytes, std::size_t stretch, void* all);
   // The text of every rank; no traffic.
   std::vector<std::string> gather(const std::string& text);
   // The first rank whose value is another than that of rank 0; 0: none. No traffic.
@@ -150,7 +153,15 @@ class rank_group {
   // not end" if all have come.
   void look_for(double waited, const std::function<bool(int rank)>& has_come,
                 const std::string& what, const std::string& move);
-  void exchange(const void* mine, std::size_t bytes, void* all);
+  // What of every rank's bytes comes here, and how far apart that of two ranks lies.
+  struct wanted {
+    std::size_t first, end, apart;
+  };
+  void exchange(const void* mine, std::size_t bytes, const wanted& of, void* all);
+  void exchange(const void* mine, std::size_t bytes, void* all) {
+    exchange(mine, bytes, {0, bytes, bytes}, all);
+  }
+  void move(const void* mine, std::size_t bytes, const wanted& of, void* all);
 
   std::shared_ptr<rank_memory> memory_;
   int rank_, turn_ = 0, differs_ = 0;

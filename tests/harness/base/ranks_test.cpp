@@ -6,12 +6,14 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 
 #include "harness/base/files.h"
+#include "harness/base/ranks/shots.h"
 #include "tests/rank_threads.h"
 #include "tests/support.h"
 
@@ -51,6 +53,75 @@ TEST(ranks, gather_brings_the_bytes_of_all_in_their_order) {
     });
     EXPECT_EQ(threw, none(ranks));
   }
+}
+
+// Byte i of rank r is 7 r + i again: each rank finds its stretch of all, whatever the length, also where a
+// stretch goes over the end of an area, is shorter than others or empty.
+TEST(ranks, deal_brings_a_stretch_of_the_bytes_of_all) {
+  struct length {
+    std::size_t bytes, stretch;
+  };
+  const std::vector<length> lengths = {
+      {1, 1}, {10, 4}, {40, 8}, {4097, 1025}, {(std::size_t{5} << 18) + 3, std::size_t{3} << 17}};
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    const auto threw = on_ranks(ranks, [&](rank_group& group) {
+      std::uint64_t received = 0;
+      for (const length& l : lengths) {
+        const auto byte = [](int r, std::size_t i) {
+          return static_cast<unsigned char>(7 * static_cast<std::size_t>(r) + i);
+        };
+        const std::size_t first = l.stretch * static_cast<std::size_t>(group.rank());
+        const std::size_t end = std::min(l.bytes, first + l.stretch);
+        std::vector<unsigned char> mine(l.bytes),
+            all(l.stretch * static_cast<std::size_t>(ranks), 200);
+        for (std::size_t i = 0; i < l.bytes; ++i) mine[i] = byte(group.rank(), i);
+        group.deal(mine.data(), l.bytes, l.stretch, all.data());
+        std::size_t wrong = 0;
+        for (int r = 0; r < ranks; ++r) {
+          for (std::size_t i = 0; i < l.stretch; ++i) {
+            const unsigned char want = first + i < end ? byte(r, first + i) : 200;
+            wrong += all[static_cast<std::size_t>(r) * l.stretch + i] == want ? 0 : 1;
+          }
+        }
+        EXPECT_EQ(wrong, 0U) << ranks << " ranks, " << l.bytes << " bytes";
+        received += first < end ? (end - first) * static_cast<std::size_t>(ranks - 1) : 0;
+      }
+      EXPECT_EQ(group.moves(), 6U);  // the last one took two
+      EXPECT_EQ(group.received(), received);
+      EXPECT_EQ(group.traffic().bytes, received);
+      EXPECT_EQ(group.traffic().calls, lengths.size());
+    });
+    EXPECT_EQ(threw, none(ranks));
+  }
+}
+
+// By hand: 100 numbers of 4 bytes are 400. Four ranks receive 3 x 400, or 3 stretches of 32 and then 3 sums
+// of 32, 768; the last rank's stretch has 4. Of 2-byte numbers 600, or 3 x 32 x (2 + 4).
+TEST(ranks, sums_take_two_shots_if_they_are_large_and_move_less) {
+  const rank_sum floats{100, 4, 4}, halves{100, 2, 4};
+  EXPECT_EQ(floats.stretch(), 32);
+  EXPECT_EQ(floats.count(0), 32);
+  EXPECT_EQ(floats.count(3), 4);
+  EXPECT_EQ(floats.first(3), 96);
+  EXPECT_EQ(bytes_in_one_shot(100, 4, 4), 1200);
+  EXPECT_EQ(bytes_in_two_shots(4 * 32, 4, 4), 768);
+  EXPECT_TRUE(floats.takes_two_shots(399));
+  EXPECT_FALSE(floats.takes_two_shots(400));
+  EXPECT_TRUE(halves.takes_two_shots(199));  // 576 bytes, not 600
+  EXPECT_FALSE(halves.takes_two_shots(200));
+  for (const std::int64_t n : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{1} << 40}) {
+    EXPECT_FALSE((rank_sum{n, 4, 1}.takes_two_shots(0)));
+    EXPECT_FALSE((rank_sum{n, 4, 2}.takes_two_shots(0)));
+    EXPECT_FALSE((rank_sum{n, 2, 3}.takes_two_shots(0)));
+    EXPECT_EQ((rank_sum{n, 4, 3}.takes_two_shots(0)), n > 1) << n;
+    EXPECT_EQ((rank_sum{n, 2, 4}.takes_two_shots(0)), n > 1) << n;
+  }
+  // More ranks than stretches: the last ones have nothing to add.
+  const rank_sum few{20, 4, 5};
+  EXPECT_EQ(few.count(1), 8);
+  EXPECT_EQ(few.count(2), 4);
+  EXPECT_EQ(few.count(3), 0);
+  EXPECT_EQ(few.count(4), 0);
 }
 
 TEST(ranks, take_numbers_and_texts_of_the_first_and_of_all) {

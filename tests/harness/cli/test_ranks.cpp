@@ -157,6 +157,35 @@ TEST_F(ranked_runs, share_whole_experts_and_send_halves) {
   EXPECT_EQ(bytes_each(halves), 2);
 }
 
+// Three ranks, whose parts go whole, or in stretches with their sums: 2 x 4 bytes of an element, or 2/3 x 8.
+// tiny-sdar: hidden size 192.
+TEST_F(ranked_runs, add_in_two_shots_what_they_add_in_one) {
+  write("block_diffusion", 1);
+  const auto row_of = [&](const std::string& output, const std::string& arguments) {
+    const test::outcome o =
+        run_program(folder(), "run x.toml --no-progress --device cpu --ranks 3 -o " + output +
+                                  " --set run.gen_length=8" + arguments);
+    EXPECT_EQ(o.code, 0) << o.text;
+    return rows_in(output).at(0);
+  };
+  const json one = row_of("one", ""), two = row_of("two", " --set run.two_shots=0");
+  EXPECT_EQ(one.at("two_shots"), 524288);
+  EXPECT_EQ(two.at("two_shots"), 0);
+  EXPECT_EQ(two.at("answers_hash"), one.at("answers_hash"));
+  EXPECT_NE(two.at("point_id"), one.at("point_id"));
+  const auto bytes_of_sums = [](const json& row) {
+    const json& m = row.at("metrics");
+    return m.at("sum_bytes").get<double>() - 2 * 48 * m.at("head_rows").get<double>();
+  };
+  const json& m = two.at("metrics");
+  const double elements =
+      192 * (m.at("layer_rows").get<double>() + m.at("feed_forward_rows").get<double>());
+  EXPECT_EQ(bytes_of_sums(one), 2 * 4 * elements);
+  EXPECT_EQ(3 * bytes_of_sums(two), 2 * 8 * elements);
+  EXPECT_EQ(m.at("sum_calls").get<double>() - one.at("metrics").at("sum_calls").get<double>(),
+            2 * 5 * m.at("batched_forwards").get<double>());
+}
+
 // On the kernels of a GPU, which the emulator runs on each rank; its times make a row invalid, not its
 // counts.
 TEST_F(ranked_runs, find_it_on_emulated_gpus) {

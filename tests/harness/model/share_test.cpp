@@ -160,6 +160,9 @@ TEST(shares, of_a_run_have_its_keys) {
   EXPECT_EQ(share_of(1, run).sums, dtype::f32);
   run.sums = "bf16";
   EXPECT_EQ(share_of(1, run).sums, dtype::bf16);
+  EXPECT_EQ(share_of(1, run).two_shots, 524288);
+  run.two_shots = 7;
+  EXPECT_EQ(share_of(1, run).two_shots, 7);
   run.pieces = 4;
   EXPECT_EQ(
       message_of([&] { share_of(1, run); }),
