@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "harness/base/nearest.h"
+#include "harness/base/ranks/shots.h"
 
 namespace unmask {
 namespace {
@@ -137,11 +138,19 @@ std::vector<std::string> known_ceilings() {
   return names_in(table(), &device_ceilings::name);
 }
 
-double seconds_across(const device_ceilings& d, std::int32_t ranks, double bytes) {
-  if (ranks < 2) return 0;
-  const double n = ranks;
-  return std::min(d.link_one + (n - 1) * bytes / d.link,
-                  d.link_two + 2 * (n - 1) / n * bytes / d.link);
+link_time gathered_across(const device_ceilings& d, std::int32_t ranks, double bytes) {
+  if (ranks < 2) return {};
+  const double received = bytes_in_one_shot(bytes, 1, ranks);
+  return {d.link_one + received / d.link, received};
+}
+
+link_time summed_across(const device_ceilings& d, std::int32_t ranks, double elements,
+                        double element_bytes) {
+  const link_time one = gathered_across(d, ranks, elements * element_bytes);
+  if (ranks < 2) return one;
+  const double received = bytes_in_two_shots(elements, element_bytes, ranks);
+  const link_time two = {d.link_two + received / d.link, received, true};
+  return two.seconds < one.seconds ? two : one;
 }
 
 const device_ceilings& ceilings_of(const std::string& name) {

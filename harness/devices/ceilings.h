@@ -39,9 +39,17 @@ struct device_ceilings {
   std::string source;
 };
 
-// Seconds until each of `ranks` devices has the sum of `bytes` that lie on every one of them, S, by a
-// link of B: min(link_one + (n - 1) S / B, link_two + 2 (n - 1) / n S / B). 0 of one rank.
-double seconds_across(const device_ceilings& device, std::int32_t ranks, double bytes);
+// Until each of `ranks` devices has what lies on every one of them: bytes that it receives by its link, and
+// seconds, link_one or link_two + bytes / link. Nothing of one rank.
+struct link_time {
+  double seconds = 0, bytes = 0;
+  bool two_shots = false;
+};
+link_time gathered_across(const device_ceilings& device, std::int32_t ranks, double bytes);
+// The sum of `elements` numbers of `element_bytes` each, in one shot or in two (base/ranks/shots.h), whichever
+// is faster: as if `two_shots` were set to where both take as long on this device.
+link_time summed_across(const device_ceilings& device, std::int32_t ranks, double elements,
+                        double element_bytes);
 
 // a100, b200, h100, h200, rtx4090 or rtx5090; usage error for another name.
 const device_ceilings& ceilings_of(const std::string& name);

@@ -82,7 +82,7 @@ class forward_time {
   // What each rank found of its part of the vocabulary comes to all.
   void head_over_ranks(double candidates) {
     if (ranks_.ranks < 2) return;
-    seconds += seconds_across(d_, ranks_.ranks, candidates * head_state_bytes);
+    seconds += gathered_across(d_, ranks_.ranks, candidates * head_state_bytes).seconds;
     stream(candidates * ranks_.ranks, head_state_bytes);
   }
   void small(double kernels) { seconds += kernels * (d_.shortest + d_.gap); }
@@ -93,8 +93,9 @@ class forward_time {
   // The parts of all ranks come and are added to the residual stream.
   void sum_over_ranks(double rows) {
     if (ranks_.ranks < 2) return;
-    seconds += seconds_across(d_, ranks_.ranks, rows * c_.hidden * ranks_.element);
-    stream(rows * c_.hidden, ranks_.ranks * ranks_.element + 2 * f32);
+    const double elements = rows * c_.hidden;
+    seconds += summed_across(d_, ranks_.ranks, elements, ranks_.element).seconds;
+    stream(elements, ranks_.ranks * ranks_.element + 2 * f32);
   }
   // silu(x W_g) * (x W_u), then W_d.
   void gated(double rows, double width, double experts) {

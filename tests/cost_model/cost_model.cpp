@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "harness/base/ranks/shots.h"
 #include "harness/plan/expected_time.h"
 #include "kernels/cuda/head_chunks.h"
 #include "kernels/cuda/row_buckets.h"
@@ -170,10 +171,11 @@ void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
 void add_sum(step_builder& b, const cost_shape& c, const layer_shape& s, const device_ceilings& d) {
   if (c.ranks < 2) return;
   const double n = c.ranks, bytes = s.rows * c.hidden * f32;
+  const link_time by_link = summed_across(d, c.ranks, s.rows * c.hidden, f32);
   launch across;
-  across.bytes = (n - 1) * bytes;
-  across.busy = seconds_across(d, c.ranks, bytes);
-  across.limit = 2 * (n - 1) / n * s.real_rows * c.hidden * f32 / d.link;
+  across.bytes = by_link.bytes;
+  across.busy = by_link.seconds;
+  across.limit = bytes_in_two_shots(s.real_rows * c.hidden, f32, n) / d.link;
   across.held_by = "links";
   b.add("across ranks", s.times, across);
   b.stream("sum_ranks", s.times, bytes * (n + 2), s.rows * c.hidden * n, 1);
@@ -200,10 +202,11 @@ void add_head(step_builder& b, const cost_shape& c, double candidates, const dev
   b.stream("head_merge", 1, candidates * (slices * 56 + 64), candidates * slices, 139);
   if (c.ranks < 2) return;
   const double n = c.ranks, bytes = candidates * head_state_bytes;
+  const link_time by_link = gathered_across(d, c.ranks, bytes);
   launch across;
-  across.bytes = (n - 1) * bytes;
-  across.busy = seconds_across(d, c.ranks, bytes);
-  across.limit = 2 * (n - 1) / n * bytes / d.link;
+  across.bytes = by_link.bytes;
+  across.busy = by_link.seconds;
+  across.limit = by_link.bytes / d.link;
   across.held_by = "links";
   b.add("across ranks", 1, across);
   b.stream("head_join", 1, bytes * n, candidates * n, 139);

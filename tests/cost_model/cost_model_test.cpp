@@ -533,15 +533,29 @@ TEST(cost_model, links_take_what_was_published) {
   const device_ceilings& d = ceilings_of("h100");
   for (const auto& [mib, microseconds] :
        std::vector<std::pair<double, double>>{{0.5, 10}, {1, 14}, {2, 23}, {4, 38}}) {
-    EXPECT_NEAR(seconds_across(d, 4, mib * 1048576) * 1e6 / microseconds, 1, 0.2) << mib;
+    EXPECT_NEAR(summed_across(d, 4, mib * 262144, 4).seconds * 1e6 / microseconds, 1, 0.2) << mib;
   }
-  EXPECT_EQ(seconds_across(d, 1, 1e6), 0);
-  // In two shots the last megabytes of 8 ranks take 2 x 7/8 of theirs by the link, in one 7 times.
-  EXPECT_NEAR(seconds_across(d, 8, 101e6) - seconds_across(d, 8, 100e6), 1.75e6 / d.link, 1e-9);
+  EXPECT_EQ(summed_across(d, 1, 1e6, 4).seconds, 0);
+  EXPECT_EQ(gathered_across(d, 1, 1e6).seconds, 0);
+  // In two shots the last megabytes of 8 ranks take 2 x 7/8 of theirs by the link, in one 7 times; halves
+  // come back as float32, so that their sums take 7/8 x (1 + 2) of theirs.
+  const auto more = [&](double element) {
+    return summed_across(d, 8, 101e6 / element, element).seconds -
+           summed_across(d, 8, 100e6 / element, element).seconds;
+  };
+  EXPECT_NEAR(more(4), 1.75e6 / d.link, 1e-9);
+  EXPECT_NEAR(more(2), 2.625e6 / d.link, 1e-9);
+  EXPECT_NEAR(gathered_across(d, 8, 101e6).seconds - gathered_across(d, 8, 100e6).seconds,
+              7e6 / d.link, 1e-9);
+  // Between two ranks one shot moves no more bytes, and of halves between three.
+  EXPECT_FALSE(summed_across(d, 2, 1e9, 4).two_shots);
+  EXPECT_TRUE(summed_across(d, 3, 1e9, 4).two_shots);
+  EXPECT_FALSE(summed_across(d, 3, 1e9, 2).two_shots);
+  EXPECT_TRUE(summed_across(d, 4, 1e9, 2).two_shots);
 }
 
 // SDAR-8B on four ranks: 8 heads over 2 KV heads, and a quarter of 12288; two sums a layer of float32
-// rows, whose bytes a rank receives from three others.
+// rows, of which a rank receives 3/4 twice.
 TEST(cost_model, a_rank_has_its_share_and_two_sums_a_layer) {
   const model_config c =
       read_model_config(std::string(UNMASK_SOURCE_DIR) + "/experiments/shapes/sdar-8b");
@@ -557,7 +571,7 @@ TEST(cost_model, a_rank_has_its_share_and_two_sums_a_layer) {
   const step_cost cost = cost_of_step(four, step, h200()), alone = cost_of_step(one, step, h200());
   const kernel_cost across = cost.of("across ranks");
   EXPECT_EQ(across.launches, 2 * 36);
-  EXPECT_EQ(across.bytes, 2 * 36 * 3 * 4096 * 4 * (64.0 * 32));
+  EXPECT_EQ(across.bytes, 2 * 36 * 1.5 * 4096 * 4 * (64.0 * 32));  // in two shots
   EXPECT_NEAR(cost.of("qkv product").operations, alone.of("qkv product").operations / 4,
               1e-9 * alone.of("qkv product").operations);
   EXPECT_LT(cost.seconds, alone.seconds);
