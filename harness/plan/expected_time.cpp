@@ -94,8 +94,10 @@ class forward_time {
   void sum_over_ranks(double rows) {
     if (ranks_.ranks < 2) return;
     const double elements = rows * c_.hidden;
-    seconds += summed_across(d_, ranks_.ranks, elements, ranks_.element).seconds;
-    stream(elements, ranks_.ranks * ranks_.element + 2 * f32);
+    const link_time by_link = summed_across(d_, ranks_.ranks, elements, ranks_.element);
+    seconds += by_link.seconds;
+    if (by_link.two_shots) stream(elements, ranks_.element + f32 / ranks_.ranks);  // a stretch
+    stream(elements, (by_link.two_shots ? f32 : ranks_.ranks * ranks_.element) + 2 * f32);
   }
   // silu(x W_g) * (x W_u), then W_d.
   void gated(double rows, double width, double experts) {

@@ -167,18 +167,20 @@ void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
 }
 
 // A sum over ranks: the parts of the others come by the links, and a kernel adds all of them to the
-// residual stream.
+// residual stream. In two shots one kernel adds a stretch of them, and another all sums to the stream.
 void add_sum(step_builder& b, const cost_shape& c, const layer_shape& s, const device_ceilings& d) {
   if (c.ranks < 2) return;
-  const double n = c.ranks, bytes = s.rows * c.hidden * f32;
-  const link_time by_link = summed_across(d, c.ranks, s.rows * c.hidden, f32);
+  const double n = c.ranks, elements = s.rows * c.hidden, bytes = elements * f32;
+  const link_time by_link = summed_across(d, c.ranks, elements, f32);
   launch across;
   across.bytes = by_link.bytes;
   across.busy = by_link.seconds;
   across.limit = bytes_in_two_shots(s.real_rows * c.hidden, f32, n) / d.link;
   across.held_by = "links";
   b.add("across ranks", s.times, across);
-  b.stream("sum_ranks", s.times, bytes * (n + 2), s.rows * c.hidden * n, 1);
+  if (by_link.two_shots) b.stream("sum_ranks", s.times, bytes * (1 + 1 / n), elements, 1);
+  const double added = by_link.two_shots ? 1 : n;
+  b.stream("sum_ranks", s.times, bytes * (added + 2), elements * added, 1);
 }
 
 void add_feed_forward(step_builder& b, const cost_shape& c, const layer_shape& s, bool routed,

@@ -572,6 +572,9 @@ TEST(cost_model, a_rank_has_its_share_and_two_sums_a_layer) {
   const kernel_cost across = cost.of("across ranks");
   EXPECT_EQ(across.launches, 2 * 36);
   EXPECT_EQ(across.bytes, 2 * 36 * 1.5 * 4096 * 4 * (64.0 * 32));  // in two shots
+  // A kernel reads a quarter of four parts and writes as many sums, and one reads all sums and adds them.
+  EXPECT_EQ(cost.of("sum_ranks").launches, 2 * 2 * 36);
+  EXPECT_EQ(cost.of("sum_ranks").bytes, 2 * 36 * 4.25 * 4096 * 4 * (64.0 * 32));
   EXPECT_NEAR(cost.of("qkv product").operations, alone.of("qkv product").operations / 4,
               1e-9 * alone.of("qkv product").operations);
   EXPECT_LT(cost.seconds, alone.seconds);
