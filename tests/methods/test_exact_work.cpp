@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/files.h"
+#include "harness/base/ranks/shots.h"
 #include "harness/decode/counters.h"
 #include "harness/decode/kernels/features.h"
 #include "harness/decode/registry.h"
@@ -272,7 +273,7 @@ std::vector<counted_row> rows_of_two_ranks(const experiment_spec& spec) {
 }
 
 // Answers, rows, keys and FLOPs are the model's, however many ranks compute it. What they send follows
-// from the rows: two sums a layer of float32 rows, and of sums over heads and of the model's head what
+// from the rows: two sums a layer of float32 rows, which two ranks send whole, and of sums over heads and of the model's head what
 // numbers_of() says. FreeDave orders its drafts by confidences that are 1 to the last bits of float32, and a head
 // in pieces adds its sums in another order: two ranks do what one process does with two pieces.
 TEST(exact_work, two_ranks_do_the_work_of_one) {
@@ -301,7 +302,7 @@ TEST(exact_work, two_ranks_do_the_work_of_one) {
     }
     const model_config c = read_model_config(models + row.model.name);
     const double passed = *row.value_of("layer_rows") + *row.value_of("feed_forward_rows");
-    EXPECT_EQ(*row.value_of("sum_bytes"), 4.0 * c.hidden * passed + heads.bytes);
+    EXPECT_EQ(*row.value_of("sum_bytes"), bytes_in_one_shot(c.hidden * passed, 4, 2) + heads.bytes);
     EXPECT_EQ(*row.value_of("sum_calls"),
               2.0 * c.layers * *row.value_of("batched_forwards") + heads.calls);
     over_heads += heads.over_heads ? 1 : 0;
