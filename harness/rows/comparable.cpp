@@ -34,6 +34,12 @@ json lasting(const std::string& environment) {
   return machine;
 }
 
+// Of rows of several ranks. A row of one rank has none.
+bool connects_otherwise(const topology_record& a, const topology_record& b) {
+  if (a.hosts == 0 || b.hosts == 0) return false;
+  return a.hosts != b.hosts || a.transport != b.transport || a.nccl != b.nccl;
+}
+
 void add(std::string& list, const std::string& word) {
   list += (list.empty() ? "" : ", ") + word;
 }
@@ -58,6 +64,7 @@ std::string difference_of(const result_row& a, const result_row& b) {
     if (a.source_hash == b.source_hash && !same_build) add(apart, "build");
   }
   if (a.source_hash != b.source_hash) add(apart, "source_hash");
+  if (connects_otherwise(a.topology, b.topology)) add(apart, "topology");
   return apart;
 }
 

@@ -66,6 +66,16 @@ TEST(table, a_speed_up_over_a_row_of_another_program_or_machine_has_no_interval)
   const std::string text = render_rows(std::vector{base, fast}, table_format::md);
   EXPECT_TRUE(has(text, "| 2.00 ≠ |")) << text;
   EXPECT_TRUE(has(text, "they differ in omp_threads, source_hash\n")) << text;
+  // Nor if their ranks were connected in two ways; a row of one rank says nothing of it.
+  result_row by_tcp = base, by_memory = base;
+  by_tcp.topology = {1, "TCP", ""};
+  EXPECT_EQ(difference_of(base, by_tcp), "");
+  by_memory.topology = {1, "shared memory", ""};
+  EXPECT_EQ(difference_of(by_memory, by_tcp), "topology");
+  by_memory.topology = {2, "TCP", ""};
+  EXPECT_EQ(difference_of(by_memory, by_tcp), "topology");
+  by_memory.topology = by_tcp.topology;
+  EXPECT_EQ(difference_of(by_memory, by_tcp), "");
   // On two machines they are no pair at all.
   fast.environment = R"({"cpu_model":"B","omp_threads":1})";
   EXPECT_EQ(difference_of(base, fast), "cpu_model, omp_threads, source_hash");

@@ -79,4 +79,6 @@ def comparable(a, b):
         parts.append("source_hash")
     elif x.get("build") != y.get("build"):
         parts.append("build")
+    if a.get("topology") and b.get("topology") and a["topology"] != b["topology"]:
+        parts.append("topology")  # of several ranks; a row of one has none
     return ", ".join(parts)

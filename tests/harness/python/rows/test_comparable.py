@@ -37,6 +37,17 @@ class Comparable(unittest.TestCase):
             self.assertEqual(comparable(*rows), name)
             self.assertEqual(comparable(rows[1], rows[0]), name)
 
+    def test_ranks_that_are_connected_otherwise_keep_rows_apart(self):
+        rows = pair()
+        rows[1]["topology"] = {"hosts": 1, "transport": "TCP"}
+        self.assertEqual(comparable(*rows), "")  # a row of one rank says nothing of it
+        rows[0]["topology"] = {"hosts": 1, "transport": "shared memory"}
+        self.assertEqual(comparable(*rows), "topology")
+        rows[0]["topology"] = {"hosts": 2, "transport": "TCP"}
+        self.assertEqual(comparable(*rows), "topology")
+        rows[0]["topology"] = dict(rows[1]["topology"])
+        self.assertEqual(comparable(*rows), "")
+
     def test_how_busy_and_warm_a_machine_is_keeps_nothing_apart(self):
         rows = pair()
         rows[1]["environment"].update(load_average=[9, 9, 9], memory_available_bytes=1, notes=["one"],
