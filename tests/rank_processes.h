@@ -16,6 +16,7 @@
 
 #include "harness/base/process.h"
 #include "harness/base/ranks/launch.h"
+#include "harness/base/ranks/memory.h"
 #include "tests/support.h"
 
 namespace unmask::test {

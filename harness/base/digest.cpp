@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <sys/stat.h>
 
 #include "harness/base/error.h"
@@ -67,6 +68,18 @@ std::string sha256_hex(std::string_view text) {
 }
 std::string sha1_hex(std::string_view text) {
   return hex_digest(text, EVP_sha1());
+}
+
+std::array<unsigned char, 32> keyed_sha256(std::string_view key, std::string_view text) {
+  std::array<unsigned char, 32> code{};
+  unsigned int size = 0;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+  if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes, text.size(), code.data(),
+           &size) == nullptr ||
+      size != code.size()) {
+    throw environment_error("OpenSSL cannot compute a digest on this machine");
+  }
+  return code;
 }
 
 hash_memory user_hash_memory() {

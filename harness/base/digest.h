@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -13,6 +14,8 @@ namespace unmask {
 // The bytes of `text` hashed, in hex digits (64, and 40). Environment error when OpenSSL cannot.
 std::string sha256_hex(std::string_view text);
 std::string sha1_hex(std::string_view text);
+// What only who has the key can compute of `text`: HMAC of SHA-256 (RFC 2104). Throws as they do.
+std::array<unsigned char, 32> keyed_sha256(std::string_view key, std::string_view text);
 
 // Digests of large files from one start of the program to the next: a checkpoint of 16 GB need not
 // be read twice each time. A digest is reused while device, inode, size and both times of the

@@ -45,7 +45,7 @@ struct device {
   };
   // Reads nothing where nobody counts.
   energy_meter (*energy)() = [] { return energy_meter(""); };
-  // The version of NCCL, which moves bytes between the devices of ranks; empty: the memory that they share.
+  // The version of NCCL, which moves bytes between the devices of ranks; empty: their group moves them.
   std::string (*rank_library)() = [] { return std::string(); };
   // They are those of the format and the instructions of a run.
   device_roofs (*roofs)(const run_keys& run) = [](const run_keys&) { return device_roofs(); };

@@ -221,7 +221,9 @@ void loaded_point::sum_up_ranks(rank_group& ranks, const rank_traffic& before,
                         done.loop.step_seconds - sums};
   done.ranks = rank_work{.sum_calls = static_cast<std::int64_t>(now.calls - before.calls),
                          .sum_bytes = static_cast<std::int64_t>(now.bytes - before.bytes),
-                         .sum_seconds = sums};
+                         .sum_seconds = sums,
+                         .transport = ranks.transport(),
+                         .machines = ranks.machines()};
   std::vector<numbers> all(static_cast<std::size_t>(ranks.size()));
   ranks.gather(&mine, sizeof mine, all.data());
   std::size_t kv_bytes = 0;
@@ -276,6 +278,7 @@ void loaded_point::count_ranks(const served_run& run, pass_record& pass) const {
   const auto put = [&](const char* name, auto value, origin from) {
     pass.metrics[name] = {static_cast<double>(value), from};
   };
+  pass.topology = {of.machines, of.transport, ""};
   put("sum_calls", of.sum_calls, origin::counted);
   put("sum_bytes", of.sum_bytes, origin::counted);
   put("weights_bytes_per_rank", of.weight_bytes, origin::counted);

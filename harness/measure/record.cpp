@@ -575,11 +575,11 @@ std::string no_end_seen(const measured_point& point) {
 
 }  // namespace
 
-// On one machine: GPUs by NCCL, other ranks by the memory that they share (base/ranks/group.h).
-static topology_record topology_of(const std::string& device_name) {
+// GPUs move bytes by NCCL, other ranks by their group (base/ranks/transport.h).
+static topology_record topology_of(const topology_record& group, const std::string& device_name) {
   const device* on = device_if_chosen(device_name);
   const std::string nccl = on != nullptr ? on->rank_library() : "";
-  return {1, nccl.empty() ? "shared memory" : "NCCL", nccl};
+  return {group.hosts, nccl.empty() ? group.transport : "NCCL", nccl};
 }
 
 void measure_row(result_row& row, const measured_point& point) {
@@ -618,7 +618,7 @@ void measure_row(result_row& row, const measured_point& point) {
   if (!first.clients_left && !first.answers_vary) hash_answers(row, first);
   const std::vector<scored_answer> scores = scores_of_passes(point);
   pass_metrics(row, point.passes);
-  if (row.metrics.contains("sum_calls")) row.topology = topology_of(row.run.device);
+  if (row.metrics.contains("sum_calls")) row.topology = topology_of(first.topology, row.run.device);
   if (const auto energy = row.value_of("energy_joules"); energy && output > 0) {
     row.metrics["joules_per_token"] = {*energy / output, origin::measured};
   }

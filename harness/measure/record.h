@@ -45,6 +45,7 @@ struct pass_record : pass_totals {
   machine_use use;                        // who used the processors meanwhile
   std::map<std::string, metric> metrics;  // of this pass alone; the row has their means
   std::string unmetered;                  // why the ranks of it have no energy together
+  topology_record topology;               // of several ranks, as their group says it
   std::vector<answer_record> answers;
 };
 

@@ -29,6 +29,8 @@ struct rank_work {
   double sum_seconds = 0;                      // of rank 0
   double skew = 0;                             // slowest / fastest rank, without its sums
   std::size_t weight_bytes = 0, kv_bytes = 0;  // of the rank with most
+  std::string transport = {};                  // by which their bytes go
+  int machines = 1;                            // on which they are
 };
 
 struct served_run {

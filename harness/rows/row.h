@@ -125,7 +125,7 @@ struct sample_record {
   bool median = false;
 };
 
-// How the ranks of a run are connected.
+// How the ranks of a run are connected: shared memory, TCP or NCCL.
 struct topology_record {
   std::int64_t hosts = 0;  // 0: one process, or nothing was computed
   std::string transport;   // by which their bytes go

@@ -23,6 +23,7 @@
 #include "harness/base/output.h"
 #include "harness/base/process.h"
 #include "harness/base/ranks/group.h"
+#include "harness/base/ranks/memory.h"
 #include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "harness/plan/serve_settings.h"
@@ -67,6 +68,13 @@ std::string own_program() {
   struct stat about {};
   if (::stat("/proc/self/exe", &about) != 0) return "";
   return fmt::format("{} {} {}", about.st_dev, about.st_ino, about.st_size);
+}
+
+// What this process tells of itself. A file of another machine is known by its content, and bits are those of
+// a processor.
+std::string own_facts(const executor& with, const std::optional<rank_place>& place) {
+  if (!place || place->on_one_machine()) return rank_facts(own_program(), "");
+  return rank_facts(with.program_hash(), capture_environment("").cpu_model);
 }
 
 // What a group prepares and passes, of which rank 0 and the followers each have their own.
@@ -126,54 +134,53 @@ std::string how_it_ended(int status) {
 int threads_of(int ranks) {
   return std::max(1, operation_threads() / ranks);
 }
+int threads_of(const rank_place& place) {
+  return threads_of(place.local_ranks > 0 ? place.local_ranks : place.ranks);
+}
 
 // The processes of ranks 1, 2, ... and rank 0's end of their group.
 class rank_team {
  public:
   // Starts the others.
-  explicit rank_team(int ranks)
-      : memory_(rank_memory::create(ranks)), group_(memory_, 0), threads_(threads_of(ranks)) {
-    start_others(ranks);
-    group_.watch([this](int rank) { return why_ended(rank); });
-    const waiting_for_loading start(group_);  // of new processes
-    meet();
+  rank_team(int ranks, const std::string& facts) : threads_(threads_of(ranks)) {
+    const std::shared_ptr<rank_memory> memory = rank_memory::create(ranks);
+    group_ = std::make_shared<rank_group>(memory, 0);
+    start_others(ranks, memory->file());
+    group_->watch([this](int rank) { return why_ended(rank); });
+    const waiting_for_loading start(*group_);  // of new processes
+    meet(facts);
   }
   // Waits for those that a launcher started.
-  explicit rank_team(const rank_place& place)
-      : memory_(rank_memory::create(place.ranks)),
-        group_(memory_, 0),
-        threads_(threads_of(place.ranks)),
-        launcher_(place.launcher) {
-    note_.emplace(place.key, *memory_);
-    group_.watch([this](int rank) { return why_ended(rank); });
-    meet();
+  rank_team(const rank_place& place, const std::string& facts)
+      : group_(join_ranks(place)), threads_(threads_of(place)), launcher_(place.launcher) {
+    meet(facts);
   }
 
   // Followers that wait for a command take their leave; others are ended.
   ~rank_team() {
     try {
-      if (in_order_ && group_.failure().empty()) {
-        const waiting briefly(group_, seconds_to_end);
-        group_.from_first(json{{"do", "end"}}.dump());
+      if (works()) {
+        const waiting briefly(*group_, seconds_to_end);
+        group_->from_first(json{{"do", "end"}}.dump());
       }
     } catch (const rank_failure&) {
     }
     for (const auto& follower : followers_) {
-      follower->let_end(in_order_ && group_.failure().empty() ? seconds_to_end : 0);
+      follower->let_end(works() ? seconds_to_end : 0);
     }
   }
   rank_team(const rank_team&) = delete;
   rank_team& operator=(const rank_team&) = delete;
 
-  rank_group& group() { return group_; }
+  rank_group& group() { return *group_; }
   // Sends a command, then runs rank 0's part of it as one of the group, on its share of the cores. An
   // error leaves the others somewhere else: the team is then of no use.
   template <class Work>
   auto together(const json& command, const Work& work) {
-    const ranks_in_force force(&group_);
+    const ranks_in_force force(group_.get());
     const fewer_threads fewer(threads_);
     in_order_ = false;
-    group_.from_first(command.dump());
+    group_->from_first(command.dump());
     struct back_in_order {
       bool& flag;
       int errors = std::uncaught_exceptions();
@@ -181,17 +188,17 @@ class rank_team {
     } const order{in_order_};
     return work();
   }
-  bool works() const { return in_order_ && group_.failure().empty(); }
+  bool works() const { return in_order_ && group_->failure().empty(); }
   // Why ranks that a launcher started are of no use any more; empty: rank 0 starts its own.
   std::string lost() const {
     if (launcher_.empty()) return "";
     return fmt::format("{}; {} started the ranks and must start them again",
-                       group_.failure().empty() ? "a rank lost its way" : group_.failure(),
+                       group_->failure().empty() ? "a rank lost its way" : group_->failure(),
                        launcher_);
   }
 
  private:
-  void start_others(int ranks) {
+  void start_others(int ranks, const std::string& memory) {
     if (file_of_code() != program_to_start()) {
       throw environment_error(
           "NOT RUN: several ranks need the program unmask, which can be started again for each; "
@@ -200,31 +207,22 @@ class rank_team {
     const std::string program = fmt::format("/proc/{}/exe", ::getpid());
     const std::vector<std::string> words = own_words();
     for (int rank = 1; rank < ranks; ++rank) {
-      std::vector<std::string> command = {
-          "env", fmt::format("{}={} {}", follows_whom, rank, memory_->file()),
-          fmt::format("OMP_NUM_THREADS={}", threads_), "CUDA_VISIBLE_DEVICES=" + gpus_of_rank(rank),
-          program};
+      std::vector<std::string> command = {"env",
+                                          fmt::format("{}={} {}", follows_whom, rank, memory),
+                                          fmt::format("OMP_NUM_THREADS={}", threads_),
+                                          "CUDA_VISIBLE_DEVICES=" + gpus_of_rank(rank), program};
       command.insert(command.end(), words.begin() + 1, words.end());
       said_.push_back(scratch_.path() / fmt::format("rank-{}.txt", rank));
       followers_.push_back(std::make_unique<child_process>(command, "/dev/null", said_.back()));
     }
   }
 
-  void meet() {
-    const std::vector<std::string> all = group_.gather(own_program());
-    for (std::size_t rank = 1; rank < all.size(); ++rank) {
-      if (all[rank] == all[0]) continue;
-      group_.give_up(fmt::format("rank {} runs another program than rank 0", rank));
-    }
+  void meet(const std::string& facts) {
+    const std::string other = unlike_rank(group_->gather(facts));
+    if (!other.empty()) group_->give_up(other);
   }
 
   std::string why_ended(int rank) {
-    if (rank == 0) return "";
-    if (!launcher_.empty()) {
-      const int process = group_.process(rank);
-      if (process == 0 || is_alive(process)) return "";
-      return fmt::format("rank {} (process {}) has ended; {} started it", rank, process, launcher_);
-    }
     const auto at = static_cast<std::size_t>(rank - 1);
     const std::optional<int> status = followers_[at]->ended();
     if (!status) return "";
@@ -233,14 +231,12 @@ class rank_team {
                        how_it_ended(*status), said.empty() ? "" : "; its last words: ", said);
   }
 
-  std::shared_ptr<rank_memory> memory_;
-  rank_group group_;
+  std::shared_ptr<rank_group> group_;
   int threads_;
   scratch_folder scratch_;
   std::vector<std::filesystem::path> said_;
   std::vector<std::unique_ptr<child_process>> followers_;
   std::string launcher_;  // empty: rank 0 started the others
-  std::optional<rank_note> note_;
   bool in_order_ = true;
 };
 
@@ -319,7 +315,7 @@ class ranked_executor final : public executor {
     launched_ = place.has_value();
     if (!place) return;
     ranks_ = place->ranks;
-    team_ = std::make_unique<rank_team>(*place);
+    team_ = std::make_unique<rank_team>(*place, own_facts(with, place));
   }
   method_catalogue methods() const override { return with_.methods(); }
   void identify(experiment_point& point) override { with_.identify(point); }
@@ -419,7 +415,7 @@ class ranked_executor final : public executor {
     if (launched_) throw environment_error(team_->lost());
     ranks_ = ranks;
     team_.reset();  // never two at once
-    team_ = std::make_unique<rank_team>(ranks);
+    team_ = std::make_unique<rank_team>(ranks, own_facts(with_, std::nullopt));
   }
 
   void start_again() {
@@ -560,10 +556,11 @@ bool follows() {
 namespace {
 
 // Obeys until the end, and returns the exit status.
-int obey_rank_0(rank_group& group, const std::vector<experiment_point>& points, executor& with) {
+int obey_rank_0(rank_group& group, const std::vector<experiment_point>& points, executor& with,
+                const std::string& facts) {
   const ranks_in_force force(&group);
   try {
-    group.gather(own_program());
+    group.gather(facts);
     follower one(points, with, group);
     for (bool more = true; more;) {
       const double patience = group.patience();
@@ -588,23 +585,42 @@ void follow(const std::vector<experiment_point>& points, executor& with) {
   rank_group group(rank_memory::open(address.file), address.rank);
   // What was said so far rank 0 has said too.
   if (::ftruncate(STDERR_FILENO, 0) == 0) ::lseek(STDERR_FILENO, 0, SEEK_SET);
-  std::exit(obey_rank_0(group, points, with));
+  std::exit(obey_rank_0(group, points, with, own_facts(with, std::nullopt)));
 }
 
 void follow(const std::vector<experiment_point>& points, executor& with, const rank_place& place) {
   leave_signals_to_rank_0();
-  rank_group group(noted_memory(place.key, ranks_patience()), place.rank);
-  if (group.size() != place.ranks) {
-    group.give_up(fmt::format("rank {} is one of {} ({}), and rank 0 of {}", place.rank,
-                              place.ranks, place.ranks_variable, group.size()));
+  const std::string facts = own_facts(with, place);
+  const std::shared_ptr<rank_group> group = join_ranks(place);
+  const fewer_threads fewer(threads_of(place));
+  std::exit(obey_rank_0(*group, points, with, facts));
+}
+
+std::string rank_facts(const std::string& program, const std::string& processor) {
+  return program + "\n" + processor;
+}
+
+std::string unlike_rank(const std::vector<std::string>& told) {
+  const auto program_in = [](const std::string& facts) {
+    return facts.substr(0, facts.find('\n'));
+  };
+  const auto processor_in = [](const std::string& facts) {
+    const std::size_t end = facts.find('\n');
+    return end == std::string::npos ? std::string() : facts.substr(end + 1);
+  };
+  for (std::size_t rank = 1; rank < told.size(); ++rank) {
+    if (program_in(told[rank]) != program_in(told[0])) {
+      return fmt::format("rank {} runs another program than rank 0", rank);
+    }
   }
-  const int first = group.process(0);
-  group.watch([first](int rank) {
-    return rank == 0 && !is_alive(first) ? fmt::format("rank 0 (process {}) has ended", first)
-                                         : std::string();
-  });
-  const fewer_threads fewer(threads_of(place.ranks));
-  std::exit(obey_rank_0(group, points, with));
+  for (std::size_t rank = 1; rank < told.size(); ++rank) {
+    if (told[rank] == told[0]) continue;
+    return fmt::format(
+        "rank {} has another processor than rank 0 ({}, not {}): what ranks repeat has equal bits "
+        "on equal ones only",
+        rank, processor_in(told[rank]), processor_in(told[0]));
+  }
+  return "";
 }
 
 std::optional<rank_place> place_for(const std::vector<experiment_point>& points) {

@@ -11,7 +11,7 @@
 //   end
 //
 // Where a launcher started all ranks (base/ranks/launch.h), rank 0 waits for the others in place of
-// starting them, and cannot start them again.
+// starting them, and cannot start them again. Only then they may be on several machines.
 //
 // A rank that ends, fails or does not answer ends the group: the pass under way fails with a sentence
 // that names it, and the next one gets a group of new ranks.
@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "harness/base/ranks/launch.h"
@@ -34,6 +35,12 @@ bool follows();
 // The same of a rank that a launcher started.
 [[noreturn]] void follow(const std::vector<experiment_point>& points, executor& with,
                          const rank_place& place);
+
+// What ranks tell each other of themselves, as one text. Processor: between machines only.
+std::string rank_facts(const std::string& program, const std::string& processor);
+// A sentence that names the first rank whose program, then processor, is another than that of rank 0. Empty:
+// all that told their facts are alike.
+std::string unlike_rank(const std::vector<std::string>& told);
 
 // The place of this process among the ranks of a launcher, where a point asks for several. Usage error
 // if it started another number than every point asks for.

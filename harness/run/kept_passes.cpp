@@ -148,6 +148,10 @@ std::string pass_line(const pass_record& pass, const pass_record* first) {
               {"answers", pass.answers.size()}};
   if (pass.answers_vary) out["answers_vary"] = true;
   if (!pass.unmetered.empty()) out["unmetered"] = pass.unmetered;
+  if (pass.topology.hosts > 0) {
+    out["hosts"] = pass.topology.hosts;
+    out["transport"] = pass.topology.transport;
+  }
   each_number(const_cast<pass_record&>(pass),
               [&](const char* name, const auto& value) { put(out, name, value); });
   if (pass.use.seconds > 0) {  // else nobody watched
@@ -174,6 +178,8 @@ pass_record pass_of_line(const std::string& line, const pass_record* first) {
   pass.clients_left = in.at("clients_left");
   pass.answers_vary = in.value("answers_vary", false);
   pass.unmetered = in.value("unmetered", "");
+  pass.topology.hosts = in.value("hosts", std::int64_t{0});
+  pass.topology.transport = in.value("transport", "");
   each_number(pass, [&](const char* name, auto& value) { take(in, name, value); });
   if (in.contains("use")) {
     each_number(pass.use, [&](const char* name, auto& value) { take(in.at("use"), name, value); });

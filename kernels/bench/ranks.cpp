@@ -10,6 +10,7 @@
 
 #include <optional>
 
+#include "harness/base/ranks/memory.h"
 #include "kernels/bench/bench.h"
 #include "kernels/ranks.h"
 

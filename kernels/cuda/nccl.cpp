@@ -65,7 +65,8 @@ std::string words_of(const std::string& call, int status, nccl_communicator of) 
          (more.empty() ? "" : " (" + more + ")");
 }
 
-// What ranks tell each other before they join: what must be equal, by these names, and the GPU's place.
+// What ranks tell each other before they join: what must be equal, by these names, and the GPU's place, which
+// is on a bus of a machine.
 constexpr std::array equal_facts = {"GPU", "driver", "NCCL"};
 std::vector<std::string> facts_here() {
   int device = 0, driver = 0;
@@ -78,7 +79,7 @@ std::vector<std::string> facts_here() {
   return {
       std::string(all.name) + " of " + std::to_string(all.multiProcessorCount) + " multiprocessors",
       std::to_string(driver / 1000) + "." + std::to_string(driver % 1000 / 10),
-      nccl_version_text(nccl().version), bus.data()};
+      nccl_version_text(nccl().version), bus.data(), this_machine()};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -205,7 +206,8 @@ void joined_gpu::compare(const std::vector<std::string>& told) const {
                               "): what ranks repeat has equal bits on equal ones only");
     }
     for (std::size_t before = 0; before < r; ++before) {
-      if (all[r].at(place) != all[before].at(place)) continue;
+      const bool on_another = all[r].at(place + 1) != all[before].at(place + 1);
+      if (on_another || all[r].at(place) != all[before].at(place)) continue;
       throw environment_error("ranks " + std::to_string(before) + " and " + std::to_string(r) +
                               " have the same GPU, " + all[r].at(place) +
                               ": each needs one of its own, the only one in its "

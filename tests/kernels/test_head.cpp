@@ -480,7 +480,7 @@ TEST(head, of_ranks_has_the_bits_of_the_pieces) {
     const auto all = test::head_in_pieces(*on, question.weights(), test::uneven_edges, 0, 4);
     for (const std::size_t each : {1, 2}) {
       const int ranks = 4 / static_cast<int>(each);
-      const auto threw = test::on_ranks(ranks, [&](rank_group& group) {
+      const auto body = [&](rank_group& group) {
         const auto mine = test::head_in_pieces(*on, question.weights(), test::uneven_edges,
                                                each * static_cast<std::size_t>(group.rank()), each);
         for (const float noise : {0.0F, 0.8F}) {
@@ -497,8 +497,12 @@ TEST(head, of_ranks_has_the_bits_of_the_pieces) {
                                    (each * (2 * state + 1359 * sizeof(float)) +
                                     (states ? 1 : 3) * sizeof(std::uint32_t));
         EXPECT_EQ(group.traffic().bytes, sent * static_cast<std::uint64_t>(ranks - 1));
-      });
-      EXPECT_EQ(threw, std::vector<std::string>(static_cast<std::size_t>(ranks)));
+      };
+      for (const test::transport_kind by : test::every_transport) {
+        EXPECT_EQ(test::on_ranks(ranks, body, 60, by),
+                  std::vector<std::string>(static_cast<std::size_t>(ranks)))
+            << test::transport_name(by);
+      }
     }
   }
 }

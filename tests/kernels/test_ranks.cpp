@@ -5,6 +5,7 @@
 #include "kernels/ranks.h"
 
 #include <bit>
+#include <tuple>
 
 #include "kernels/attention.h"
 #include "kernels/moe.h"
@@ -62,17 +63,19 @@ void PrintTo(const sum_shape& s, std::ostream* out) {
   *out << s.ranks << " ranks, " << s.pieces_of_one << " parts each, " << s.rows << " x " << s.width;
 }
 
-class sums : public ::testing::TestWithParam<sum_shape> {};
-INSTANTIATE_TEST_SUITE_P(of, sums,
-                         ::testing::Values(sum_shape{1, 1, 3, 5}, sum_shape{1, 2, 1, 1},
-                                           sum_shape{1, 3, 2, 7}, sum_shape{1, 6, 5, 40},
-                                           sum_shape{2, 1, 7, 40}, sum_shape{2, 2, 3, 33},
-                                           sum_shape{2, 4, 1, 129}, sum_shape{3, 1, 4, 41},
-                                           sum_shape{3, 2, 2, 40}, sum_shape{4, 1, 5, 40},
-                                           sum_shape{4, 2, 3, 1030}, sum_shape{5, 1, 9, 3},
-                                           sum_shape{2, 1, 300, 1000}, sum_shape{3, 1, 0, 40},
-                                           sum_shape{3, 1, 300, 1000}, sum_shape{4, 1, 128, 1024},
-                                           sum_shape{4, 1, 131, 1001}));
+class sums : public ::testing::TestWithParam<std::tuple<sum_shape, test::transport_kind>> {};
+INSTANTIATE_TEST_SUITE_P(
+    of, sums,
+    ::testing::Combine(::testing::Values(sum_shape{1, 1, 3, 5}, sum_shape{1, 2, 1, 1},
+                                         sum_shape{1, 3, 2, 7}, sum_shape{1, 6, 5, 40},
+                                         sum_shape{2, 1, 7, 40}, sum_shape{2, 2, 3, 33},
+                                         sum_shape{2, 4, 1, 129}, sum_shape{3, 1, 4, 41},
+                                         sum_shape{3, 2, 2, 40}, sum_shape{4, 1, 5, 40},
+                                         sum_shape{4, 2, 3, 1030}, sum_shape{5, 1, 9, 3},
+                                         sum_shape{2, 1, 300, 1000}, sum_shape{3, 1, 0, 40},
+                                         sum_shape{3, 1, 300, 1000}, sum_shape{4, 1, 128, 1024},
+                                         sum_shape{4, 1, 131, 1001}),
+                       ::testing::ValuesIn(test::every_transport)));
 
 // What a rank receives for a sum, and how often the group moves for it: an area holds a MiB.
 struct wire {
@@ -93,7 +96,8 @@ wire expected_wire(const sum_shape& s, int rank, dtype travels, bool whole, std:
 
 // Every backend, wherever the rows lie, with and without what is there, in one shot or two.
 TEST_P(sums, are_those_of_the_definition_on_every_rank) {
-  const sum_shape& s = GetParam();
+  const sum_shape& s = std::get<0>(GetParam());
+  const test::transport_kind by = std::get<1>(GetParam());
   const auto n = static_cast<std::size_t>(s.rows * s.width);
   const auto each = static_cast<std::size_t>(s.pieces_of_one);
   const auto parts = parts_of(each * static_cast<std::size_t>(s.ranks), n);
@@ -108,7 +112,7 @@ TEST_P(sums, are_those_of_the_definition_on_every_rank) {
     const bool whole = &with == &reference_backend();
     const std::vector<float>& want = travels == dtype::f32 ? floats : halves;
     std::vector<int> wrong(static_cast<std::size_t>(s.ranks));
-    const auto threw = on_ranks(s.ranks, [&](rank_group& group) {
+    const auto body = [&](rank_group& group) {
       const auto rank = static_cast<std::size_t>(group.rank());
       std::vector<float> own;
       for (std::size_t p = 0; p < each; ++p) {
@@ -131,8 +135,9 @@ TEST_P(sums, are_those_of_the_definition_on_every_rank) {
       const wire want_moved = expected_wire(s, group.rank(), travels, whole, limit);
       EXPECT_EQ(group.moves(), want_moved.moves);
       EXPECT_EQ(group.received(), want_moved.bytes);
-    });
-    EXPECT_EQ(threw, std::vector<std::string>(static_cast<std::size_t>(s.ranks)));
+    };
+    EXPECT_EQ(on_ranks(s.ranks, body, 60, by),
+              std::vector<std::string>(static_cast<std::size_t>(s.ranks)));
     EXPECT_EQ(wrong, std::vector<int>(static_cast<std::size_t>(s.ranks)));
   };
   for (const bool accumulate : {false, true}) {
@@ -193,14 +198,16 @@ TEST(ranks, with_as_many_parts_have_the_same_bits) {
 }
 
 TEST(ranks, add_float64_in_their_order) {
-  const auto threw = on_ranks(3, [](rank_group& group) {
+  const auto body = [](rank_group& group) {
     const double of[] = {1e16, 1, -1e16};  // (1e16 + 1) - 1e16 = 0 in float64
     double x[] = {of[group.rank()], 1.0 + group.rank()};
     sum_over_ranks(x, 2);
     EXPECT_EQ(x[0], 0);
     EXPECT_EQ(x[1], 6);
-  });
-  EXPECT_EQ(threw, std::vector<std::string>(3));
+  };
+  for (const test::transport_kind by : test::every_transport) {
+    EXPECT_EQ(on_ranks(3, body, 60, by), std::vector<std::string>(3)) << test::transport_name(by);
+  }
   double alone = 2;
   sum_over_ranks(&alone, 1);
   EXPECT_EQ(alone, 2);
@@ -252,14 +259,17 @@ class over_heads : public ::testing::Test {
       SCOPED_TRACE(with->name());
       std::vector<float> whole(count, there);
       find(*with, {0, 3}, whole.data());
-      std::vector<std::vector<float>> of_rank(2, std::vector<float>(count, there));
-      const auto threw = on_ranks(2, [&](rank_group& group) {
-        const auto r = static_cast<std::size_t>(group.rank());
-        find(*with, uneven[r], of_rank[r].data());
-      });
-      EXPECT_EQ(threw, std::vector<std::string>(2));
-      EXPECT_EQ(of_rank[0], of_rank[1]);
-      for (std::size_t i = 0; i < count; ++i) EXPECT_NEAR(of_rank[0][i], whole[i], 2e-6F) << i;
+      for (const test::transport_kind by : test::every_transport) {
+        std::vector<std::vector<float>> of_rank(2, std::vector<float>(count, there));
+        const auto body = [&](rank_group& group) {
+          const auto r = static_cast<std::size_t>(group.rank());
+          find(*with, uneven[r], of_rank[r].data());
+        };
+        EXPECT_EQ(on_ranks(2, body, 60, by), std::vector<std::string>(2))
+            << test::transport_name(by);
+        EXPECT_EQ(of_rank[0], of_rank[1]);
+        for (std::size_t i = 0; i < count; ++i) EXPECT_NEAR(of_rank[0][i], whole[i], 2e-6F) << i;
+      }
     }
   }
 };

@@ -117,19 +117,22 @@ struct ranked_result {
 };
 inline ranked_result decode_ranks(int ranks, std::int32_t pieces, const model_config& config,
                                   const setting& p, const changes& other = {},
-                                  const model_share& like = {}) {
+                                  const model_share& like = {},
+                                  test::transport_kind by = test::transport_kind::memory) {
   ranked_result all{std::vector<decoded>(static_cast<std::size_t>(ranks)), {}};
-  all.threw = test::on_ranks(ranks, [&](rank_group& group) {
+  const auto body = [&](rank_group& group) {
     const model_share share = share_like(like, group.rank(), ranks, pieces);
     all.ranks[static_cast<std::size_t>(group.rank())] = decode(config, p, share, other);
-  });
+  };
+  all.threw = test::on_ranks(ranks, body, 60, by);
   return all;
 }
 
 // The same of ranks that throw nothing.
 inline std::vector<decoded> decode_on(int ranks, std::int32_t pieces, const model_config& config,
-                                      const setting& p, const model_share& like = {}) {
-  ranked_result all = decode_ranks(ranks, pieces, config, p, {}, like);
+                                      const setting& p, const model_share& like = {},
+                                      test::transport_kind by = test::transport_kind::memory) {
+  ranked_result all = decode_ranks(ranks, pieces, config, p, {}, like, by);
   EXPECT_EQ(all.threw, std::vector<std::string>(static_cast<std::size_t>(ranks))) << p.label;
   return std::move(all.ranks);
 }

@@ -59,6 +59,31 @@ TEST(ranks, four_have_the_bits_of_four_pieces_however_these_are_dealt) {
   expect_same_counts(want, whole);
 }
 
+// Bits do not depend on how they travel: sums, heads, sums over heads, whole logits, and the clock of rank 0.
+TEST(ranks, have_the_same_bits_by_tcp) {
+  for (const char* label : {"block_dynamic", "focus", "optimus_moe", "dllm_cache_dream"}) {
+    const setting p = named_setting(label);
+    const model_config c = six_heads(p.family);
+    SCOPED_TRACE(label);
+    for (const int ranks : {2, 3, 4}) {
+      if (ranks > c.kv_heads) continue;
+      SCOPED_TRACE(std::to_string(ranks) + " ranks");
+      const decoded want = decode_on(ranks, 0, c, p).front();
+      for (const decoded& one : decode_on(ranks, 0, c, p, {}, test::transport_kind::tcp)) {
+        EXPECT_EQ(one.tokens, want.tokens);
+        EXPECT_EQ(one.bits, want.bits);
+        expect_same_counts(one, want);
+      }
+    }
+  }
+  const setting p = vanilla();
+  const decoded want = decode_on(4, 0, p).front();
+  for (const decoded& one :
+       decode_on(4, 0, six_heads(p.family), p, {}, test::transport_kind::tcp)) {
+    EXPECT_EQ(one.bits, want.bits);
+  }
+}
+
 // Two groups of heads on four pieces: each KV head is on two of them.
 TEST(ranks, four_pieces_repeat_the_heads_of_two_groups) {
   for (const char* label :
@@ -145,7 +170,7 @@ TEST(ranks, halves_have_the_bits_of_as_many_rounded_pieces) {
 // each element of a sum, and 48 for each row that the head reads.
 TEST(ranks, move_what_the_formulas_say) {
   const setting p = vanilla();
-  const auto threw = test::on_ranks(3, [&](rank_group& group) {
+  const auto body = [&](rank_group& group) {
     const decoded done = decode(p, share_of(group.rank(), 3, 0));
     const model_config c = six_heads(p.family);
     std::int64_t rows = 0, heads = 0, most = 0;
@@ -159,8 +184,11 @@ TEST(ranks, move_what_the_formulas_say) {
     EXPECT_EQ(group.traffic().bytes, sums);
     EXPECT_EQ(group.traffic().calls, (2 * layers + 1) * steps);
     EXPECT_GE(group.moves(), steps * (2 * layers + 2));  // and those that read the clock of rank 0
-  });
-  EXPECT_EQ(threw, std::vector<std::string>(3));
+  };
+  for (const test::transport_kind by : test::every_transport) {
+    EXPECT_EQ(test::on_ranks(3, body, 60, by), std::vector<std::string>(3))
+        << test::transport_name(by);
+  }
 }
 
 model_share in_stretches(dtype sums = dtype::f32) {

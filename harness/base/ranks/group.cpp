@@ -3,55 +3,17 @@
 #include "harness/base/ranks/group.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <climits>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <ctime>
+#include <fstream>
+#include <utility>
 #include <vector>
 
-#include <fcntl.h>
-#include <linux/futex.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
+#include "harness/base/ranks/memory.h"
 #include "harness/base/ranks/telling.h"
+#include "harness/base/ranks/words.h"
 
 namespace unmask {
 namespace {
-
-constexpr std::uint64_t magic = 0x756e6d61736b5233U;  // of this layout
-constexpr std::size_t area_bytes = std::size_t{1} << 20, head_bytes = std::size_t{1} << 16;
-constexpr std::size_t longest_words = 512;
-constexpr long slice_ns = 50'000'000;  // how often who waits looks around
-
-std::size_t bytes_for(int ranks) {
-  return head_bytes + 2 * static_cast<std::size_t>(ranks) * area_bytes;
-}
-
-double seconds_now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-// Returns when the word changes, when somebody wakes, or after a slice.
-void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t is) {
-  const timespec slice{0, slice_ns};
-  syscall(SYS_futex, &word, FUTEX_WAIT, is, &slice, nullptr, 0);
-}
-void wake_all(std::atomic<std::uint32_t>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
-std::string short_text(double number) {
-  char text[32];
-  return {text, static_cast<std::size_t>(std::snprintf(text, sizeof text, "%.4g", number))};
-}
 
 std::string number_list(const std::vector<int>& ranks) {
   std::string all;
@@ -60,10 +22,6 @@ std::string number_list(const std::vector<int>& ranks) {
 }
 
 thread_local rank_group* in_force = nullptr;
-
-}  // namespace
-
-namespace {
 
 double seconds_of(const char* variable, double otherwise) {
   const char* given = std::getenv(variable);
@@ -86,179 +44,53 @@ double ranks_loading_patience() {
   return seconds_of(loading_patience_variable, 600);
 }
 
-struct rank_group::header {
-  std::uint64_t layout;
-  std::int32_t ranks;
-  std::atomic<std::uint32_t> arrived, generation;
-  std::atomic<std::uint32_t> failed, told;  // somebody writes words; they are there
-  char words[longest_words];
-  struct one {
-    std::atomic<std::uint32_t> joined;
-    std::atomic<std::int32_t> process;
-    std::atomic<std::uint64_t> moves;            // that it has come to
-    std::atomic<std::uint64_t> moves_on_device;  // that it has queued
-  } of[most_ranks];
-};
-
-// ---- memory ----
-
-rank_memory::rank_memory(void* memory, std::size_t bytes, int ranks, int descriptor)
-    : memory_(memory), bytes_(bytes), ranks_(ranks), descriptor_(descriptor) {}
-
-rank_memory::~rank_memory() {
-  ::munmap(memory_, bytes_);
-  ::close(descriptor_);
+std::string this_machine() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(in, id);
+  return id;
 }
 
-std::string rank_memory::file() const {
-  return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(descriptor_);
-}
-
-namespace {
-
-[[noreturn]] void no_memory(const std::string& what, int descriptor = -1) {
-  const std::string reason = std::strerror(errno);
-  if (descriptor >= 0) ::close(descriptor);
-  throw environment_error("ranks: shared memory " + what + ": " + reason);
-}
-
-void* map_shared(int descriptor, std::size_t bytes) {
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (memory == MAP_FAILED) no_memory("cannot be mapped", descriptor);
-  return memory;
-}
-
-}  // namespace
-
-std::shared_ptr<rank_memory> rank_memory::create(int ranks) {
-  const int descriptor = ::memfd_create("unmask-ranks", MFD_CLOEXEC);
-  if (descriptor < 0) no_memory("cannot be made");
-  const std::size_t bytes = bytes_for(ranks);
-  if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
-    no_memory("cannot be made", descriptor);
-  }
-  void* memory = map_shared(descriptor, bytes);
-  auto* head = static_cast<rank_group::header*>(memory);  // zeros, as the system gives it
-  head->ranks = ranks;
-  head->layout = magic;
-  return std::shared_ptr<rank_memory>(new rank_memory(memory, bytes, ranks, descriptor));
-}
-
-std::shared_ptr<rank_memory> rank_memory::open(const std::string& file) {
-  const int descriptor = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
-  if (descriptor < 0) no_memory(file + " is not there");
-  const auto refuse = [&] {
-    ::close(descriptor);
-    throw environment_error("ranks: " + file + " is no memory of ranks of this program");
-  };
-  struct stat about {};
-  if (::fstat(descriptor, &about) != 0 || about.st_size < static_cast<off_t>(head_bytes)) refuse();
-  const auto bytes = static_cast<std::size_t>(about.st_size);
-  void* memory = map_shared(descriptor, bytes);
-  const auto* head = static_cast<const rank_group::header*>(memory);
-  const int ranks = head->layout == magic ? head->ranks : 0;
-  if (ranks < 1 || ranks > most_ranks || bytes != bytes_for(ranks)) {
-    ::munmap(memory, bytes);
-    refuse();
-  }
-  return std::shared_ptr<rank_memory>(new rank_memory(memory, bytes, ranks, descriptor));
-}
-
-// ---- a rank's end ----
+rank_group::rank_group(std::unique_ptr<rank_transport> transport)
+    : transport_(std::move(transport)), patience_(ranks_patience()) {}
 
 rank_group::rank_group(std::shared_ptr<rank_memory> memory, int rank)
-    : memory_(std::move(memory)), rank_(rank), patience_(ranks_patience()) {
-  static_assert(sizeof(header) <= head_bytes);
-  if (rank < 0 || rank >= size() || head().of[rank].joined.exchange(1) != 0) {
-    throw environment_error("ranks: rank " + std::to_string(rank) + " of " +
-                            std::to_string(size()) + " is there already");
-  }
-  head().of[rank].process = static_cast<std::int32_t>(::getpid());
-}
+    : rank_group(transport_by_memory(std::move(memory), rank)) {}
 
 rank_group::~rank_group() = default;
 
-int rank_group::size() const {
-  return memory_->ranks();
+// ---- waiting ----
+
+waiting_check rank_group::check_of_moves() {
+  return [this](double waited, const presence_of& of) { look_for(waited, of, "answer", "a move"); };
 }
 
-int rank_group::process(int rank) const {
-  return head().of[rank].process;
-}
-
-rank_group::header& rank_group::head() const {
-  return *static_cast<header*>(memory_->memory_);
-}
-
-char* rank_group::area(int rank) const {
-  const std::size_t place = static_cast<std::size_t>(turn_) * static_cast<std::size_t>(size()) +
-                            static_cast<std::size_t>(rank);
-  return static_cast<char*>(memory_->memory_) + head_bytes + place * area_bytes;
-}
-
-void rank_group::fail(const std::string& words) {
-  header& h = head();
-  if (h.failed.exchange(1) == 0) {
-    const std::size_t n = std::min(words.size(), longest_words - 1);
-    std::memcpy(h.words, words.data(), n);
-    h.words[n] = '\0';
-    h.told = 1;
-  }
-  wake_all(h.generation);
-}
-
-std::string rank_group::failure() const {
-  const header& h = head();
-  if (h.failed == 0) return "";
-  return h.told == 0 ? "a rank failed" : h.words;
-}
-
-void rank_group::give_up(const std::string& words) {
-  fail(words);
-  throw rank_failure(failure());
-}
-
-// All come to this move, or nobody goes on.
-void rank_group::meet() {
-  header& h = head();
-  h.of[rank_].moves = ++moves_;
-  const std::uint32_t turn = h.generation;
-  if (h.failed != 0) throw rank_failure(failure());
-  if (h.arrived.fetch_add(1) + 1 == static_cast<std::uint32_t>(size())) {
-    h.arrived = 0;
-    h.generation.fetch_add(1);
-    wake_all(h.generation);
-    return;
-  }
-  const double start = seconds_now();
-  while (h.generation == turn) {
-    sleep_while(h.generation, turn);
-    if (h.generation != turn) return;
-    look_for(
-        seconds_now() - start, [&](int r) { return h.of[r].moves >= moves_; }, "answer", "a move");
-  }
-}
-
-void rank_group::look_for(double waited, const std::function<bool(int rank)>& has_come,
-                          const std::string& what, const std::string& move) {
-  if (head().failed != 0) throw rank_failure(failure());
+void rank_group::look_for(double waited, const presence_of& of, const std::string& what,
+                          const std::string& move) {
+  if (const std::string words = failure(); !words.empty()) throw rank_failure(words);
   for (int r = 0; ended_ && r < size(); ++r) {
-    if (const std::string why = r == rank_ ? "" : ended_(r); !why.empty()) give_up(why);
+    if (const std::string why = r == rank() ? "" : ended_(r); !why.empty()) give_up(why);
   }
   if (patience_ <= 0 || waited < patience_) return;
   std::vector<int> silent, waiting;
-  for (int r = 0; r < size(); ++r) (has_come(r) ? waiting : silent).push_back(r);
+  for (int r = 0; r < size(); ++r) {
+    const presence is = of(r);
+    if (is == presence::absent) silent.push_back(r);
+    if (is == presence::there) waiting.push_back(r);
+  }
   const std::string within = " within " + short_text(patience_) + " s";
   const std::string how = std::string(" (") + patience_set_by_ + " sets the seconds)";
-  if (silent.empty())
-    give_up(move + " did not end" + within + ", to which all ranks have come" + how);
+  if (silent.empty()) {
+    const bool all = waiting.size() == static_cast<std::size_t>(size());
+    give_up(move + " did not end" + within + (all ? ", to which all ranks have come" : "") + how);
+  }
   give_up(number_list(silent) + " did not " + what + within + " while " + number_list(waiting) +
           " waited" + how);
 }
 
 void rank_group::count_on_device(std::uint64_t calls, std::uint64_t bytes) {
   moves_on_device_ += calls;
-  head().of[rank_].moves_on_device = moves_on_device_;
+  transport_->count_on_device(moves_on_device_);
   received_ += bytes;
   traffic_.calls += calls;
   traffic_.bytes += bytes;
@@ -267,43 +99,69 @@ void rank_group::count_on_device(std::uint64_t calls, std::uint64_t bytes) {
 void rank_group::look_around(double waited, const std::string& named) {
   const std::string move =
       named.empty() ? "move " + std::to_string(moves_on_device_) + " of the devices" : named;
+  transport_->listen();
   look_for(
-      waited, [&](int r) { return head().of[r].moves_on_device >= moves_on_device_; },
+      waited,
+      [&](int r) {
+        return transport_->on_device(r) >= moves_on_device_ ? presence::there : presence::absent;
+      },
       "come to " + move, move);
 }
 
+// ---- moves ----
+
 void rank_group::gather(const void* mine, std::size_t bytes, void* all) {
-  move(mine, bytes, {0, bytes, bytes}, all);
+  counted_exchange(mine, bytes, bytes, [bytes](int) { return rank_stretch{0, bytes}; }, all);
 }
 
 void rank_group::deal(const void* mine, std::size_t bytes, std::size_t stretch, void* all) {
-  const std::size_t first = std::min(bytes, static_cast<std::size_t>(rank_) * stretch);
-  move(mine, bytes, {first, std::min(bytes, first + stretch), stretch}, all);
+  const auto part_of = [bytes, stretch](int r) {
+    const std::size_t first = std::min(bytes, static_cast<std::size_t>(r) * stretch);
+    return rank_stretch{first, std::min(bytes, first + stretch)};
+  };
+  counted_exchange(mine, bytes, stretch, part_of, all);
 }
 
-void rank_group::move(const void* mine, std::size_t bytes, const wanted& of, void* all) {
-  const std::uint64_t others = (of.end - of.first) * static_cast<std::size_t>(size() - 1);
+void rank_group::counted_exchange(const void* mine, std::size_t bytes, std::size_t apart,
+                                  const stretch_of_rank& of, void* all) {
+  const rank_stretch own = of(rank());
+  const std::uint64_t others = (own.end - own.first) * static_cast<std::size_t>(size() - 1);
   const telling heard(*this, others);
   const double start = seconds_now();
-  exchange(mine, bytes, of, all);
+  exchange(mine, bytes, apart, of, all);
   ++traffic_.calls;
   traffic_.bytes += others;
   traffic_.seconds += seconds_now() - start;
 }
 
-void rank_group::exchange(const void* mine, std::size_t bytes, const wanted& of, void* all) {
-  received_ += (of.end - of.first) * static_cast<std::size_t>(size() - 1);
-  for (std::size_t at = 0; at < bytes; at += area_bytes) {
-    const std::size_t n = std::min(area_bytes, bytes - at);
-    std::memcpy(area(rank_), static_cast<const char*>(mine) + at, n);
-    meet();
-    const std::size_t from = std::max(of.first, at), to = std::min(of.end, at + n);
-    for (int r = 0; r < size() && from < to; ++r) {
-      char* place = static_cast<char*>(all) + static_cast<std::size_t>(r) * of.apart;
-      std::memcpy(place + (from - of.first), area(r) + (from - at), to - from);
-    }
-    turn_ = 1 - turn_;
+void rank_group::exchange(const void* mine, std::size_t bytes, void* all) {
+  exchange(mine, bytes, bytes, [bytes](int) { return rank_stretch{0, bytes}; }, all);
+}
+
+void rank_group::exchange(const void* mine, std::size_t bytes, std::size_t apart,
+                          const stretch_of_rank& of, void* all) {
+  const rank_stretch own = of(rank());
+  received_ += (own.end - own.first) * static_cast<std::size_t>(size() - 1);
+  for (std::size_t at = 0; at < bytes; at += rank_transport::largest_move) {
+    const std::size_t n = std::min(rank_transport::largest_move, bytes - at);
+    const auto in_move = [&](int r) {
+      const rank_stretch whole = of(r);
+      return rank_stretch{std::clamp(whole.first, at, at + n) - at,
+                          std::clamp(whole.end, at, at + n) - at};
+    };
+    ++moves_;
+    const std::size_t before = at + in_move(rank()).first - own.first;  // of its stretch
+    const bool comes = own.first < at + n && own.end > at;
+    transport_->deal(static_cast<const char*>(mine) + at, n, in_move,
+                     static_cast<char*>(all) + (comes ? before : 0), apart, check_of_moves());
   }
+}
+
+// What another rank says of its length is no reason to take that much memory.
+void rank_group::refuse_large_text(int rank, std::uint64_t bytes) {
+  if (bytes <= largest_text) return;
+  give_up("rank " + std::to_string(rank) + " has a text of " + std::to_string(bytes) +
+          " bytes for the others: at most " + std::to_string(largest_text) + " can be sent");
 }
 
 std::vector<std::string> rank_group::gather(const std::string& text) {
@@ -311,6 +169,7 @@ std::vector<std::string> rank_group::gather(const std::string& text) {
   const std::uint64_t length = text.size();
   std::vector<std::uint64_t> lengths(ranks);
   exchange(&length, sizeof length, lengths.data());
+  for (std::size_t r = 0; r < ranks; ++r) refuse_large_text(static_cast<int>(r), lengths[r]);
   const std::size_t room = *std::max_element(lengths.begin(), lengths.end());
   std::string mine = text, all(ranks * room, '\0');
   mine.resize(room);
@@ -330,13 +189,10 @@ int rank_group::first_other(std::uint64_t mine) {
 }
 
 void rank_group::from_first(void* bytes, std::size_t count) {
-  for (std::size_t at = 0; at < count; at += area_bytes) {
-    const std::size_t n = std::min(area_bytes, count - at);
-    char* place = static_cast<char*>(bytes) + at;
-    if (rank_ == 0) std::memcpy(area(0), place, n);
-    meet();
-    if (rank_ != 0) std::memcpy(place, area(0), n);
-    turn_ = 1 - turn_;
+  for (std::size_t at = 0; at < count; at += rank_transport::largest_move) {
+    ++moves_;
+    transport_->from_first(static_cast<char*>(bytes) + at,
+                           std::min(rank_transport::largest_move, count - at), check_of_moves());
   }
 }
 
@@ -348,7 +204,8 @@ double rank_group::from_first(double value) {
 std::string rank_group::from_first(const std::string& text) {
   std::uint64_t length = text.size();
   from_first(&length, sizeof length);
-  std::string all = rank_ == 0 ? text : std::string(length, '\0');
+  refuse_large_text(0, length);
+  std::string all = rank() == 0 ? text : std::string(length, '\0');
   from_first(all.data(), all.size());
   return all;
 }

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A group of ranks: processes of one machine that run one model together, each with its share of it
-// (model/share.h). They exchange bytes over shared memory and wait for each other in the kernel
-// (futex): a rank that waits takes no time of a core. All ranks make the same moves in the same order.
-//
-// A move: each rank writes its bytes into an area of its own, waits until all have, and reads all or its
-// stretch of all. Two areas are used in turn, so that one wait suffices: who writes into an area again has
-// seen that all wrote into the other, and so read this one.
+// A group of ranks: processes that run one model together, each with its share of it (model/share.h). They
+// exchange bytes, all in the same order. A transport (transport.h) moves them: shared memory on one machine,
+// TCP between several. Who has a group does not know which one it is.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "harness/base/error.h"
+#include "harness/base/ranks/transport.h"
 
 namespace unmask {
 
-// What ended a group of ranks; its words name the rank. The group moves nothing any more.
-class rank_failure : public error {
- public:
-  explicit rank_failure(const std::string& sentence) : error(exit_code::environment, sentence) {}
-};
-
-inline constexpr int most_ranks = 64;
+class rank_memory;
 
 // Seconds that ranks wait for each other, by the variable of each: 60 unless it is set, and 600 while
 // processes start, load and calibrate; 0: for ever. Usage error for a value that is none.
@@ -36,30 +26,6 @@ inline constexpr const char* patience_variable = "UNMASK_RANKS_PATIENCE";
 inline constexpr const char* loading_patience_variable = "UNMASK_RANKS_LOADING_PATIENCE";
 double ranks_patience();
 double ranks_loading_patience();
-
-// Memory of a group: of this process, its threads, and the processes that open it. It has no name in the
-// system: nothing is left of it once the last of them has ended, however that comes.
-class rank_memory {
- public:
-  // Environment error if the system gives none.
-  static std::shared_ptr<rank_memory> create(int ranks);
-  // By the file() of the process that made it. Environment error if that is gone or of another kind.
-  static std::shared_ptr<rank_memory> open(const std::string& file);
-  ~rank_memory();
-  rank_memory(const rank_memory&) = delete;
-  rank_memory& operator=(const rank_memory&) = delete;
-
-  int ranks() const { return ranks_; }
-  // By which other processes of this user open it while this one lives.
-  std::string file() const;
-
- private:
-  friend class rank_group;
-  rank_memory(void* memory, std::size_t bytes, int ranks, int descriptor);
-  void* memory_;
-  std::size_t bytes_;
-  int ranks_, descriptor_;
-};
 
 // What gather() and deal() moved so far.
 struct rank_traffic {
@@ -79,14 +45,20 @@ class gather_listener {
 // One rank's end of a group.
 class rank_group {
  public:
-  // Waits for nobody. Environment error for a rank that is there already.
+  explicit rank_group(std::unique_ptr<rank_transport> transport);
+  // By shared memory (memory.h). Waits for nobody. Environment error for a rank that is there already.
   rank_group(std::shared_ptr<rank_memory> memory, int rank);
   ~rank_group();
   rank_group(const rank_group&) = delete;
   rank_group& operator=(const rank_group&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const;
+  int rank() const { return transport_->rank(); }
+  int size() const { return transport_->ranks(); }
+  // How its ranks are connected: the transport's name, and how many machines they are on (of rank 0).
+  std::string transport() const { return transport_->name(); }
+  int machines() const { return transport_->machines(); }
+
+  static constexpr std::size_t largest_text = std::size_t{64} << 20;  // bytes
 
   // all = the `bytes` of every rank, in rank order; as many on every rank. rank_failure if a rank has
   // ended, has failed, or does not come within patience() seconds.
@@ -94,11 +66,11 @@ class rank_group {
   // The bytes of every rank are cut into stretches, one for each rank: all [ranks, stretch] = those of this
   // rank. The last stretches may be shorter, or empty. As many bytes on every rank; fails as gather().
   void deal(const void* mine, std::size_t bytes, std::size_t stretch, void* all);
-  // The text of every rank; no traffic.
+  // The text of every rank; no traffic. rank_failure for one of more than largest_text bytes.
   std::vector<std::string> gather(const std::string& text);
   // The first rank whose value is another than that of rank 0; 0: none. No traffic.
   int first_other(std::uint64_t mine);
-  // `bytes` of rank 0 come to all.
+  // `bytes` of rank 0 come to all; of a text at most largest_text.
   void from_first(void* bytes, std::size_t count);
   double from_first(double value);
   std::string from_first(const std::string& text);
@@ -113,17 +85,18 @@ class rank_group {
   // Says why a rank has ended, empty: it has not. Asked several times a second while a move waits.
   void watch(std::function<std::string(int rank)> ended) { ended_ = std::move(ended); }
   // All other ranks stop waiting with these words; the first that fails is heard.
-  void fail(const std::string& words);
+  void fail(const std::string& words) { transport_->fail(words); }
   // The same, for this rank too.
-  [[noreturn]] void give_up(const std::string& words);
+  [[noreturn]] void give_up(const std::string& words) { transport_->give_up(words); }
   // What somebody failed with; empty: nobody did.
-  std::string failure() const;
+  std::string failure() const { return transport_->failure(); }
   // Rank `other` and rank 0 were seen to have unequal values of what should be equal: for whoever compares
   // ranks next. 0: nothing was seen.
   void note_difference(int other) { differs_ = differs_ == 0 ? other : differs_; }
   int difference() const { return differs_; }
 
-  int process(int rank) const;  // of that rank; 0: it has not come
+  // Of that rank, on its machine; 0: it has not come.
+  int process(int rank) const { return transport_->process(rank); }
   std::uint64_t moves() const { return moves_; }
   std::uint64_t received() const { return received_; }  // bytes of other ranks, however they came
   const rank_traffic& traffic() const { return traffic_; }
@@ -144,27 +117,21 @@ class rank_group {
   gather_listener* tell(gather_listener* listener) { return std::exchange(listener_, listener); }
 
  private:
-  friend class rank_memory;
-  struct header;
-  header& head() const;
-  char* area(int rank) const;
-  void meet();
   // Throws if a rank has failed or ended, or if it takes too long: "rank 1 did not `what`", or "`move` did
   // not end" if all have come.
-  void look_for(double waited, const std::function<bool(int rank)>& has_come,
-                const std::string& what, const std::string& move);
-  // What of every rank's bytes comes here, and how far apart that of two ranks lies.
-  struct wanted {
-    std::size_t first, end, apart;
-  };
-  void exchange(const void* mine, std::size_t bytes, const wanted& of, void* all);
-  void exchange(const void* mine, std::size_t bytes, void* all) {
-    exchange(mine, bytes, {0, bytes, bytes}, all);
-  }
-  void move(const void* mine, std::size_t bytes, const wanted& of, void* all);
+  void look_for(double waited, const presence_of& of, const std::string& what,
+                const std::string& move);
+  waiting_check check_of_moves();
+  void refuse_large_text(int rank, std::uint64_t bytes);
+  // all + r * apart = the stretch of this rank of the bytes of rank r, or all of them.
+  void exchange(const void* mine, std::size_t bytes, std::size_t apart, const stretch_of_rank& of,
+                void* all);
+  void exchange(const void* mine, std::size_t bytes, void* all);
+  void counted_exchange(const void* mine, std::size_t bytes, std::size_t apart,
+                        const stretch_of_rank& of, void* all);
 
-  std::shared_ptr<rank_memory> memory_;
-  int rank_, turn_ = 0, differs_ = 0;
+  std::unique_ptr<rank_transport> transport_;
+  int differs_ = 0;
   double patience_;
   const char* patience_set_by_ = patience_variable;
   std::uint64_t moves_ = 0, received_ = 0, moves_on_device_ = 0;

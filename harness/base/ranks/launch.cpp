@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -20,21 +22,26 @@
 #include <unistd.h>
 
 #include "harness/base/process.h"
+#include "harness/base/ranks/tcp.h"
+#include "harness/base/ranks/words.h"
 
 namespace unmask {
 namespace {
 
 struct launcher {
   const char *name, *rank, *ranks, *local_rank, *local_ranks;  // local_ranks null: it does not say
-  const char* command;                                         // in front of the number of ranks
+  const char* machines;  // says how many; null: local_ranks does
+  const char* command;   // in front of the number of ranks
 };
 constexpr std::array<launcher, 4> launchers = {
-    {{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+    {{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", nullptr,
       "torchrun --no-python --nproc-per-node="},
      {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-      "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun -n "},
-     {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "mpiexec -n "},
-     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "srun --ntasks="}}};
+      "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, "mpirun -n "},
+     {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr,
+      "mpiexec -n "},
+     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr,
+      "SLURM_STEP_NUM_NODES", "srun --ntasks="}}};
 
 std::vector<const char*> variables_of(const launcher& l) {
   std::vector<const char*> all = {l.rank, l.ranks, l.local_rank};
@@ -63,6 +70,12 @@ int number_in(const char* name, const variable_reader& variable, int least, int 
   return number;
 }
 
+std::string joined_names(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
 std::string key_of(const launcher& l, const variable_reader& variable) {
   for (const char* name : {"UNMASK_RANKS_KEY", "MASTER_PORT"}) {
     if (const char* given = variable(name); given != nullptr && *given != '\0') return given;
@@ -74,6 +87,57 @@ std::string key_of(const launcher& l, const variable_reader& variable) {
   return "parent-" + std::to_string(::getppid());
 }
 
+// ---- several machines ----
+
+bool is_set(const char* name, const variable_reader& variable) {
+  const char* given = variable(name);
+  return given != nullptr && *given != '\0';
+}
+
+constexpr int highest_port = 65535;
+
+// torchrun itself listens at MASTER_PORT if it says so; rank 0 then has the next one.
+int master_port(const variable_reader& variable) {
+  const char* agent = variable("TORCHELASTIC_USE_AGENT_STORE");
+  const int above = agent != nullptr && std::string(agent) == "True" ? 1 : 0;
+  return number_in("MASTER_PORT", variable, 1, highest_port - above) + above;
+}
+
+// Slurm says where a step is; of every job the port is another one.
+void take_address_of_slurm(rank_place& place, const variable_reader& variable) {
+  if (place.address.empty() && is_set("SLURM_STEP_NODELIST", variable)) {
+    place.address = first_machine(variable("SLURM_STEP_NODELIST"));
+  }
+  if (place.port == 0 && is_set("SLURM_JOB_ID", variable)) {
+    place.port = 20000 + number_in("SLURM_JOB_ID", variable, 0, INT_MAX) % 20000;
+  }
+}
+
+void take_address(rank_place& place, const launcher& l, const variable_reader& variable) {
+  if (is_set("MASTER_ADDR", variable)) place.address = variable("MASTER_ADDR");
+  if (is_set("MASTER_PORT", variable)) place.port = master_port(variable);
+  if (place.launcher == "srun") take_address_of_slurm(place, variable);
+  std::vector<std::string> missing;
+  if (place.address.empty()) missing.emplace_back("MASTER_ADDR");
+  if (place.port == 0) missing.emplace_back("MASTER_PORT");
+  if (missing.empty()) return;
+  throw usage_error("ranks: " + place.launcher + " started " + std::to_string(place.ranks) +
+                    " ranks on several machines (" +
+                    (l.local_ranks != nullptr ? l.local_ranks : l.local_rank) + "), and " +
+                    joined_names(missing) + (missing.size() == 1 ? " is" : " are") +
+                    " not set: MASTER_ADDR and MASTER_PORT say where rank 0 is to listen");
+}
+
+// Of a launcher that does not say how many ranks are here, their mean.
+bool is_on_several(rank_place& place, const launcher& l, const variable_reader& variable) {
+  if (place.local_ranks > 0) return place.local_ranks < place.ranks;
+  const int machines = l.machines != nullptr && is_set(l.machines, variable)
+                           ? number_in(l.machines, variable, 1, 1 << 20)
+                           : 1;
+  place.local_ranks = (place.ranks + machines - 1) / machines;
+  return machines > 1 || place.local_rank != place.rank;
+}
+
 rank_place place_of(const launcher& l, const variable_reader& variable) {
   rank_place place{.launcher = l.name, .ranks_variable = l.ranks, .key = key_of(l, variable)};
   place.ranks = number_in(l.ranks, variable, 1, 1 << 20);
@@ -82,31 +146,13 @@ rank_place place_of(const launcher& l, const variable_reader& variable) {
       l.local_ranks != nullptr ? number_in(l.local_ranks, variable, 1, place.ranks) : 0;
   const int most = place.local_ranks > 0 ? place.local_ranks : place.ranks;
   place.local_rank = number_in(l.local_rank, variable, 0, most - 1);
-  const bool here_alone =
-      place.local_ranks == 0 ? place.local_rank == place.rank : place.local_ranks == place.ranks;
-  if (!here_alone) {
-    throw usage_error("ranks: " + place.launcher + " started " + std::to_string(place.ranks) +
-                      " ranks on several machines (" +
-                      (l.local_ranks != nullptr ? l.local_ranks : l.local_rank) +
-                      "): ranks of a model share the memory of one");
-  }
+  if (is_on_several(place, l, variable)) take_address(place, l, variable);
   return place;
 }
 
 // A batch script without srun has these too.
 bool is_batch_script(const launcher& l, const variable_reader& variable) {
   return std::string(l.name) == "srun" && variable(l.ranks) == nullptr;
-}
-
-std::string short_text(double number) {
-  char text[32];
-  return {text, static_cast<std::size_t>(std::snprintf(text, sizeof text, "%.4g", number))};
-}
-
-std::string joined_names(const std::vector<std::string>& names) {
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-  return all;
 }
 
 }  // namespace
@@ -160,6 +206,21 @@ std::string command_for(const rank_place& place, int ranks) {
     if (place.launcher == l.name) return l.command + std::to_string(ranks);
   }
   return place.launcher;
+}
+
+std::string first_machine(const std::string& list) {
+  std::string name;
+  for (std::size_t i = 0; i < list.size() && list[i] != ','; ++i) {
+    if (list[i] != '[') {
+      name += list[i];
+      continue;
+    }
+    const std::size_t end = list.find(']', i), first = list.find_first_of("-,]", i);
+    name += list.substr(i + 1, first - i - 1);
+    if (end == std::string::npos) break;
+    i = end;
+  }
+  return name;
 }
 
 // ---- the note ----
@@ -233,6 +294,69 @@ std::shared_ptr<rank_memory> noted_memory(const std::string& key, double patienc
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+}
+
+// ---- the group ----
+
+namespace {
+
+// Rank 0's end, while the note leads the others to it.
+struct noted_ranks {
+  explicit noted_ranks(const rank_place& place)
+      : noted_ranks(place, rank_memory::create(place.ranks)) {}
+  noted_ranks(const rank_place& place, const std::shared_ptr<rank_memory>& memory)
+      : group(memory, 0), note(place.key, *memory) {}
+  rank_group group;
+  rank_note note;
+};
+
+std::shared_ptr<rank_group> lead_by_memory(const rank_place& place) {
+  const auto all = std::make_shared<noted_ranks>(place);
+  rank_group* group = &all->group;
+  group->watch([group, by = place.launcher](int rank) -> std::string {
+    const int process = group->process(rank);
+    if (process == 0 || is_alive(process)) return "";
+    return "rank " + std::to_string(rank) + " (process " + std::to_string(process) +
+           ") has ended; " + by + " started it";
+  });
+  return {all, group};
+}
+
+std::shared_ptr<rank_group> follow_by_memory(const rank_place& place) {
+  const auto group =
+      std::make_shared<rank_group>(noted_memory(place.key, ranks_patience()), place.rank);
+  if (group->size() != place.ranks) {
+    group->give_up("rank " + std::to_string(place.rank) + " is one of " +
+                   std::to_string(place.ranks) + " (" + place.ranks_variable + "), and rank 0 of " +
+                   std::to_string(group->size()));
+  }
+  const int first = group->process(0);
+  group->watch([first](int rank) -> std::string {
+    if (rank != 0 || is_alive(first)) return "";
+    return "rank 0 (process " + std::to_string(first) + ") has ended";
+  });
+  return group;
+}
+
+std::shared_ptr<rank_group> join_by_tcp(const rank_place& place) {
+  const tcp_job job{.rank = place.rank,
+                    .ranks = place.ranks,
+                    .ranks_variable = place.ranks_variable,
+                    .key = place.key};
+  const double patience = ranks_patience();
+  if (place.rank > 0) {
+    return std::make_shared<rank_group>(
+        transport_of_tcp_rank(place.address, place.port, job, patience));
+  }
+  tcp_listener at(place.address, place.port);
+  return std::make_shared<rank_group>(transport_of_tcp_rank_0(std::move(at), job, patience));
+}
+
+}  // namespace
+
+std::shared_ptr<rank_group> join_ranks(const rank_place& place) {
+  if (!place.on_one_machine()) return join_by_tcp(place);
+  return place.rank == 0 ? lead_by_memory(place) : follow_by_memory(place);
 }
 
 }  // namespace unmask

@@ -2,7 +2,8 @@
 // Copyright The Unmask Authors
 //
 // Ranks that somebody else started: torchrun, mpirun, mpiexec or srun. Their variables say which rank a
-// process is, and a note in shared memory leads the others to rank 0.
+// process is. On one machine a note in shared memory leads the others to rank 0. On several machines rank 0
+// listens at an address that all of them know, and all ranks use TCP, neighbours too.
 #pragma once
 
 #include <functional>
@@ -11,6 +12,7 @@
 #include <string>
 
 #include "harness/base/ranks/group.h"
+#include "harness/base/ranks/memory.h"
 
 namespace unmask {
 
@@ -20,6 +22,9 @@ struct rank_place {
   std::string key;             // the same for all ranks of one launch, and no other
   int rank = 0, ranks = 1;
   int local_rank = 0, local_ranks = 0;  // of this machine; local_ranks 0: not said
+  std::string address = {};  // of rank 0 and its port, of ranks on several machines; empty:
+  int port = 0;              // they are on one
+  bool on_one_machine() const { return address.empty(); }
 };
 
 // A variable of the environment; null: it is not set.
@@ -28,7 +33,8 @@ using variable_reader = std::function<const char*(const char*)>;
 // The place that the first complete set of variables gives; nothing if there is none, or if it is of one
 // rank. Read only where a point asks for several ranks: a Slurm batch script without srun sets
 // SLURM_PROCID too, but not how many tasks its step has. Usage error, naming the variable, for half a
-// set without a complete one, for values that are no places, and for ranks on several machines.
+// set without a complete one, for values that are no places, and for ranks on several machines whose
+// address is not said. MASTER_ADDR and MASTER_PORT say it; srun's own variables do if those do not.
 std::optional<rank_place> launched_place(const variable_reader& variable);
 std::optional<rank_place> launched_place();  // of this process
 // RANK FILE: that rank 0 started a process to follow it in a group with that memory.
@@ -44,6 +50,14 @@ std::string gpus_of_rank(int rank);
 
 // "srun --ntasks=4": the command that starts so many.
 std::string command_for(const rank_place& place, int ranks);
+
+// The first machine of a list of Slurm: "node3" of "node[3-5,9],gpu1".
+std::string first_machine(const std::string& list);
+
+// This rank's end of the group of all that were started with it. Rank 0 waits for the others, or they for it,
+// for ranks_patience() seconds: here on several machines, on one in the first move. A rank that ends is named.
+// Environment error if they do not meet.
+std::shared_ptr<rank_group> join_ranks(const rank_place& place);
 
 // Leads other processes of this user to a group's memory while this object lives.
 class rank_note {

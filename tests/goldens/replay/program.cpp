@@ -21,6 +21,7 @@
 #include "harness/base/output.h"
 #include "harness/base/process.h"
 #include "harness/base/ranks/launch.h"
+#include "harness/base/ranks/memory.h"
 #include "harness/base/run_keys.h"
 #include "harness/devices/device.h"
 #include "harness/measure/execute_parts.h"

@@ -8,6 +8,8 @@
 
 #include <fstream>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "harness/base/process.h"
 #include "tests/support.h"
@@ -112,13 +114,72 @@ TEST(launch, what_is_no_place_is_a_sentence) {
   EXPECT_EQ(refusal_of(with(torchrun, {{"RANK", "4"}})), "RANK is '4' but must be from 0 to 3");
   EXPECT_EQ(refusal_of(with(srun, {{"SLURM_STEP_NUM_TASKS", "all"}})),
             "SLURM_STEP_NUM_TASKS is 'all' but must be from 1 to 1048576");
-  EXPECT_EQ(refusal_of(with(mpirun, {{"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
-                                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})),
-            "ranks: mpirun started 3 ranks on several machines (OMPI_COMM_WORLD_LOCAL_SIZE): ranks "
-            "of a model share the memory of one");
-  EXPECT_EQ(refusal_of(with(srun, {{"SLURM_LOCALID", "3"}})),
-            "ranks: srun started 8 ranks on several machines (SLURM_LOCALID): ranks of a model "
-            "share the memory of one");
+}
+
+const variables mpirun_on_two = with(mpirun, {{"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
+                srun_on_two = with(srun, {{"SLURM_PROCID", "0"},
+                                          {"SLURM_LOCALID", "0"},
+                                          {"SLURM_STEP_NUM_NODES", "2"},
+                                          {"SLURM_STEP_NODELIST", "node[3-4]"}});
+
+// Where rank 0 is: what MASTER_* says, else what Slurm does.
+TEST(launch, ranks_on_several_machines_have_an_address) {
+  const auto of = [](const variables& set) {
+    const rank_place p = place_in(set).value();
+    return p.address + " " + std::to_string(p.port) + " " + std::to_string(p.local_ranks);
+  };
+  EXPECT_EQ(of(torchrun), " 0 4");  // on one
+  EXPECT_EQ(of(srun), " 0 8");
+  const variables address = {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
+  const variables torchrun_on_two = with(with(torchrun, {{"LOCAL_WORLD_SIZE", "2"}}), address);
+  EXPECT_EQ(of(torchrun_on_two), "node1 29500 2");
+  // torchrun listens there itself, as it says.
+  EXPECT_EQ(of(with(torchrun_on_two, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}})), "node1 29501 2");
+  EXPECT_EQ(of(with(torchrun_on_two, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})),
+            "node1 29500 2");
+  EXPECT_EQ(of(with(mpirun_on_two, address)), "node1 29500 2");
+  EXPECT_EQ(of(with(with(mpiexec, {{"MPI_LOCALNRANKS", "1"}}), address)), "node1 29500 1");
+  EXPECT_EQ(of(srun_on_two), "node3 20042 4");
+  EXPECT_EQ(of(with(srun_on_two, {{"SLURM_JOB_ID", "1234567"}})), "node3 34567 4");
+  EXPECT_EQ(of(with(srun_on_two, address)), "node1 29500 4");
+  // Without a number of nodes, one that is not the first of its machine shows that there are several.
+  EXPECT_EQ(of(with(srun, {{"SLURM_LOCALID", "3"}, {"SLURM_STEP_NODELIST", "gpu7,gpu9"}})),
+            "gpu7 20042 8");
+  EXPECT_EQ(place_in(srun_on_two)->key, "slurm-42.3");
+}
+
+TEST(launch, the_first_machine_of_a_list_is_that_of_rank_0) {
+  for (const auto& [list, first] :
+       std::vector<std::pair<std::string, std::string>>{{"node1", "node1"},
+                                                        {"node1,node2", "node1"},
+                                                        {"node[3-5,9],gpu1", "node3"},
+                                                        {"node[007,009-012]", "node007"},
+                                                        {"rack[1-2]node[4-6]", "rack1node4"},
+                                                        {"node[8]-ib,other", "node8-ib"},
+                                                        {"node[3", "node3"},
+                                                        {"", ""}}) {
+    EXPECT_EQ(first_machine(list), first) << list;
+  }
+}
+
+TEST(launch, half_an_address_is_a_sentence) {
+  EXPECT_EQ(refusal_of(mpirun_on_two),
+            "ranks: mpirun started 3 ranks on several machines (OMPI_COMM_WORLD_LOCAL_SIZE), and "
+            "MASTER_ADDR, MASTER_PORT are not set: MASTER_ADDR and MASTER_PORT say where rank 0 is "
+            "to listen");
+  EXPECT_EQ(refusal_of(with(mpirun_on_two, {{"MASTER_PORT", "29500"}})),
+            "ranks: mpirun started 3 ranks on several machines (OMPI_COMM_WORLD_LOCAL_SIZE), and "
+            "MASTER_ADDR is not set: MASTER_ADDR and MASTER_PORT say where rank 0 is to listen");
+  EXPECT_EQ(refusal_of(without(without(srun_on_two, "SLURM_STEP_NODELIST"), "SLURM_JOB_ID")),
+            "ranks: srun started 8 ranks on several machines (SLURM_LOCALID), and MASTER_ADDR, "
+            "MASTER_PORT are not set: MASTER_ADDR and MASTER_PORT say where rank 0 is to listen");
+  EXPECT_EQ(refusal_of(with(mpirun_on_two, {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "0"}})),
+            "MASTER_PORT is '0' but must be from 1 to 65535");
+  EXPECT_EQ(refusal_of(with(mpirun_on_two, {{"MASTER_ADDR", "node1"},
+                                            {"MASTER_PORT", "65535"},
+                                            {"TORCHELASTIC_USE_AGENT_STORE", "True"}})),
+            "MASTER_PORT is '65535' but must be from 1 to 65534");
 }
 
 // A process that has ended and was waited for.

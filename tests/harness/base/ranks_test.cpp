@@ -11,8 +11,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 
 #include "harness/base/files.h"
+#include "harness/base/ranks/memory.h"
 #include "harness/base/ranks/shots.h"
 #include "tests/rank_threads.h"
 #include "tests/support.h"
@@ -20,16 +22,30 @@
 namespace unmask {
 namespace {
 
-using test::on_ranks;
+using test::transport_kind;
+
+// What every transport does alike.
+class rank_groups : public ::testing::TestWithParam<transport_kind> {
+ protected:
+  static std::vector<std::string> on_ranks(int count, const std::function<void(rank_group&)>& body,
+                                           double patience = 60) {
+    return test::on_ranks(count, body, patience, GetParam());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(by, rank_groups, ::testing::ValuesIn(test::every_transport),
+                         [](const auto& i) { return test::transport_name(i.param); });
 
 std::vector<std::string> none(int ranks) {
   return std::vector<std::string>(static_cast<std::size_t>(ranks));
 }
 
 // Byte i of rank r is 7 r + i: what every rank must find, whatever the length, also of several areas.
-TEST(ranks, gather_brings_the_bytes_of_all_in_their_order) {
+TEST_P(rank_groups, gather_brings_the_bytes_of_all_in_their_order) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     const auto threw = on_ranks(ranks, [&](rank_group& group) {
+      EXPECT_EQ(group.size(), ranks);
+      EXPECT_EQ(group.machines(), 1);
+      EXPECT_EQ(group.transport(), GetParam() == transport_kind::memory ? "shared memory" : "TCP");
       for (const std::size_t n : {std::size_t{1}, std::size_t{8}, std::size_t{4097},
                                   (std::size_t{1} << 20) - 1, (std::size_t{5} << 18) + 3}) {
         const auto byte = [](int r, std::size_t i) {
@@ -57,7 +73,7 @@ TEST(ranks, gather_brings_the_bytes_of_all_in_their_order) {
 
 // Byte i of rank r is 7 r + i again: each rank finds its stretch of all, whatever the length, also where a
 // stretch goes over the end of an area, is shorter than others or empty.
-TEST(ranks, deal_brings_a_stretch_of_the_bytes_of_all) {
+TEST_P(rank_groups, deal_brings_a_stretch_of_the_bytes_of_all) {
   struct length {
     std::size_t bytes, stretch;
   };
@@ -124,7 +140,7 @@ TEST(ranks, sums_take_two_shots_if_they_are_large_and_move_less) {
   EXPECT_EQ(few.count(4), 0);
 }
 
-TEST(ranks, take_numbers_and_texts_of_the_first_and_of_all) {
+TEST_P(rank_groups, take_numbers_and_texts_of_the_first_and_of_all) {
   const auto threw = on_ranks(3, [](rank_group& group) {
     EXPECT_EQ(group.from_first(0.5 + group.rank()), 0.5);
     EXPECT_EQ(group.from_first(std::string(group.rank() == 0 ? "plan" : "another")), "plan");
@@ -136,8 +152,24 @@ TEST(ranks, take_numbers_and_texts_of_the_first_and_of_all) {
   EXPECT_EQ(threw, none(3));
 }
 
+// Length and bytes of a text come from another rank: no more memory is taken than a text may have.
+TEST_P(rank_groups, refuse_texts_that_are_too_large) {
+  const std::string large(rank_group::largest_text + 1, 'x');
+  const auto of_all = on_ranks(
+      2, [&](rank_group& group) { group.gather(group.rank() == 1 ? large : std::string("plan")); });
+  const auto of_first = on_ranks(
+      2, [&](rank_group& group) { group.from_first(group.rank() == 0 ? large : std::string()); });
+  for (int r = 0; r < 2; ++r) {
+    const auto at = static_cast<std::size_t>(r);
+    EXPECT_EQ(of_all[at],
+              "rank 1 has a text of 67108865 bytes for the others: at most 67108864 can be sent");
+    EXPECT_EQ(of_first[at],
+              "rank 0 has a text of 67108865 bytes for the others: at most 67108864 can be sent");
+  }
+}
+
 // A thousand moves in a row: a rank that is ahead never overwrites what another still reads.
-TEST(ranks, read_each_move_before_the_one_after_next_begins) {
+TEST_P(rank_groups, read_each_move_before_the_one_after_next_begins) {
   const auto threw = on_ranks(4, [](rank_group& group) {
     for (int i = 0; i < 1000; ++i) {
       const int mine = 1000 * group.rank() + i;
@@ -149,7 +181,7 @@ TEST(ranks, read_each_move_before_the_one_after_next_begins) {
   EXPECT_EQ(threw, none(4));
 }
 
-TEST(ranks, name_who_did_not_answer) {
+TEST_P(rank_groups, name_who_did_not_answer) {
   const auto threw = on_ranks(
       3,
       [](rank_group& group) {
@@ -165,7 +197,7 @@ TEST(ranks, name_who_did_not_answer) {
 }
 
 // Moves that devices make: told apart by how many a rank has queued.
-TEST(ranks, name_whose_device_did_not_come_or_did_not_finish) {
+TEST_P(rank_groups, name_whose_device_did_not_come_or_did_not_finish) {
   const auto threw = on_ranks(
       3,
       [](rank_group& group) {
@@ -198,7 +230,7 @@ TEST(ranks, name_whose_device_did_not_come_or_did_not_finish) {
   }
 }
 
-TEST(ranks, hear_who_failed_and_move_nothing_any_more) {
+TEST_P(rank_groups, hear_who_failed_and_move_nothing_any_more) {
   const auto threw = on_ranks(2, [](rank_group& group) {
     if (group.rank() == 1) group.give_up("rank 1: no memory is left");
     EXPECT_THROW(group.from_first(1.0), rank_failure);
@@ -208,7 +240,7 @@ TEST(ranks, hear_who_failed_and_move_nothing_any_more) {
   EXPECT_EQ(threw, (std::vector<std::string>(2, "rank 1: no memory is left")));
 }
 
-TEST(ranks, ask_who_watches_them_why_one_has_ended) {
+TEST_P(rank_groups, ask_who_watches_them_why_one_has_ended) {
   const auto threw = on_ranks(2, [](rank_group& group) {
     if (group.rank() == 1) return;
     group.watch([](int rank) { return rank == 1 ? std::string("rank 1 is gone") : std::string(); });
@@ -217,7 +249,7 @@ TEST(ranks, ask_who_watches_them_why_one_has_ended) {
   EXPECT_EQ(threw.front(), "rank 1 is gone");
 }
 
-TEST(ranks, are_there_once) {
+TEST(ranks_by_memory, are_there_once) {
   const auto memory = rank_memory::create(2);
   const rank_group first(memory, 0);
   EXPECT_EQ(test::message_of([&] { rank_group again(memory, 0); }),
@@ -225,7 +257,7 @@ TEST(ranks, are_there_once) {
 }
 
 // A waiting rank sleeps in the kernel: a second of waiting takes next to no time of a core.
-TEST(ranks, wait_without_work) {
+TEST_P(rank_groups, wait_without_work) {
   const auto used = [] {
     rusage of{};
     getrusage(RUSAGE_THREAD, &of);
@@ -242,7 +274,7 @@ TEST(ranks, wait_without_work) {
   EXPECT_LT(worked, 0.06);
 }
 
-TEST(ranks, refuse_memory_that_is_none_of_theirs) {
+TEST(ranks_by_memory, refuse_memory_that_is_none_of_theirs) {
   const scratch_folder folder;
   const std::string other = (folder.path() / "other").string();
   std::ofstream(other) << std::string(1 << 17, 'x');
@@ -254,7 +286,7 @@ TEST(ranks, refuse_memory_that_is_none_of_theirs) {
   EXPECT_EQ(rank_memory::open(memory->file())->ranks(), 3);
 }
 
-TEST(ranks, patience_is_a_number_of_seconds) {
+TEST(ranks_by_memory, patience_is_a_number_of_seconds) {
   setenv("UNMASK_RANKS_PATIENCE", "soon", 1);
   const auto memory = rank_memory::create(1);
   EXPECT_EQ(test::message_of([&] { rank_group group(memory, 0); }),

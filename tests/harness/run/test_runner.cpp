@@ -456,6 +456,17 @@ TEST(runner, ranks_that_read_another_checkpoint_are_named) {
   EXPECT_EQ(status, 0);
 }
 
+TEST(runner, ranks_with_another_program_or_processor_are_named) {
+  const std::string one = rank_facts("a", "EPYC"), other = rank_facts("a", "Xeon");
+  EXPECT_EQ(unlike_rank({one, one, one}), "");
+  EXPECT_EQ(unlike_rank({one, one, other}),
+            "rank 2 has another processor than rank 0 (Xeon, not EPYC): what ranks repeat has "
+            "equal bits on equal ones only");
+  EXPECT_EQ(unlike_rank({one, other, rank_facts("b", "EPYC")}),
+            "rank 2 runs another program than rank 0");
+  EXPECT_EQ(unlike_rank({rank_facts("a", ""), ""}), "rank 1 runs another program than rank 0");
+}
+
 TEST(runner, ranks_need_the_program_which_can_be_started_again) {
   fake_executor with;
   const std::unique_ptr<executor> ranked = with_ranks(with);
