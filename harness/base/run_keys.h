@@ -55,7 +55,8 @@ namespace unmask {
     "instruction set of the CPU kernels; auto: the widest that this processor has")             \
   X(std::int64_t, ranks, "processes", 1, 1, 64, "", false,                                      \
     "that run the model together (tensor parallel), each with its share of heads and of the "   \
-    "width of the feed-forward; on cuda each has a GPU")                                        \
+    "width of the feed-forward; on cuda each has a GPU; a launcher may start them on several "  \
+    "machines")                                                                                 \
   X(std::int64_t, pieces, "", 0, 0, 64, "", false,                                              \
     "parts in which sums over heads and over the width are added, `ranks` times 1, 2, 4, ...; " \
     "runs with as many have the same bits on any number of ranks; 0: as many as ranks")         \
