@@ -7,7 +7,7 @@
 // number that came from outside: every length is known before, or has a limit. Who waits sleeps in poll().
 // Rank 0 tells those who wait with it that it does, so that it alone judges who is late; the others judge
 // rank 0. A connection that ends is the end of its rank. A machine that vanishes without a word is found by
-// keep-alive within half a minute, also if rank 0 waits for ever.
+// keep-alive within half a minute, also by a rank that waits for a command for ever.
 //
 // Who connects proves that it has the job's key, and so does rank 0. What follows is not encrypted.
 #pragma once

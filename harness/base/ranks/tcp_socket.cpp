@@ -74,7 +74,6 @@ void prepare_connection(const tcp_socket& of) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 10);  // seconds of silence, then a question every 5, 4 times
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set(IPPROTO_TCP, TCP_KEEPCNT, 4);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);  // milliseconds for bytes that nobody confirms
 }
 
 tcp_bytes::result tcp_bytes::move(const tcp_socket& with, bool out) {
