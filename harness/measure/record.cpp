@@ -197,6 +197,15 @@ const answer_record* first_answer(const pass_record& first, const pass_record& o
 std::string disagreement(const std::vector<pass_record>& passes) {
   const pass_record& first = passes.front();
   for (std::size_t p = 1; p < passes.size(); ++p) {
+    const topology_record &ranks = passes[p].topology, &before = first.topology;
+    if (ranks.hosts != before.hosts || ranks.transport != before.transport) {
+      return fmt::format(
+          "ranks of repetition {} were connected by {} on {} machine{}, those of the first by {} "
+          "on "
+          "{}: measure the point anew",
+          p + 1, ranks.transport, ranks.hosts, ranks.hosts == 1 ? "" : "s", before.transport,
+          before.hosts);
+    }
     const std::vector<answer_record>& answers = passes[p].answers;
     if (!first.clients_left && answers.size() != first.answers.size()) {
       return "repetitions answered different numbers of requests";

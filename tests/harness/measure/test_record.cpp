@@ -555,6 +555,22 @@ TEST(record, repetitions_that_disagree_are_invalid) {
   EXPECT_EQ(row.reason, "repetition 3 gave other tokens than the first for request 2");
 }
 
+// Passes that an earlier run kept, with ranks that a launcher had started elsewhere: their times are others.
+TEST(record, ranks_of_all_repetitions_are_connected_alike) {
+  measured_point point = good_point();
+  for (pass_record& pass : point.passes) pass.topology = {1, "shared memory", ""};
+  result_row alike, row;
+  measure_row(alike, point);
+  EXPECT_NE(alike.verdict, row_verdict::invalid) << alike.reason;
+  point.passes[1].topology = {2, "TCP", ""};
+  measure_row(row, point);
+  EXPECT_EQ(row.verdict, row_verdict::invalid);
+  EXPECT_EQ(
+      row.reason,
+      "ranks of repetition 2 were connected by TCP on 2 machines, those of the first by shared "
+      "memory on 1: measure the point anew");
+}
+
 // The mean pass takes 1 s. Request 2 unmasks 3 tokens up to EOS in two passes, 2 in the third: of 18
 // tokens 17 come out, 17 / 3 in a pass. Its item is right in the first pass and in no later one.
 TEST(record, answers_that_the_clock_decides_may_differ) {
