@@ -202,7 +202,7 @@ std::string disagreement(const std::vector<pass_record>& passes) {
       return fmt::format(
           "ranks of repetition {} were connected by {} on {} machine{}, those of the first by {} "
           "on "
-          "{}: measure the point anew",
+          "{}: unmask run --fresh measures the point anew",
           p + 1, ranks.transport, ranks.hosts, ranks.hosts == 1 ? "" : "s", before.transport,
           before.hosts);
     }

@@ -568,7 +568,7 @@ TEST(record, ranks_of_all_repetitions_are_connected_alike) {
   EXPECT_EQ(
       row.reason,
       "ranks of repetition 2 were connected by TCP on 2 machines, those of the first by shared "
-      "memory on 1: measure the point anew");
+      "memory on 1: unmask run --fresh measures the point anew");
 }
 
 // The mean pass takes 1 s. Request 2 unmasks 3 tokens up to EOS in two passes, 2 in the third: of 18
