@@ -273,8 +273,8 @@ std::vector<counted_row> rows_of_two_ranks(const experiment_spec& spec) {
 }
 
 // Answers, rows, keys and FLOPs are the model's, however many ranks compute it. What they send follows
-// from the rows: two sums a layer of float32 rows, which two ranks send whole, and of sums over heads and of the model's head what
-// numbers_of() says. FreeDave orders its drafts by confidences that are 1 to the last bits of float32, and a head
+// from the rows: two sums a layer of float32 rows, which two ranks send whole, and of sums over heads and of
+// the model's head what numbers_of() says. FreeDave orders its drafts by confidences that are 1 to the last bits of float32, and a head
 // in pieces adds its sums in another order: two ranks do what one process does with two pieces.
 TEST(exact_work, two_ranks_do_the_work_of_one) {
   const std::map<std::string, json> cases = testing::all_cases("exact_work");
