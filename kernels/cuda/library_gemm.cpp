@@ -331,8 +331,37 @@ struct library_gemm::impl {
     std::size_t turn_ = 0;
   };
 
-  // The library's answers for this call, the one that it holds for the best first; none: it has none.
-  std::vector<cublasLtMatmulAlgo_t> candidates(const library_product& p, const call& c) const {
+  bool fits(const call& c, const choice& with) const {
+    cublasLtMatmulHeuristicResult_t fit{};
+    return with.microseconds >= 0 &&
+           library().cublasLtMatmulAlgoCheck(handle, c.what.get(), c.w.get(), c.x.get(), c.y.get(),
+                                             c.y.get(), &with.algorithm,
+                                             &fit) == CUBLAS_STATUS_SUCCESS &&
+           fit.workspaceSize <= workspace_bytes;
+  }
+
+  // What was chosen for the next smaller and the next larger number of rows of this product so far.
+  std::vector<choice> neighbours_of(const problem& p) const {
+    const choice *below = nullptr, *above = nullptr;
+    for (const auto& [other, with] : tuned) {  // by n, k and m
+      problem same = other;
+      same.m = p.m;
+      if (same != p || with.microseconds < 0) continue;
+      if (other.m < p.m) below = &with;
+      if (other.m > p.m && above == nullptr) above = &with;
+    }
+    std::vector<choice> all;
+    for (const choice* one : {below, above}) {
+      if (one != nullptr) all.push_back(*one);
+    }
+    return all;
+  }
+
+  // The library's answers for this call, the one that it holds for the best first; none: it has none. Its answers
+  // for one number of rows lack algorithms that it has for the next (448 rows of SDAR-8B's gate and up took a tenth
+  // longer than 464), so what was chosen there stands behind them.
+  std::vector<cublasLtMatmulAlgo_t> candidates(const library_product& p, const call& c,
+                                               const problem& key) const {
     cublasLtMatmulPreference_t made = nullptr;
     UNMASK_LIBRARY_CALL(library().cublasLtMatmulPreferenceCreate(&made));
     const preference wish(made);
@@ -358,17 +387,23 @@ struct library_gemm::impl {
     if (asked == CUBLAS_STATUS_NOT_SUPPORTED) return all;
     check_library(asked, "cublasLtMatmulAlgoGetHeuristic");
     for (int i = 0; i < count; ++i) all.push_back(found[static_cast<std::size_t>(i)].algo);
+    for (const choice& near : neighbours_of(key)) {
+      const auto is_there = [&](const cublasLtMatmulAlgo_t& algorithm) {
+        return std::memcmp(&algorithm, &near.algorithm, sizeof algorithm) == 0;
+      };
+      if (std::ranges::none_of(all, is_there) && fits(c, near)) all.push_back(near.algorithm);
+    }
     return all;
   }
 
   // Times the candidates on this product's own operands, into a result of their own: a trial must
-  // not add to y. `first`: takes the first untimed. Negative time: there is none.
-  choice tune(const library_product& p, const call& c, bool first) const {
-    std::vector<cublasLtMatmulAlgo_t> all = candidates(p, c);
+  // not add to y. Of ranks: takes the first untimed. Negative time: there is none.
+  choice tune(const library_product& p, const call& c, const problem& key) const {
+    std::vector<cublasLtMatmulAlgo_t> all = candidates(p, c, key);
     choice best;
     best.microseconds = -1;
     if (all.empty()) return best;
-    if (first) return {all[0], 0};
+    if (key.of_ranks) return {all[0], 0};
     const std::size_t bytes =
         static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.y_stride) * sizeof(float);
     void* trial = nullptr;
@@ -450,25 +485,17 @@ const cublasLtMatmulAlgo_t* library_gemm::impl::algorithm_for(const library_prod
     if (recording != cudaStreamCaptureStatusNone) {
       throw std::logic_error("a product is tuned while it is recorded");
     }
-    return tune(p, c, key.of_ranks);
-  };
-  const auto fits = [&](const choice& with) {
-    cublasLtMatmulHeuristicResult_t fit{};
-    return with.microseconds >= 0 &&
-           library().cublasLtMatmulAlgoCheck(handle, c.what.get(), c.w.get(), c.x.get(), c.y.get(),
-                                             c.y.get(), &with.algorithm,
-                                             &fit) == CUBLAS_STATUS_SUCCESS &&
-           fit.workspaceSize <= workspace_bytes;
+    return tune(p, c, key);
   };
   auto known = tuned.find(key);
   if (known == tuned.end()) {
     known = tuned.emplace(key, tune_now()).first;
     if (known->second.microseconds >= 0 && !key.of_ranks) keep(key, known->second);
   }
-  if (fits(known->second)) return &known->second.algorithm;
+  if (fits(c, known->second)) return &known->second.algorithm;
   auto own = tuned_exactly.find(exact);  // this M does not suit the bucket's choice
   if (own == tuned_exactly.end()) own = tuned_exactly.emplace(exact, tune_now()).first;
-  return fits(own->second) ? &own->second.algorithm : nullptr;
+  return fits(c, own->second) ? &own->second.algorithm : nullptr;
 }
 
 bool library_gemm::multiply(const library_product& p, void* stream) {

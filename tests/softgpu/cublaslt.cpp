@@ -410,7 +410,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   *count = 0;
   const cublasStatus_t s = supported(product_of(d, a, b, c, out));
   if (s != CUBLAS_STATUS_SUCCESS) return s;
-  for (int n = 0; n < 2 && n < asked; ++n) {
+  // UNMASK_SOFTGPU_ONE_ANSWER=ROWS: products of so many rows have the first algorithm alone as an answer.
+  static const char* text = std::getenv("UNMASK_SOFTGPU_ONE_ANSWER");
+  const std::uint64_t rows = reinterpret_cast<layout*>(out)->columns;
+  const int answers = text != nullptr && std::to_string(rows) == text ? 1 : 2;
+  for (int n = 0; n < answers && n < asked; ++n) {
     algorithm one{};
     one.magic = own_magic;
     std::memcpy(one.alignment, reinterpret_cast<preference*>(p)->alignment, sizeof one.alignment);
