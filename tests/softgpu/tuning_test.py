@@ -51,7 +51,7 @@ class Tuning(first_use_test.OneCard):
         self.assertEqual(self.chosen("1 0.9 0.04"), {1})
 
     def test_what_another_number_of_rows_chose_is_tried_too(self):
-        """For the eight rows of a block the library does not name the second algorithm, which the prompt's rows took."""
+        """For the eight rows of a block the library does not name the second algorithm, which a prompt's rows took."""
         self.assertEqual(self.chosen("1 0.9 0", rows=8, ONE_ANSWER="8"), {1})
 
     def test_what_was_tuned_is_kept_but_not_of_an_older_rule(self):
