@@ -33,8 +33,6 @@ class Instruction:
     reads: frozenset         # general registers
     writes: frozenset
     target: int = -1         # of a branch or call
-    uniform_writes: frozenset = frozenset()
-    uniform_reads: frozenset = frozenset()
 
     @property
     def name(self):
@@ -155,8 +153,6 @@ LINE = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;\s*// \|(.*)$")
 LABEL = re.compile(r"^([.$\w]+):")
 PARTS = re.compile(r"^(@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*)$")
 BRANCHES = ("BRA", "BRX", "JMP", "JMX", "CALL", "BRXU", "JMXU")
-
-
 MARK = re.compile("[v^x]")
 
 
@@ -179,11 +175,10 @@ def instruction_of(match, starts):
     parts = PARTS.match(match.group(2))
     if parts is None:
         raise NotDecoded("this is no instruction: " + match.group(2))
-    groups = match.group(3).split("|")
-    ranges = [columns(g[s:]) for g, s in zip(groups, starts)]
-    ranges += [(frozenset(), frozenset())] * (4 - len(ranges))
-    return Instruction(int(match.group(1), 16), (parts.group(1) or "").strip(), parts.group(2),
-                       parts.group(3), ranges[0][0], ranges[0][1], -1, ranges[2][1], ranges[2][0])
+    general = match.group(3).split("|", 1)[0]  # behind it: predicates, uniform registers
+    reads, writes = columns(general[starts[0]:]) if starts else (frozenset(), frozenset())
+    return Instruction(int(match.group(1), 16), (parts.group(1) or "").strip(), parts.group(2), parts.group(3), reads,
+                       writes)
 
 
 def parse(listing, resources="", arch=""):
