@@ -85,8 +85,8 @@ void gather_logits(const cut_head& head, const tensor_view& x, const std::int32_
   gather_of(head.ranks(), mine, static_cast<std::size_t>(sent) * sizeof(float), all);
   for (std::int64_t p = 0; p < static_cast<std::int64_t>(head.pieces()); ++p) {
     const float* of_rank = all + p / own * sent;
-    const bool same = std::memcmp(of_rank + sums, all + sums,
-                                  static_cast<std::size_t>(n) * sizeof(float)) == 0;
+    const bool same =
+        std::memcmp(of_rank + sums, all + sums, static_cast<std::size_t>(n) * sizeof(float)) == 0;
     if (!same) note_unequal_rows(static_cast<int>(p / own));
     for (std::int64_t i = 0; i < n; ++i) {
       const float* from = of_rank + (p % own * n + i) * widest;

@@ -45,10 +45,10 @@ point_watcher make_profiler(profile_settings settings);
 
 // What one point's traced pass left behind; the probe is made from it.
 struct phase_report {
-  std::vector<phase_total> phases;  // of the CPU's clock
+  std::vector<phase_total> phases;         // of the CPU's clock
   std::vector<phase_seconds> other_ranks;  // by the same clock, of ranks 1, 2, ...
-  double seconds = 0;               // of the traced pass
-  double untraced_seconds = 0;      // mean of the timed passes
+  double seconds = 0;                      // of the traced pass
+  double untraced_seconds = 0;             // mean of the timed passes
   std::int64_t events_left_out = 0;
   device_roofs roofs;            // the larger of before and after the pass that was watched
   bool roofs_uncertain = false;  // the two differ by more than a tenth

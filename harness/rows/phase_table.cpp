@@ -87,9 +87,9 @@ std::string note_of(ordered_json& report, bool device) {
 text_table table_of(const result_row& row, ordered_json report, bool in_order) {
   bool of_ranks = false;
   for (ordered_json& p : report["phases"]) of_ranks = of_ranks || p["most_seconds"].is_number();
-  text_table t = table_with({of_ranks ? "phase | >calls | >ms | >least ms | >most ms"
-                                      : "phase | >calls | >ms",
-                             ">share | >positions | >flops | >MB | >GFLOP/s | >GB/s | >roof_share"});
+  text_table t =
+      table_with({of_ranks ? "phase | >calls | >ms | >least ms | >most ms" : "phase | >calls | >ms",
+                  ">share | >positions | >flops | >MB | >GFLOP/s | >GB/s | >roof_share"});
   // A line of the table, with the times of the ranks behind rank 0's.
   const auto line_of = [&](std::vector<table_cell> line, const table_cell& least,
                            const table_cell& most) {

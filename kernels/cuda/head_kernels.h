@@ -390,7 +390,7 @@ UNMASK_KERNEL void head_join_entropy_kernel(head_params p) {
 
 // out [rows, V] of the logits of all pieces of a cut head.
 struct place_logits_params {
-  const float* all;           // of each rank [held, rows, widest], and [rows] sums of the rows it read
+  const float* all;  // of each rank [held, rows, widest], and [rows] sums of the rows it read
   const std::int32_t* first;  // [pieces + 1]
   float* out;
   std::int64_t rows, widest, out_stride;

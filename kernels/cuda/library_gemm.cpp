@@ -133,12 +133,13 @@ std::string line_of(const problem& p, const choice& c) {
     hex += two;
   }
   char text[512];
-  std::snprintf(text, sizeof text,
-                "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
-                "\"half\":%d,\"int8\":%d,\"in_turn\":true,\"microseconds\":%.3f,\"algorithm\":\"%s\"}",
-                static_cast<long long>(p.n), static_cast<long long>(p.k),
-                static_cast<long long>(p.m), p.accumulate ? 1 : 0, p.bias, p.aligned ? 1 : 0,
-                p.half ? 1 : 0, p.int8 ? 1 : 0, static_cast<double>(c.microseconds), hex.c_str());
+  std::snprintf(
+      text, sizeof text,
+      "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
+      "\"half\":%d,\"int8\":%d,\"in_turn\":true,\"microseconds\":%.3f,\"algorithm\":\"%s\"}",
+      static_cast<long long>(p.n), static_cast<long long>(p.k), static_cast<long long>(p.m),
+      p.accumulate ? 1 : 0, p.bias, p.aligned ? 1 : 0, p.half ? 1 : 0, p.int8 ? 1 : 0,
+      static_cast<double>(c.microseconds), hex.c_str());
   return text;
 }
 
@@ -182,34 +183,39 @@ product_tile tile_of(const cublasLtMatmulAlgo_t& algorithm) {
     t.columns = m;                     \
     t.rows = n;                        \
     break;
-    UNMASK_TILE(64, 32) UNMASK_TILE(64, 64) UNMASK_TILE(64, 96) UNMASK_TILE(64, 128)
-    UNMASK_TILE(64, 160) UNMASK_TILE(64, 192) UNMASK_TILE(64, 256) UNMASK_TILE(64, 320)
-    UNMASK_TILE(64, 384) UNMASK_TILE(64, 512) UNMASK_TILE(96, 64) UNMASK_TILE(96, 128)
-    UNMASK_TILE(96, 192) UNMASK_TILE(96, 256) UNMASK_TILE(128, 32) UNMASK_TILE(128, 64)
-    UNMASK_TILE(128, 96) UNMASK_TILE(128, 128) UNMASK_TILE(128, 160) UNMASK_TILE(128, 192)
-    UNMASK_TILE(128, 256) UNMASK_TILE(128, 320) UNMASK_TILE(128, 384) UNMASK_TILE(160, 64)
-    UNMASK_TILE(160, 128) UNMASK_TILE(160, 192) UNMASK_TILE(160, 256) UNMASK_TILE(192, 32)
-    UNMASK_TILE(192, 64) UNMASK_TILE(192, 96) UNMASK_TILE(192, 128) UNMASK_TILE(192, 160)
-    UNMASK_TILE(192, 192) UNMASK_TILE(192, 256) UNMASK_TILE(256, 32) UNMASK_TILE(256, 64)
-    UNMASK_TILE(256, 96) UNMASK_TILE(256, 128) UNMASK_TILE(256, 160) UNMASK_TILE(256, 192)
-    UNMASK_TILE(256, 256) UNMASK_TILE(320, 64) UNMASK_TILE(320, 128) UNMASK_TILE(384, 64)
-    UNMASK_TILE(384, 128) UNMASK_TILE(512, 64) UNMASK_TILE(512, 128)
+    UNMASK_TILE(64, 32)
+    UNMASK_TILE(64, 64) UNMASK_TILE(64, 96) UNMASK_TILE(64, 128) UNMASK_TILE(64, 160) UNMASK_TILE(
+        64, 192) UNMASK_TILE(64, 256) UNMASK_TILE(64, 320) UNMASK_TILE(64, 384) UNMASK_TILE(64, 512)
+        UNMASK_TILE(96, 64) UNMASK_TILE(96, 128) UNMASK_TILE(96, 192) UNMASK_TILE(96, 256)
+            UNMASK_TILE(128, 32) UNMASK_TILE(128, 64) UNMASK_TILE(128, 96) UNMASK_TILE(128, 128)
+                UNMASK_TILE(128, 160) UNMASK_TILE(128, 192) UNMASK_TILE(128, 256)
+                    UNMASK_TILE(128, 320) UNMASK_TILE(128, 384) UNMASK_TILE(160, 64)
+                        UNMASK_TILE(160, 128) UNMASK_TILE(160, 192) UNMASK_TILE(160, 256)
+                            UNMASK_TILE(192, 32) UNMASK_TILE(192, 64) UNMASK_TILE(192, 96)
+                                UNMASK_TILE(192, 128) UNMASK_TILE(192, 160) UNMASK_TILE(192, 192)
+                                    UNMASK_TILE(192, 256) UNMASK_TILE(256, 32) UNMASK_TILE(256, 64)
+                                        UNMASK_TILE(256, 96) UNMASK_TILE(256, 128)
+                                            UNMASK_TILE(256, 160) UNMASK_TILE(256, 192)
+                                                UNMASK_TILE(256, 256) UNMASK_TILE(320, 64)
+                                                    UNMASK_TILE(320, 128) UNMASK_TILE(384, 64)
+                                                        UNMASK_TILE(384, 128) UNMASK_TILE(512, 64)
+                                                            UNMASK_TILE(512, 128)
 #undef UNMASK_TILE
-    default:
-      break;
+                                                                default : break;
   }
-  switch (static_cast<int>(config_of<std::uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID))) {
-#define UNMASK_CLUSTER(m, n)                \
+  switch (static_cast<int>(
+      config_of<std::uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID))) {
+#define UNMASK_CLUSTER(m, n)                 \
   case CUBLASLT_CLUSTER_SHAPE_##m##x##n##x1: \
-    t.across = m;                           \
-    t.down = n;                             \
+    t.across = m;                            \
+    t.down = n;                              \
     break;
-    UNMASK_CLUSTER(2, 1) UNMASK_CLUSTER(4, 1) UNMASK_CLUSTER(8, 1) UNMASK_CLUSTER(1, 2)
-    UNMASK_CLUSTER(1, 4) UNMASK_CLUSTER(1, 8) UNMASK_CLUSTER(2, 2) UNMASK_CLUSTER(4, 2)
-    UNMASK_CLUSTER(2, 4) UNMASK_CLUSTER(4, 4)
+    UNMASK_CLUSTER(2, 1)
+    UNMASK_CLUSTER(4, 1) UNMASK_CLUSTER(8, 1) UNMASK_CLUSTER(1, 2) UNMASK_CLUSTER(1, 4)
+        UNMASK_CLUSTER(1, 8) UNMASK_CLUSTER(2, 2) UNMASK_CLUSTER(4, 2) UNMASK_CLUSTER(2, 4)
+            UNMASK_CLUSTER(4, 4)
 #undef UNMASK_CLUSTER
-    default:
-      break;
+                default : break;
   }
   t.parts = std::max(1, config_of<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
   return t;
@@ -439,7 +445,8 @@ struct library_gemm::impl {
     constexpr int turns = 6, calls = 3;
     std::vector<timed_algorithm> timed;
     for (const cublasLtMatmulAlgo_t& algorithm : all) {
-      timed.push_back({0, bytes_read(tile_of(algorithm), p.rows, p.columns, p.depth, p.int8 ? 1 : 2)});
+      timed.push_back(
+          {0, bytes_read(tile_of(algorithm), p.rows, p.columns, p.depth, p.int8 ? 1 : 2)});
     }
     std::deque<event_pair> events(all.size());
     for (int turn = 0; turn < turns; ++turn) {

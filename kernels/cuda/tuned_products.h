@@ -26,8 +26,8 @@ constexpr double bytes_read(const product_tile& t, std::int64_t rows, std::int64
                             std::int64_t depth, std::int64_t element) {
   if (t.columns == 0 || t.rows == 0) return 0;
   const auto times = [](std::int64_t all, std::int64_t each) { return (all + each - 1) / each; };
-  const std::int64_t elements = columns * times(rows, t.rows * t.down) +
-                                rows * times(columns, t.columns * t.across);
+  const std::int64_t elements =
+      columns * times(rows, t.rows * t.down) + rows * times(columns, t.columns * t.across);
   const std::int64_t sums = t.parts > 1 ? 8 * t.parts * rows * columns : 0;
   return static_cast<double>(elements * depth * element + sums);
 }

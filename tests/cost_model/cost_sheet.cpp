@@ -207,11 +207,10 @@ model_config small_model(bool blocks) {
 // Kernels that cost_of_step() adds itself, by the names of their launches.
 bool is_of_the_model(const std::string& kernel) {
   static const std::set<std::string> names = {
-      "library_product", "embed",       "rms_norm",        "rotate_and_store",
-      "silu_mul",        "to_bf16",     "head_chunk",      "head_fold",
-      "head_merge",      "moe_choose",  "moe_plan",        "moe_plan: count",
-      "moe_plan: place", "grouped_tensor", "moe_combine",  "importance",
-      "gather_rows"};
+      "library_product", "embed",           "rms_norm",        "rotate_and_store", "silu_mul",
+      "to_bf16",         "head_chunk",      "head_fold",       "head_merge",       "moe_choose",
+      "moe_plan",        "moe_plan: count", "moe_plan: place", "grouped_tensor",   "moe_combine",
+      "importance",      "gather_rows"};
   return names.contains(kernel) || kernel.starts_with("attention");
 }
 
@@ -331,16 +330,16 @@ text_table cost_sums(const std::filesystem::path& shapes, const device_ceilings&
       for (const int ranks : {1, 2, 4, 8}) {
         const step_cost cost =
             cost_of(cost_shape_of(c, ranks), whole_blocks, batch, share_gpt_context, on);
-        line.emplace_back(ranks == 1
-                              ? fmt::format("{:.1f}", 1e3 * cost.seconds)
-                              : fmt::format("{:.1f} ({:.0f} %)", 1e3 * cost.seconds,
-                                            100 * cost.seconds_of_sums() / cost.seconds));
+        line.emplace_back(ranks == 1 ? fmt::format("{:.1f}", 1e3 * cost.seconds)
+                                     : fmt::format("{:.1f} ({:.0f} %)", 1e3 * cost.seconds,
+                                                   100 * cost.seconds_of_sums() / cost.seconds));
       }
       t.add(std::move(line));
     }
   }
   t.notes.push_back(
-      "Predicted, not measured: two sums of float32 rows a layer, and 40 bytes a candidate and rank "
+      "Predicted, not measured: two sums of float32 rows a layer, and 40 bytes a candidate and "
+      "rank "
       "behind the head. Latencies of links are assumed.");
   return t;
 }

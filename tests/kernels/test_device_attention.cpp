@@ -177,8 +177,8 @@ TEST(device_attention, from_1024_packed_rows_on_a_refresh_takes_them) {
     std::vector<std::size_t> order;
     for (std::size_t s = 0; s < t.rows.size(); ++s) order.push_back(s);
     std::vector<float> got;
-    const auto names = launched_by(
-        [&] { got = c.attend(cuda_emulated_backend(with_newer(true)), order); });
+    const auto names =
+        launched_by([&] { got = c.attend(cuda_emulated_backend(with_newer(true)), order); });
     EXPECT_TRUE(names.contains(t.kernel))
         << t.of.heads << " heads of " << t.of.dim << ", " << t.rows[0] << " rows";
     const std::vector<float> before = c.attend(cuda_emulated_backend(with_newer(false)), order);
@@ -206,7 +206,8 @@ TEST(device_attention, tiles_of_a_head_run_before_the_next_head_in_a_refresh) {
       const float* second_head_before = first_head - dim;
       ASSERT_FALSE(test::same_bits(first_head, second_head_before, dim));
       const float* later = newer ? second_head_before : first_head;
-      EXPECT_TRUE(test::same_bits(over.data() + r * dim, later, dim)) << "row " << r << ", " << newer;
+      EXPECT_TRUE(test::same_bits(over.data() + r * dim, later, dim))
+          << "row " << r << ", " << newer;
     }
   }
 }

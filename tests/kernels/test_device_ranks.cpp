@@ -326,8 +326,8 @@ TEST_P(device_ranks, heads_in_pieces_have_the_bits_of_one_process) {
 TEST_P(device_ranks, logits_in_pieces_tell_who_read_another_row) {
   const auto ranks = static_cast<std::size_t>(GetParam().ranks);
   const auto rank = static_cast<std::size_t>(all->group().rank());
-  std::vector<std::int32_t> edges(
-      test::uneven_edges.begin(), test::uneven_edges.begin() + static_cast<std::ptrdiff_t>(ranks));
+  std::vector<std::int32_t> edges(test::uneven_edges.begin(),
+                                  test::uneven_edges.begin() + static_cast<std::ptrdiff_t>(ranks));
   edges.push_back(test::head_question::vocabulary);
   test::head_question question(device());
   const auto whole = device().pack(question.weights(), weight_format::f32),

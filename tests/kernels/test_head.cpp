@@ -493,9 +493,9 @@ TEST(head, of_ranks_has_the_bits_of_the_pieces) {
         // each row, in a state it has a place.
         const bool states = on->where() == target::cpu;
         const std::uint64_t state = states ? 48 : 1359 * sizeof(float);
-        const std::uint64_t sent = test::head_question::rows *
-                                   (each * (2 * state + 1359 * sizeof(float)) +
-                                    (states ? 1 : 3) * sizeof(std::uint32_t));
+        const std::uint64_t sent =
+            test::head_question::rows *
+            (each * (2 * state + 1359 * sizeof(float)) + (states ? 1 : 3) * sizeof(std::uint32_t));
         EXPECT_EQ(group.traffic().bytes, sent * static_cast<std::uint64_t>(ranks - 1));
       };
       for (const test::transport_kind by : test::every_transport) {

@@ -108,9 +108,9 @@ decoded decode_on(const newer_case& c, const backend& on, std::uint64_t seed, we
   const auto model = tiny_model(config_of(c), on, 512, seed, kv_type, format);
   head_inputs seen(on);
   cuda::emulator::begin_counting(false);
-  const closed_loop_result r = decode_closed(
-      *model, "block_diffusion", {{"remasking", "low_confidence_static"}, {"steps", 4}},
-      requests_of(c), c.requests, "", &seen);
+  const closed_loop_result r = decode_closed(*model, "block_diffusion",
+                                             {{"remasking", "low_confidence_static"}, {"steps", 4}},
+                                             requests_of(c), c.requests, "", &seen);
   decoded d{outputs(r), std::move(seen.values), r.graphs.replayed, {}};
   for (const auto& [name, kernel] : cuda::emulator::end_counting().kernels) d.kernels.insert(name);
   return d;

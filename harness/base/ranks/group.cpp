@@ -111,7 +111,12 @@ void rank_group::look_around(double waited, const std::string& named) {
 // ---- moves ----
 
 void rank_group::gather(const void* mine, std::size_t bytes, void* all) {
-  counted_exchange(mine, bytes, bytes, [bytes](int) { return rank_stretch{0, bytes}; }, all);
+  counted_exchange(
+      mine, bytes, bytes,
+      [bytes](int) {
+        return rank_stretch{0, bytes};
+      },
+      all);
 }
 
 void rank_group::deal(const void* mine, std::size_t bytes, std::size_t stretch, void* all) {
@@ -135,7 +140,12 @@ void rank_group::counted_exchange(const void* mine, std::size_t bytes, std::size
 }
 
 void rank_group::exchange(const void* mine, std::size_t bytes, void* all) {
-  exchange(mine, bytes, bytes, [bytes](int) { return rank_stretch{0, bytes}; }, all);
+  exchange(
+      mine, bytes, bytes,
+      [bytes](int) {
+        return rank_stretch{0, bytes};
+      },
+      all);
 }
 
 void rank_group::exchange(const void* mine, std::size_t bytes, std::size_t apart,

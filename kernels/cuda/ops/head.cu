@@ -188,11 +188,10 @@ T* gather_own(const device_backend& device, const cut_head& head, T* own, std::i
 void stamp_rows(const device_backend& device, const tensor_view& x, const std::int32_t* row,
                 std::int64_t count, std::uint32_t* to, std::int64_t of_piece, std::int64_t of_row,
                 std::int64_t held) {
-  device.work().launch("head_stamp", {blocks_for(count, head_warps), head_threads},
-                       head_stamp_kernel,
-                       {device.in(x).data, x.row_stride, static_cast<int>(x.columns()),
-                        x.type == dtype::bf16, device.in(row), to, of_piece, of_row,
-                        static_cast<int>(count), static_cast<int>(held)});
+  device.work().launch(
+      "head_stamp", {blocks_for(count, head_warps), head_threads}, head_stamp_kernel,
+      {device.in(x).data, x.row_stride, static_cast<int>(x.columns()), x.type == dtype::bf16,
+       device.in(row), to, of_piece, of_row, static_cast<int>(count), static_cast<int>(held)});
 }
 
 void cut_confidence(const device_backend& device, const op::confidence& args,
@@ -269,12 +268,12 @@ void logits(const device_backend& device, const op::logits& args) {
              1, 1);
   const float* all = gather_own(device, *cut, mine, sent);
   const auto pieces = static_cast<std::int64_t>(cut->pieces());
-  device.work().launch(
-      "place_logits", {blocks_for(rows, 1), head_threads, 0, blocks_for(pieces, 1)},
-      place_logits_kernel,
-      {all, device.in(cut->first.as<std::int32_t>()), device.out(args.out).as<float>(), rows,
-       cut->widest(), args.out.row_stride, device.fault_word(device_fault::rows_of_ranks),
-       static_cast<int>(own)});
+  device.work().launch("place_logits",
+                       {blocks_for(rows, 1), head_threads, 0, blocks_for(pieces, 1)},
+                       place_logits_kernel,
+                       {all, device.in(cut->first.as<std::int32_t>()),
+                        device.out(args.out).as<float>(), rows, cut->widest(), args.out.row_stride,
+                        device.fault_word(device_fault::rows_of_ranks), static_cast<int>(own)});
 }
 
 void sample(const device_backend& device, const op::sample& args) {

@@ -225,8 +225,7 @@ TEST(kernel_turns, few_rows_into_the_residual_stream_have_a_newer_kernel) {
   };
   EXPECT_EQ(timed(), "CUDA cores;cuBLASLt;newer kernels;CUDA cores;cuBLASLt;");
   s.asked.left_out = {{cuda::multiplied::few_rows, cuda::multiplier::newer}};
-  EXPECT_EQ(timed(),
-            "CUDA cores;cuBLASLt;newer kernels: wrong at first use;CUDA cores;cuBLASLt;");
+  EXPECT_EQ(timed(), "CUDA cores;cuBLASLt;newer kernels: wrong at first use;CUDA cores;cuBLASLt;");
 }
 
 TEST(kernel_turns, the_program_times_kernels_on_the_emulator) {
@@ -235,9 +234,8 @@ TEST(kernel_turns, the_program_times_kernels_on_the_emulator) {
   const auto run = [](const std::string& words) {
     return test::run_program(UNMASK_SOURCE_DIR, "bench " + words);
   };
-  const test::outcome done =
-      run("--kernels own,before,library --device cuda-emulated --turns 2 --kernel-rows '" + file +
-          "'");
+  const test::outcome done = run(
+      "--kernels own,before,library --device cuda-emulated --turns 2 --kernel-rows '" + file + "'");
   EXPECT_EQ(done.code, 0) << done.text;
   EXPECT_NE(done.text.find("the emulator has no library"), std::string::npos) << done.text;
   std::ifstream in(file);

@@ -123,9 +123,8 @@ TEST_F(ranked_runs, move_what_the_formulas_say) {
     const heads& more = over_heads.at(row.at("method").get<std::string>());
     ASSERT_EQ(number("denoise_steps"), 2 * 32);
     EXPECT_EQ(number("sum_calls"), 2 * 5 * number("batched_forwards") + 2 * 32 + 2 * more.calls);
-    EXPECT_EQ(number("sum_bytes"),
-              4 * 192 * (number("layer_rows") + number("feed_forward_rows")) +
-                  48 * number("head_rows") + 2 * more.bytes);
+    EXPECT_EQ(number("sum_bytes"), 4 * 192 * (number("layer_rows") + number("feed_forward_rows")) +
+                                       48 * number("head_rows") + 2 * more.bytes);
   }
 }
 
