@@ -79,7 +79,7 @@ std::vector<std::string> facts_here() {
   return {
       std::string(all.name) + " of " + std::to_string(all.multiProcessorCount) + " multiprocessors",
       std::to_string(driver / 1000) + "." + std::to_string(driver % 1000 / 10),
-      nccl_version_text(nccl().version), bus.data(), this_machine()};
+      nccl_version_text(nccl().version), bus.data(), machine_id()};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -44,7 +44,7 @@ double ranks_loading_patience() {
   return seconds_of(loading_patience_variable, 600);
 }
 
-std::string this_machine() {
+std::string machine_id() {
   std::ifstream in("/proc/sys/kernel/random/boot_id");
   std::string id;
   std::getline(in, id);

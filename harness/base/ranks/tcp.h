@@ -25,7 +25,7 @@ struct tcp_job {
   std::string ranks_variable = {};  // says how many there are
   std::string key = {};             // all ranks of the job have it, and no other
   // Of this process; for tests, else what the system says.
-  std::string host = host_name(), machine = this_machine();
+  std::string host = host_name(), machine = machine_id();
 };
 
 // Rank 0 listens, at this address alone, from here on.

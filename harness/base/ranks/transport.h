@@ -30,7 +30,7 @@ using presence_of = std::function<presence(int rank)>;
 using waiting_check = std::function<void(double waited, const presence_of& of)>;
 
 // Distinguishes this machine from others while it runs; empty: the system does not say.
-std::string this_machine();
+std::string machine_id();
 
 // Bytes of a rank that come to another one: [first, end) of a move.
 struct rank_stretch {
