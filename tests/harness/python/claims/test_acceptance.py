@@ -86,10 +86,11 @@ class Counts(dict):
     of its own, and the others as much below it. Of 1000 items the mean is then known to 2 % either way."""
     NAMES = ("committed", "denoise_steps", "decode_rows", "late_layer_rows", "nfe", "output_tokens", "rows")
 
+    def __missing__(self, name):
+        return [1.3 if i >> self.NAMES.index(name) & 1 else 0.7 for i in range(ITEMS)]
+
     def get(self, name, other=None):
-        if name in self.NAMES:
-            return [1.3 if i >> self.NAMES.index(name) & 1 else 0.7 for i in range(ITEMS)]
-        return super().get(name, other)
+        return self[name] if name in self or name in self.NAMES else other
 
 
 class Printed:
@@ -233,21 +234,24 @@ class Acceptance(unittest.TestCase):
         with unittest.mock.patch("unmask.claims.judge.weigh", ruled):
             return judge_all([measured(c, ratio_of(c), score_of(c)) for c in claims], register, evidence, "tiny")
 
-    def refused_of_print(self, rule=None):
-        """{claim: (verdict, reason)} of the printed speeds that are not SUPPORTED, though their printed score is kept."""
+    def refused_of_print(self, rule=None, score_of=None):
+        """{claim: (verdict, reason)} of the printed speeds that are not SUPPORTED, though their printed score is kept.
+        score_of: another score than the printed one."""
         asked = [c for c in self.speeds if c.published and self.printed_score(c) is not None]
         kept = [c for c in asked if self.printed_score(c) >= -PUBLISHED_POINTS]
         self.assertGreater(len(kept), 50)
-        judged = self.judged(kept, self.printed_ratio, self.printed_score, rule)
+        judged = self.judged(kept, self.printed_ratio, score_of or self.printed_score, rule)
         return {c.key: (r.verdict, r.reason) for c, r in judged if r.verdict != "SUPPORTED"}
 
     def refused_of_counts(self, rule=None):
-        """The same of counts of two sides that pass their bound by 6 %, three times their interval."""
+        """The same of counts of two sides that pass their bound by 6 %, three times their interval. What compares such
+        ratios in turn is left out."""
         def beyond(c):
             return c.bound.edge * (0.94 if c.bound.low is None else 1.06)
         asked = [c for c in self.register.claims if c.kind == "count" and c.sides is not None]
-        self.assertGreater(len(asked), 10)
         judged = self.judged(asked, lambda c: None if c.is_control else beyond(c), lambda c: 0.0, rule)
+        judged = [(c, r) for c, r in judged if r.estimate and abs(r.estimate.value / beyond(c) - 1) < 1e-6]
+        self.assertGreater(len(judged), 10)
         return {c.key: (r.verdict, r.reason) for c, r in judged if r.verdict != "SUPPORTED"}
 
     def test_the_printed_numbers_are_supported(self):
@@ -263,11 +267,10 @@ class Acceptance(unittest.TestCase):
         refused = self.refused_of_counts(counts_have_a_margin)
         self.assertEqual({verdict for verdict, _ in refused.values()}, {"OPEN"})
 
-    def test_few_items_leave_a_score_open_and_a_speed_as_it_is(self):
-        """Of 200 items a printed loss of 1.25 points is not shown to be less than two."""
-        with unittest.mock.patch.dict(globals(), {"ITEMS": 200}):
-            self.assertEqual(self.refused_of_print(), {})
-            refused = self.refused_of_print(an_open_score_limits)
+    def test_a_score_that_is_not_determined_leaves_a_speed_as_it_is(self):
+        """Of 1000 items a loss of 1.5 points is not shown to be less than two."""
+        self.assertEqual(self.refused_of_print(score_of=lambda c: -0.015), {})
+        refused = self.refused_of_print(an_open_score_limits, lambda c: -0.015)
         self.assertEqual({verdict for verdict, _ in refused.values()}, {"PARTLY"})
 
     def test_a_printed_loss_of_more_is_partly(self):
