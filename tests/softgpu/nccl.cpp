@@ -284,10 +284,10 @@ class grouped : public moving {
     }
   }
   void compare(int rank) const override {
-    const std::uint64_t sent = of(rank).to[turn()][c_->rank];
+    const std::uint64_t told = of(rank).to[turn()][c_->rank];
     const std::size_t wanted = receives_[static_cast<std::size_t>(rank)].bytes;
-    if (sent == wanted) return;
-    complain("rank " + std::to_string(rank) + " sends " + std::to_string(sent) + " bytes to rank " +
+    if (told == wanted) return;
+    complain("rank " + std::to_string(rank) + " sends " + std::to_string(told) + " bytes to rank " +
              std::to_string(c_->rank) + ", which receives " + std::to_string(wanted));
   }
   void read() override {
