@@ -169,6 +169,9 @@ class memory_transport final : public rank_transport {
   std::string failure() const override {
     const memory_head& h = head();
     if (h.failed == 0) return "";
+    // Who failed writes its words, unless it was killed just then.
+    const timespec moment{0, 1'000'000};
+    for (int i = 0; i < 100 && h.told == 0; ++i) ::nanosleep(&moment, nullptr);
     return h.told == 0 ? "a rank failed" : h.words;
   }
 
