@@ -361,7 +361,7 @@ class ranked_executor final : public executor {
     use_meter meter(meter_of(device_));
     return team_->together({{"do", "pass"}, {"point", number}, {"listens", heard}}, [&] {
       pass_record pass = own.pass();
-      put_use_of_ranks(pass, team_->group().gather(told_use(meter.finish())));
+      put_use_of_ranks(pass, team_->group().gather(told_use(meter.finish(), pass.use)));
       phases.clear();
       if (heard) phases = phases_of_others(team_->group().gather(std::string()));
       return pass;
@@ -516,11 +516,12 @@ class follower {
   void pass(prepared_point& point, bool listens) {
     phase_clock clock;
     use_meter meter(meter_of(group_points_.front().run.device));
+    machine_use own;
     {
       const listening as_rank_0(listens ? &clock : nullptr);
-      point.pass();
+      own = point.pass().use;
     }
-    group_.gather(told_use(meter.finish()));
+    group_.gather(told_use(meter.finish(), own));
     if (listens) group_.gather(told_phases(clock));
   }
 

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/base/ranks/transport.h"
 #include "harness/devices/device.h"
 
 namespace unmask {
@@ -34,6 +36,19 @@ device_use use_in(const std::string& told) {
   return use;
 }
 
+// What other ranks did on the processors of rank 0 is the model's own work.
+void put_processors_of_ranks(machine_use& use, const std::vector<std::string>& told) {
+  const json first = json::parse(told.at(0));
+  for (std::size_t rank = 1; rank < told.size(); ++rank) {
+    const json one = json::parse(told[rank]);
+    if (one.at("machine") != first.at("machine")) continue;
+    const double own = one.value("own_seconds", std::nan(""));
+    use.own_seconds += own;
+    use.other_seconds -= own;
+    use.threads = std::min(use.processors, use.threads + one.at("threads").get<double>());
+  }
+}
+
 }  // namespace
 
 energy_meter meter_of(const std::string& device) {
@@ -47,11 +62,14 @@ void put_use(pass_record& pass, const device_use& use) {
   }
 }
 
-std::string told_use(const device_use& use) {
+std::string told_use(const device_use& use, const machine_use& of_pass) {
   json all = json::object();
   for (const auto& [name, value] : numbers_of(use)) {
     if (*value) all[name] = **value;
   }
+  all["machine"] = machine_id();
+  all["threads"] = of_pass.threads;
+  if (std::isfinite(of_pass.own_seconds)) all["own_seconds"] = of_pass.own_seconds;
   return all.dump();
 }
 
@@ -59,6 +77,7 @@ void put_use_of_ranks(pass_record& pass, const std::vector<std::string>& told) {
   std::vector<device_use> ranks;
   for (const std::string& one : told) ranks.push_back(use_in(one));
   put_use(pass, use_of_all(ranks));
+  put_processors_of_ranks(pass.use, told);
   const auto lacks = [](const device_use& use) { return !use.joules; };
   const auto first = std::ranges::find_if(ranks, lacks);
   if (first == ranks.end() || std::ranges::all_of(ranks, lacks)) return;

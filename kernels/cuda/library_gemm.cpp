@@ -184,24 +184,24 @@ product_tile tile_of(const cublasLtMatmulAlgo_t& algorithm) {
     t.rows = n;                        \
     break;
     UNMASK_TILE(64, 32)
-    UNMASK_TILE(64, 64) UNMASK_TILE(64, 96) UNMASK_TILE(64, 128) UNMASK_TILE(64, 160) UNMASK_TILE(
-        64, 192) UNMASK_TILE(64, 256) UNMASK_TILE(64, 320) UNMASK_TILE(64, 384) UNMASK_TILE(64, 512)
-        UNMASK_TILE(96, 64) UNMASK_TILE(96, 128) UNMASK_TILE(96, 192) UNMASK_TILE(96, 256)
-            UNMASK_TILE(128, 32) UNMASK_TILE(128, 64) UNMASK_TILE(128, 96) UNMASK_TILE(128, 128)
-                UNMASK_TILE(128, 160) UNMASK_TILE(128, 192) UNMASK_TILE(128, 256)
-                    UNMASK_TILE(128, 320) UNMASK_TILE(128, 384) UNMASK_TILE(160, 64)
-                        UNMASK_TILE(160, 128) UNMASK_TILE(160, 192) UNMASK_TILE(160, 256)
-                            UNMASK_TILE(192, 32) UNMASK_TILE(192, 64) UNMASK_TILE(192, 96)
-                                UNMASK_TILE(192, 128) UNMASK_TILE(192, 160) UNMASK_TILE(192, 192)
-                                    UNMASK_TILE(192, 256) UNMASK_TILE(256, 32) UNMASK_TILE(256, 64)
-                                        UNMASK_TILE(256, 96) UNMASK_TILE(256, 128)
-                                            UNMASK_TILE(256, 160) UNMASK_TILE(256, 192)
-                                                UNMASK_TILE(256, 256) UNMASK_TILE(320, 64)
-                                                    UNMASK_TILE(320, 128) UNMASK_TILE(384, 64)
-                                                        UNMASK_TILE(384, 128) UNMASK_TILE(512, 64)
-                                                            UNMASK_TILE(512, 128)
+    UNMASK_TILE(64, 64)
+    UNMASK_TILE(64, 96) UNMASK_TILE(64, 128) UNMASK_TILE(64, 160) UNMASK_TILE(64, 192) UNMASK_TILE(
+        64, 256) UNMASK_TILE(64, 320) UNMASK_TILE(64, 384) UNMASK_TILE(64, 512) UNMASK_TILE(96, 64)
+        UNMASK_TILE(96, 128) UNMASK_TILE(96, 192) UNMASK_TILE(96, 256) UNMASK_TILE(128, 32)
+            UNMASK_TILE(128, 64) UNMASK_TILE(128, 96) UNMASK_TILE(128, 128) UNMASK_TILE(128, 160)
+                UNMASK_TILE(128, 192) UNMASK_TILE(128, 256) UNMASK_TILE(128, 320)
+                    UNMASK_TILE(128, 384) UNMASK_TILE(160, 64) UNMASK_TILE(160, 128)
+                        UNMASK_TILE(160, 192) UNMASK_TILE(160, 256) UNMASK_TILE(192, 32)
+                            UNMASK_TILE(192, 64) UNMASK_TILE(192, 96) UNMASK_TILE(192, 128)
+                                UNMASK_TILE(192, 160) UNMASK_TILE(192, 192) UNMASK_TILE(192, 256)
+                                    UNMASK_TILE(256, 32) UNMASK_TILE(256, 64) UNMASK_TILE(256, 96)
+                                        UNMASK_TILE(256, 128) UNMASK_TILE(256, 160)
+                                            UNMASK_TILE(256, 192) UNMASK_TILE(256, 256)
+                                                UNMASK_TILE(320, 64) UNMASK_TILE(320, 128)
+                                                    UNMASK_TILE(384, 64) UNMASK_TILE(384, 128)
+                                                        UNMASK_TILE(512, 64) UNMASK_TILE(512, 128)
 #undef UNMASK_TILE
-                                                                default : break;
+                                                            default : break;
   }
   switch (static_cast<int>(
       config_of<std::uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID))) {
@@ -211,11 +211,11 @@ product_tile tile_of(const cublasLtMatmulAlgo_t& algorithm) {
     t.down = n;                              \
     break;
     UNMASK_CLUSTER(2, 1)
-    UNMASK_CLUSTER(4, 1) UNMASK_CLUSTER(8, 1) UNMASK_CLUSTER(1, 2) UNMASK_CLUSTER(1, 4)
-        UNMASK_CLUSTER(1, 8) UNMASK_CLUSTER(2, 2) UNMASK_CLUSTER(4, 2) UNMASK_CLUSTER(2, 4)
-            UNMASK_CLUSTER(4, 4)
+    UNMASK_CLUSTER(4, 1)
+    UNMASK_CLUSTER(8, 1) UNMASK_CLUSTER(1, 2) UNMASK_CLUSTER(1, 4) UNMASK_CLUSTER(1, 8)
+        UNMASK_CLUSTER(2, 2) UNMASK_CLUSTER(4, 2) UNMASK_CLUSTER(2, 4) UNMASK_CLUSTER(4, 4)
 #undef UNMASK_CLUSTER
-                default : break;
+            default : break;
   }
   t.parts = std::max(1, config_of<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
   return t;
