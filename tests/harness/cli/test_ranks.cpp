@@ -541,7 +541,7 @@ TEST_F(ranked_runs, are_those_that_a_launcher_started) {
 // Two at once, as tasks of a job array: each has ranks, claims and a file of its own, and the points are measured
 // once. Both together find what one run does.
 TEST_F(ranked_runs, of_two_shards_share_a_folder) {
-  write("block_diffusion", 2, "ranks = 2\n[sweep]\nseed = [1, 2, 3]\n");
+  write("block_diffusion", 2, "ranks = 2\n[sweep]\n\"params.threshold\" = [0.7, 0.8, 0.9]\n");
   const std::string words = "\"$UNMASK\" run x.toml --no-progress --device cpu";
   const test::outcome whole = test::run_shell(folder(), words + " -o whole");
   ASSERT_EQ(whole.code, 0) << whole.text;
