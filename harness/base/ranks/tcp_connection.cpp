@@ -65,12 +65,14 @@ void tcp_connection::send_status(std::uint64_t on_device, const tcp_frames::move
 }
 
 void tcp_connection::send_failure(std::string_view words) {
+  // Whose move it was has its memory back.
+  const bool inside = std::exchange(sends_, false) && out_.moved() > 0;
+  expects_ = false;
   if (!problem_.empty()) return;
-  if (sends_ && out_.moved() > 0) {  // inside of a message nothing can be said
+  if (inside) {  // of a message, where nothing can be said
     ::shutdown(socket_.get(), SHUT_RDWR);
     return;
   }
-  sends_ = false;
   add_ahead({tcp_frames::kind::failure, static_cast<std::uint32_t>(words.size()), 0, 0},
             words.data());
   push();

@@ -40,7 +40,7 @@ class tcp_connection {
   bool sends() const { return !ahead_.empty() || sends_; }
   // A short frame, unless others before it have not gone.
   void send_status(std::uint64_t on_device, const tcp_frames::moves_of_all* all);
-  // The last frame.
+  // The last frame. What was to be sent or read of a move is not touched any more.
   void send_failure(std::string_view words);
 
   // Sends and reads what can be now. A frame of a move that nobody expects yet stays where it is.

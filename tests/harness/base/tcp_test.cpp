@@ -480,6 +480,32 @@ TEST(tcp, messages_above_their_size_are_refused) {
                 "sent 1048576 bytes in move 1 in place of 8: it does not take the same steps");
 }
 
+// A rank that gave up a move has its memory back, whatever still comes.
+TEST(tcp, a_part_that_comes_too_late_is_not_written) {
+  const std::string said = said_of_rank_0(
+      [](int port) {
+        const by_hand line(port);
+        line.greet(1, 2);
+        pause(0.4);
+        line.send_head(tcp_frames::kind::part, 8, 1);
+        line.send(std::uint64_t{9});
+        line.wait_for_end();
+      },
+      20,
+      [](rank_group& group) {
+        group.wait_for(0.2);
+        const std::uint64_t mine = 5;
+        std::array<std::uint64_t, 2> all{};
+        EXPECT_THROW(group.gather(&mine, sizeof mine, all.data()), rank_failure);
+        for (int i = 0; i < 8; ++i) {
+          pause(0.1);
+          EXPECT_THROW(group.look_around(0), rank_failure);
+        }
+        EXPECT_EQ(all[1], 0U);
+      });
+  EXPECT_EQ(said, "");
+}
+
 // ---- ranks that end or say nothing, with a process for each ----
 
 // Processes 1, 2, ... that gather until their group ends, and then exit with 9 if it ended with a sentence that
