@@ -76,8 +76,8 @@ inline constexpr double tensor_instructions = 470;
 // As they are in sm_90a's machine code (kernels/cuda/budget.json, "executed"), of a warp for 64 keys: of
 // attention_cluster_kernel, whose warps copy twice as much for a tile of 64 rows, and of
 // attention_refresh_kernel, in a tile with a new largest score. Of a lane for each logit, of head_fold_kernel.
-inline constexpr double cluster_instructions = 512, refresh_instructions = 248,
-                        fold_instructions = 7.8;
+inline constexpr double cluster_instructions = 505, refresh_instructions = 248,
+                        fold_instructions = 8.0;
 // Of a warp per element of a rotation.
 inline constexpr double rotate_instructions = 10;
 // A part of the head: a chunk of `tokens` for `rows` candidates, `times` such (kernels/cuda/head_chunks.h).

@@ -240,7 +240,7 @@ TEST(cost_model, parts_are_merged_in_the_same_launch) {
   }
 }
 
-// By clusters, by hand: 6.3 us of eight tiles of 64 rows and keys at 1,392 clocks, 0.7 of the lists, 2.1 of three
+// By clusters, by hand: 6.3 us of eight tiles of 64 rows and keys at 1,388 clocks, 0.7 of the lists, 2.1 of three
 // trips to memory, 1.8 of sums that are added (720 clocks of trips to other blocks, and 32 KiB), 1 of a gap.
 TEST(cost_model, clusters_share_the_keys_of_few_sequences) {
   EXPECT_NEAR(attention_seconds(1, 4096, true), 12.0e-6, 0.1e-6);
