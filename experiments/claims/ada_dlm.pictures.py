@@ -60,7 +60,8 @@ def dkv_cache_beats_vanilla_with_pictures(f):
 
 @claim(place=TABLE_8, statement="With some model and pictures, dKV-Cache has a lower throughput than vanilla decoding.",
        quantity="throughput of vanilla decoding over dKV-Cache, the largest of any model and task", bound=above(1, "paper: slower"),
-       published=Published(1.136, "Table 8, LLaVA-Bench: 0.88 times vanilla with MMaDA, 0.95 with Dimple", 0.007), **CACHE_ALONE)
+       published=Published(1.136, "Table 8, LLaVA-Bench: 0.88 times vanilla with MMaDA, 0.95 with Dimple", 0.007),
+       each_because="the table has it slower in two places: the largest ratio counts", **CACHE_ALONE)
 def dkv_cache_is_slower_somewhere_with_pictures(f):
     return largest(speed(f, "Vanilla", "dKV-Cache", **EITHER))
 
