@@ -46,7 +46,7 @@ class rank_processes {
     force_ = std::make_unique<ranks_in_force>(group_.get());
   }
   ~rank_processes() {
-    if (::testing::Test::HasFailure()) group_->fail("a rank of the test has failed");
+    leave_together();
     for (std::size_t i = 0; i < others_.size(); ++i) {
       others_[i]->let_end(60);
       EXPECT_EQ(others_[i]->ended().value_or(-1), 0) << "rank " << i + 1 << " said:\n"
@@ -58,6 +58,15 @@ class rank_processes {
   rank_group& group() { return *group_; }
 
  private:
+  // Nobody ends while another one still waits for a move of their devices.
+  void leave_together() {
+    if (::testing::Test::HasFailure()) group_->fail("a rank of the test has failed");
+    if (!group_->failure().empty()) return;
+    try {
+      group_->gather(std::string());
+    } catch (const rank_failure&) {  // of another one, whose exit code says so
+    }
+  }
   void start(int rank) {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
     std::vector<std::string> command = {
