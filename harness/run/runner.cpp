@@ -367,6 +367,7 @@ class experiment_run {
     row.calibration = f.ready->calibration_report();
     for (const auto& [name, report] : f.ready->measured_reports()) row.probes[name] = report;
     if (options_.watch) {
+      progress_.now(title(f) + " watched pass");
       for (const auto& [name, report] : options_.watch(*f.ready, *f.point, f.measured)) {
         row.probes[name] = report;
       }
