@@ -92,7 +92,10 @@ TEST_F(ranks_of_machines, find_what_ranks_of_one_machine_find) {
     for (std::size_t i = 0; i < got.size(); ++i) {
       EXPECT_EQ(got[i].at("topology").dump(), R"({"hosts":1,"transport":"TCP"})");
       EXPECT_EQ(want[i].at("topology").dump(), R"({"hosts":1,"transport":"shared memory"})");
-      for (const char* same : {"point_id", "answers_hash", "verdict", "ranks"}) {
+      // Whether a row is noisy is the machine's affair.
+      EXPECT_NE(got[i].at("verdict"), "FAILED") << got[i].at("reason");
+      EXPECT_NE(got[i].at("verdict"), "INVALID") << got[i].at("reason");
+      for (const char* same : {"point_id", "answers_hash", "ranks"}) {
         EXPECT_EQ(got[i].at(same), want[i].at(same)) << same;
       }
       for (const char* same : {"rows", "nfe", "committed", "flops", "sum_bytes", "sum_calls",
