@@ -92,9 +92,10 @@ TEST(head, confidence_by_hand) {
 
 // Both folds of a chunk against float64. The candidates pick columns of the head, which are their logits:
 // random; ties; a certain token; the best is banned; the best is in the last slice, which is not full; a tie
-// between lanes; the second best beside the best, in another load of its lane, and again beside it but banned.
+// between lanes; the second best beside the best, in another pair of loads of its lane, again beside it but banned, and
+// as high in the other load of the pair.
 TEST(head, folds_are_the_definition_over_several_slices) {
-  constexpr std::int32_t candidates = 9, vocabulary = 3 * 2048 + 777, banned = 5000;
+  constexpr std::int32_t candidates = 10, vocabulary = 3 * 2048 + 777, banned = 5000;
   std::mt19937 rng(3);
   std::normal_distribution<float> normal(0, 3);
   std::vector<float> w(static_cast<std::size_t>(vocabulary) * candidates);
@@ -114,12 +115,13 @@ TEST(head, folds_are_the_definition_over_several_slices) {
   logit(banned, 8) = 33;
   logit(banned + 1, 8) = 31;
   logit(banned + 2, 8) = 28;
+  logit(1024, 9) = logit(1024 + 128, 9) = 30;
   grid x({candidates, candidates});
   for (std::int32_t c = 0; c < candidates; ++c) {
     for (std::int32_t k = 0; k < candidates; ++k) x.at(c, k) = c == k ? 1.0F : 0.0F;
   }
   test::candidates_fixture c;
-  c.add({1, 2, 4, 8, 16, 32, 64, 128, 256});
+  c.add({1, 2, 4, 8, 16, 32, 64, 128, 256, 512});
   const auto check = [&](const backend& backend, bool seconds) {
     const auto head = backend.pack(make_view(w.data(), dtype::f32, {vocabulary, candidates}),
                                    weight_format::bf16);
