@@ -19,7 +19,7 @@ from runner import HERE, ROOT, Failed, NotRun, Partial, json_lines
 # Kernels of which there are two, by `run.kernels`: those that no card has decided about and those before them.
 # Programs of tests take those before unless this says otherwise; on a GPU and in a rehearsal it always does.
 NEW, BEFORE = ({"UNMASK_CUDA_KERNELS": word} for word in ("new", "before"))
-OF_TWO_KERNELS = "attention|confidence|gated_linear"
+OF_TWO_KERNELS = "attention|confidence|gated_linear|moe|experts"
 # Operations of the device check whose newer kernels are taken only if the library multiplies.
 BESIDE_THE_LIBRARY = "gated_linear|of few rows"
 # Kernels that ncu looks at in full: case of the benchmark, the kernel to take, how many launches of it in turn, and
