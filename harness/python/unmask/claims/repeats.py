@@ -181,11 +181,13 @@ def _point_of(finding, first):
 
 
 def _one_estimate(found, logs):
-    """Of estimates that differ the combined one, of equal ones the first; without an interval where one has none."""
+    """Of estimates that differ the combined one, of equal ones the first; without an interval where one has none. Exact
+    counts, and times measured once, have that of their spread over campaigns."""
     first = found[0]
     if len({e.value for e in found}) == 1:
         return first
-    if len(found) > 1 and all(map(_once, found)):
+    exact = all(e.how == "counted" and e.low == e.high and (e.value > 0 or not logs) for e in found)
+    if exact or all(map(_once, found)):
         each = [replace(e, low=e.value, high=e.value) for e in found]
         return replace(intervals.over_campaigns(each, logs, False), n=len(found), unit="campaigns")
     if any(e.low is None for e in found) or logs and any(not e.low > 0 for e in found):

@@ -142,7 +142,8 @@ def _precision(claim, e, found):
     if claim.kind == "speed" and e.low > 0:
         half = math.sqrt(e.high / e.low) - 1
         text = f"; NOISY: the speed is known to ±{100 * half:.0f} %" if half > NOISY_HALF_WIDTH else ""
-        text += "" if PROMPTS in e.how else "; the interval is over repetitions, not over prompts"
+        over = "campaigns" if e.unit == "campaigns" else "repetitions"
+        text += "" if PROMPTS in e.how else f"; the interval is over {over}, not over prompts"
     if found == SMALLER:
         half = _halfway(claim)
         half = f"{points(half)} pp" if claim.kind == "score" else short_number(half)

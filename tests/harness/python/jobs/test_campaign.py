@@ -137,6 +137,9 @@ class Campaigns(Made):
         """The worst points of three campaigns are all below 1, by so much that their mean would exclude it."""
         r = self.every(lambda batch: 1.0)
         self.assertEqual((r.verdict, r.campaigns), ("OPEN", "3"))
+        self.assertIn(", n = 3 campaigns, bound > 1", r.reason)
+        self.assertIn("the interval is over campaigns, not over prompts", r.reason)
+        self.assertNotIn("would decide it", r.reason)
         worst = [math.log(e.value) for _, e in r.each]
         self.assertLess(stats.t.interval(0.95, 2, loc=statistics.mean(worst), scale=stats.sem(worst))[1], 0)
         self.assertEqual([verdict for verdict, _ in r.each], ["OPEN"] * 3)
