@@ -175,47 +175,48 @@ T config_of(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttri
 }
 
 // The library's M runs over the columns of y, its N over the rows. Tiles that are no multiples of 32 are unknown here.
+struct named_size {
+  int name;
+  std::int64_t columns, rows;
+};
+#define UNMASK_TILE(m, n) \
+  { CUBLASLT_MATMUL_TILE_##m##x##n, m, n }
+constexpr named_size tiles[] = {
+    UNMASK_TILE(64, 32),   UNMASK_TILE(64, 64),   UNMASK_TILE(64, 96),   UNMASK_TILE(64, 128),
+    UNMASK_TILE(64, 160),  UNMASK_TILE(64, 192),  UNMASK_TILE(64, 256),  UNMASK_TILE(64, 320),
+    UNMASK_TILE(64, 384),  UNMASK_TILE(64, 512),  UNMASK_TILE(96, 64),   UNMASK_TILE(96, 128),
+    UNMASK_TILE(96, 192),  UNMASK_TILE(96, 256),  UNMASK_TILE(128, 32),  UNMASK_TILE(128, 64),
+    UNMASK_TILE(128, 96),  UNMASK_TILE(128, 128), UNMASK_TILE(128, 160), UNMASK_TILE(128, 192),
+    UNMASK_TILE(128, 256), UNMASK_TILE(128, 320), UNMASK_TILE(128, 384), UNMASK_TILE(160, 64),
+    UNMASK_TILE(160, 128), UNMASK_TILE(160, 192), UNMASK_TILE(160, 256), UNMASK_TILE(192, 32),
+    UNMASK_TILE(192, 64),  UNMASK_TILE(192, 96),  UNMASK_TILE(192, 128), UNMASK_TILE(192, 160),
+    UNMASK_TILE(192, 192), UNMASK_TILE(192, 256), UNMASK_TILE(256, 32),  UNMASK_TILE(256, 64),
+    UNMASK_TILE(256, 96),  UNMASK_TILE(256, 128), UNMASK_TILE(256, 160), UNMASK_TILE(256, 192),
+    UNMASK_TILE(256, 256), UNMASK_TILE(320, 64),  UNMASK_TILE(320, 128), UNMASK_TILE(384, 64),
+    UNMASK_TILE(384, 128), UNMASK_TILE(512, 64),  UNMASK_TILE(512, 128)};
+#undef UNMASK_TILE
+#define UNMASK_CLUSTER(m, n) \
+  { CUBLASLT_CLUSTER_SHAPE_##m##x##n##x1, m, n }
+constexpr named_size clusters[] = {UNMASK_CLUSTER(2, 1), UNMASK_CLUSTER(4, 1), UNMASK_CLUSTER(8, 1),
+                                   UNMASK_CLUSTER(1, 2), UNMASK_CLUSTER(1, 4), UNMASK_CLUSTER(1, 8),
+                                   UNMASK_CLUSTER(2, 2), UNMASK_CLUSTER(4, 2), UNMASK_CLUSTER(2, 4),
+                                   UNMASK_CLUSTER(4, 4)};
+#undef UNMASK_CLUSTER
+
 product_tile tile_of(const cublasLtMatmulAlgo_t& algorithm) {
   product_tile t;
-  switch (static_cast<int>(config_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID))) {
-#define UNMASK_TILE(m, n)              \
-  case CUBLASLT_MATMUL_TILE_##m##x##n: \
-    t.columns = m;                     \
-    t.rows = n;                        \
-    break;
-    UNMASK_TILE(64, 32)
-    UNMASK_TILE(64, 64)
-    UNMASK_TILE(64, 96) UNMASK_TILE(64, 128) UNMASK_TILE(64, 160) UNMASK_TILE(64, 192) UNMASK_TILE(
-        64, 256) UNMASK_TILE(64, 320) UNMASK_TILE(64, 384) UNMASK_TILE(64, 512) UNMASK_TILE(96, 64)
-        UNMASK_TILE(96, 128) UNMASK_TILE(96, 192) UNMASK_TILE(96, 256) UNMASK_TILE(128, 32)
-            UNMASK_TILE(128, 64) UNMASK_TILE(128, 96) UNMASK_TILE(128, 128) UNMASK_TILE(128, 160)
-                UNMASK_TILE(128, 192) UNMASK_TILE(128, 256) UNMASK_TILE(128, 320)
-                    UNMASK_TILE(128, 384) UNMASK_TILE(160, 64) UNMASK_TILE(160, 128)
-                        UNMASK_TILE(160, 192) UNMASK_TILE(160, 256) UNMASK_TILE(192, 32)
-                            UNMASK_TILE(192, 64) UNMASK_TILE(192, 96) UNMASK_TILE(192, 128)
-                                UNMASK_TILE(192, 160) UNMASK_TILE(192, 192) UNMASK_TILE(192, 256)
-                                    UNMASK_TILE(256, 32) UNMASK_TILE(256, 64) UNMASK_TILE(256, 96)
-                                        UNMASK_TILE(256, 128) UNMASK_TILE(256, 160)
-                                            UNMASK_TILE(256, 192) UNMASK_TILE(256, 256)
-                                                UNMASK_TILE(320, 64) UNMASK_TILE(320, 128)
-                                                    UNMASK_TILE(384, 64) UNMASK_TILE(384, 128)
-                                                        UNMASK_TILE(512, 64) UNMASK_TILE(512, 128)
-#undef UNMASK_TILE
-                                                            default : break;
+  const auto tile =
+      static_cast<int>(config_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID));
+  if (const auto* at = std::ranges::find(tiles, tile, &named_size::name); at != std::end(tiles)) {
+    t.columns = at->columns;
+    t.rows = at->rows;
   }
-  switch (static_cast<int>(
-      config_of<std::uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID))) {
-#define UNMASK_CLUSTER(m, n)                 \
-  case CUBLASLT_CLUSTER_SHAPE_##m##x##n##x1: \
-    t.across = m;                            \
-    t.down = n;                              \
-    break;
-    UNMASK_CLUSTER(2, 1)
-    UNMASK_CLUSTER(4, 1)
-    UNMASK_CLUSTER(8, 1) UNMASK_CLUSTER(1, 2) UNMASK_CLUSTER(1, 4) UNMASK_CLUSTER(1, 8)
-        UNMASK_CLUSTER(2, 2) UNMASK_CLUSTER(4, 2) UNMASK_CLUSTER(2, 4) UNMASK_CLUSTER(4, 4)
-#undef UNMASK_CLUSTER
-            default : break;
+  const auto cluster =
+      static_cast<int>(config_of<std::uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID));
+  if (const auto* at = std::ranges::find(clusters, cluster, &named_size::name);
+      at != std::end(clusters)) {
+    t.across = at->columns;
+    t.down = at->rows;
   }
   t.parts = std::max(1, config_of<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
   return t;
