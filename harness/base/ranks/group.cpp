@@ -74,9 +74,9 @@ void rank_group::look_for(double waited, const presence_of& of, const std::strin
   if (patience_ <= 0 || waited < patience_) return;
   std::vector<int> silent, waiting;
   for (int r = 0; r < size(); ++r) {
-    const presence is = of(r);
-    if (is == presence::absent) silent.push_back(r);
-    if (is == presence::there) waiting.push_back(r);
+    const rank_presence is = of(r);
+    if (is == rank_presence::absent) silent.push_back(r);
+    if (is == rank_presence::there) waiting.push_back(r);
   }
   const std::string within = " within " + short_text(patience_) + " s";
   const std::string how = std::string(" (") + patience_set_by_ + " sets the seconds)";
@@ -103,7 +103,8 @@ void rank_group::look_around(double waited, const std::string& named) {
   look_for(
       waited,
       [&](int r) {
-        return transport_->on_device(r) >= moves_on_device_ ? presence::there : presence::absent;
+        return transport_->on_device(r) >= moves_on_device_ ? rank_presence::there
+                                                            : rank_presence::absent;
       },
       "come to " + move, move);
 }

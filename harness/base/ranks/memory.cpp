@@ -198,8 +198,9 @@ class memory_transport final : public rank_transport {
     while (h.generation == turn) {
       sleep_while(h.generation, turn);
       if (h.generation != turn) return;
-      check(seconds_now() - start,
-            [&](int r) { return h.of[r].moves >= moves_ ? presence::there : presence::absent; });
+      check(seconds_now() - start, [&](int r) {
+        return h.of[r].moves >= moves_ ? rank_presence::there : rank_presence::absent;
+      });
     }
   }
 

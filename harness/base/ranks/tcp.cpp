@@ -103,12 +103,12 @@ class tcp_transport : public rank_transport {
     return rank() == 0 ? start : std::max(start, connections_.front().heard_at());
   }
   template <class Done>
-  presence presence_of_rank(int r, const Done& is_done) const {
-    if (r == rank()) return presence::there;
+  rank_presence presence_of_rank(int r, const Done& is_done) const {
+    if (r == rank()) return rank_presence::there;
     for (const tcp_connection& c : connections_) {
-      if (c.peer().rank == r) return is_done(c) ? presence::there : presence::absent;
+      if (c.peer().rank == r) return is_done(c) ? rank_presence::there : rank_presence::absent;
     }
-    return presence::unknown;
+    return rank_presence::unknown;
   }
   std::vector<pollfd> to_wait_for() const {
     std::vector<pollfd> all;

@@ -23,8 +23,8 @@ class rank_failure : public error {
 inline constexpr int most_ranks = 64;
 
 // Whether a rank has come to where this one waits. Over TCP only rank 0 knows it of all.
-enum class presence : std::uint8_t { absent, there, unknown };
-using presence_of = std::function<presence(int rank)>;
+enum class rank_presence : std::uint8_t { absent, there, unknown };
+using presence_of = std::function<rank_presence(int rank)>;
 
 // A transport that waits asks it several times a second. Throws if the wait shall end. `waited`: seconds.
 using waiting_check = std::function<void(double waited, const presence_of& of)>;
