@@ -98,9 +98,13 @@ class Reader(unittest.TestCase):
 class Vocabulary(unittest.TestCase):
     def test_the_keys_of_run_and_the_verdicts_are_the_programs(self):
         with open(os.path.join(ROOT, "harness/base/run_keys.h"), encoding="utf-8") as file:
-            keys = re.findall(r'X\(std::(int64_t|string), (\w+),\s+"[^"]*",\s+("\w*"|\d+),',
+            keys = re.findall(r'X\(std::(int64_t|string), (\w+),\s+"[^"]*",\s+("\w*"|\w+),',
                               file.read())
-        self.assertEqual(rows.RUN_KEYS, {name: int(value) if kind == "int64_t" else value[1:-1]
+        with open(os.path.join(ROOT, "harness/base/ranks/shots.h"), encoding="utf-8") as file:
+            number, bits = re.search(r"two_shots_above = std::int64_t\{(\d+)\} << (\d+);", file.read()).groups()
+        values = {value: int(value) for _, _, value in keys if value.isdigit()}
+        values["two_shots_above"] = int(number) << int(bits)
+        self.assertEqual(rows.RUN_KEYS, {name: values[value] if kind == "int64_t" else value[1:-1]
                                          for kind, name, value in keys})
         self.assertEqual(rows.VERDICTS, ("PASS", "NOISY", "INVALID", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED",
                                          "INACTIVE"))
