@@ -6,7 +6,7 @@
     ./dev gpu --pack unmask-gpu.tar.xz      where it can be built: the programs in one archive
     ./dev gpu --first                       4 minutes: does every kernel compute the right thing?
     ./dev gpu --measure                     9 minutes: how fast, against which ceilings?
-    ./dev gpu --first --rehearse            the same stages and limits without a GPU
+    ./dev gpu --first --rehearse            the same stages without a GPU, limits times four
     ./dev gpu --first --rehearse software   what nvcc compiled, on a GPU in software (tests/softgpu)
     ./dev gpu --report gpu-*.tar.gz         results/gpu/measured.md from what came back
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
 """Both commands of the GPU check from the packed programs, without a GPU: every stage runs on the
-emulator or the CPU under the limits of the real thing, what comes back fits, and the page is
+emulator or the CPU under four times the limits of the real thing, what comes back fits, and the page is
 written from it. And, where nvcc built them, the stages that are short on the GPU in software.
 
     python3 rehearsal_test.py BUILD [Rehearsal | InSoftware]"""
@@ -51,7 +51,7 @@ class Rehearsal(unittest.TestCase):
         seconds = time.monotonic() - begin
         print(done.stdout, flush=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertLess(seconds, driver.BUDGETS[name] + 15)
+        self.assertLess(seconds, 4 * driver.BUDGETS[name] + 15)
         archive = os.path.join(self.results, f"gpu-{name}.tar.gz")
         self.assertLess(os.path.getsize(archive), 16 << 20)
         with tarfile.open(archive) as packed:
