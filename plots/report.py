@@ -100,14 +100,20 @@ def cell_html(cell, header, tones):
     return shown + (" †" if cell.get("dagger") else "")
 
 
+def table_cell(column, cell, tones):
+    """A cell of the column. What orders it stands beside it if the text does not: numbers at six digits."""
+    shown, value = cell_html(cell, column["header"], tones), cell.get("value")
+    key = text(cell["text"] if value is None else f"{value:.6g}")
+    order = "" if shown == key else f' data-v="{key}"'
+    return f'<td{" class=n" if column["right"] else ""}{order}>{shown}</td>'
+
+
 def table(data, caption, tones):
     """A table as the package hands it out (harness/python/unmask/tables/tables.py); columns sort by click."""
     head = "".join(f'<th scope="col"{" class=n" if c["right"] else ""}><button type="button">'
                    f'{text(c["header"])}</button></th>' for c in data["columns"])
-    body = "".join("<tr>" + "".join(
-        f'<td{" class=n" if c["right"] else ""} data-v="{text(cell.get("value", cell["text"]))}">'
-        f'{cell_html(cell, c["header"], tones)}</td>'
-        for c, cell in zip(data["columns"], row)) + "</tr>" for row in data["rows"])
+    body = "".join("<tr>" + "".join(table_cell(c, cell, tones) for c, cell in zip(data["columns"], row)) + "</tr>"
+                   for row in data["rows"])
     notes = "".join(f'<p class="quiet">{text(n)}</p>' for n in data["notes"])
     return (f'<div class="scroll" tabindex="0" role="region" aria-label="{text(caption)}">'
             f'<table class="sortable"><caption>{text(caption)}</caption><thead><tr>{head}</tr></thead>'
@@ -116,6 +122,15 @@ def table(data, caption, tones):
 
 
 # ---- figures -------------------------------------------------------------------------------------
+
+
+def smaller_svg(svg):
+    """The same drawing in fewer letters: paths and places to a hundredth of a point, no name that nothing refers to."""
+    def shorter(found):
+        return re.sub(r"-?\d+\.\d{3,}", lambda n: f"{float(n.group()):.2f}", found.group())
+    svg = re.sub(r' (?:d|x|y)="[^"]*"', shorter, svg)
+    referred = set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
+    return re.sub(r'<g id="([^"]*)"', lambda g: g.group() if g.group(1) in referred else "<g", svg)
 
 
 def inline_svg(svg, prefix, title, letters):
@@ -127,6 +142,7 @@ def inline_svg(svg, prefix, title, letters):
     # Letters are the same in every figure; the page defines each once, in letters_part().
     letters.update(re.findall(r'<path id="(DejaVu[^"]*)"([^>]*)/>', svg))
     svg = re.sub(r'<path id="DejaVu[^"]*"[^>]*/>', "", svg)
+    svg = smaller_svg(svg)
     svg = re.sub(r'\bid="(?!DejaVu)', f'id="{prefix}-', svg)
     svg = re.sub(r'href="#(?!DejaVu)', f'href="#{prefix}-', svg)
     svg = re.sub(r"url\(#", f"url(#{prefix}-", svg)

@@ -82,7 +82,8 @@
     const speed = [...document.querySelectorAll("table.sortable th")].find(
       (c) => c.textContent.startsWith("tokens/s"));
     const table = speed.closest("table");
-    const values = () => [...table.tBodies[0].rows].map((r) => Number(r.cells[speed.cellIndex].dataset.v));
+    const values = () => [...table.tBodies[0].rows].map((r) => r.cells[speed.cellIndex])
+      .map((c) => Number(c.dataset.v ?? c.textContent));
     speed.querySelector("button").click();
     out.ascending = [values(), speed.getAttribute("aria-sort")];
     speed.querySelector("button").click();

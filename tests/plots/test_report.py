@@ -136,6 +136,21 @@ class Page(Case):
             self.assertEqual(report.ratio_text({"kind": kind, "measured": 1.5, "published": {"value": value}}), "")
         self.assertEqual(report.ratio_text({"measured": None, "published": {"value": 3.0}}), "")
 
+    def test_a_cell_says_its_order_only_if_its_text_does_not(self):
+        for cell, seen in (({"text": "15", "value": 15}, ">15<"), ({"text": "2 min", "value": 123.0}, ' data-v="123">2'),
+                           ({"text": "0.33", "value": 1 / 3}, ' data-v="0.333333">0'), ({"text": "tiny"}, ">tiny<"),
+                           ({"text": "<b>"}, ">&lt;b&gt;<"), ({"text": "x", "bold": True}, ' data-v="x"><b>x')):
+            self.assertTrue(report.table_cell({"header": "a", "right": False}, cell, {}).startswith(f"<td{seen}"), cell)
+
+    def test_a_drawing_loses_digits_and_names_that_nothing_uses(self):
+        svg = ('<svg><g id="figure_1"><g id="axes_1"><path id="m1" d="M -1.23456 0.126 L 20 3.5"/></g>'
+               '<use xlink:href="#m1" x="7.0049" y="2"/><g transform="scale(0.015625)"/></g>'
+               '<g id="kept"/><use href="#kept"/></svg>')
+        self.assertEqual(report.smaller_svg(svg),
+                         '<svg><g><g><path id="m1" d="M -1.23 0.13 L 20 3.5"/></g>'
+                         '<use xlink:href="#m1" x="7.00" y="2"/><g transform="scale(0.015625)"/></g>'
+                         '<g id="kept"/><use href="#kept"/></svg>')
+
     def test_every_row_and_hash_is_there(self):
         for name in ("traces", "serving", "chunks"):
             for row in support.rows_of(name):

@@ -219,7 +219,8 @@ def campaign_table(path):
     table = tables.Table(glossary.columns("paper | table or figure | scale | status | >result rows | >time | detail"))
     for (paper, name, scale), entry in last.items():
         table.add(paper, name, scale, str(entry.get("status", "")),
-                  count_cell(int(entry.get("rows") or 0)), _duration(entry["seconds"]),
+                  count_cell(int(entry.get("rows") or 0)),
+                  Cell(_duration(entry["seconds"]), value=entry["seconds"]),
                   str(entry.get("detail", "")))
     measured = sum(entry.get("status") == "measured" for entry in last.values())
     table.notes.append(f"{measured} of {len(last)} tables and figures measured; "
