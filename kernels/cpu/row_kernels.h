@@ -25,6 +25,7 @@ struct row_kernels {
                          float eps, std::int64_t half, const float* cosine, const float* sine);
   void (*silu_mul)(const float* gate, const float* up, std::int64_t n, float* out);
   void (*sigmoid)(float* x, std::int64_t n);
+  void (*gelu_tanh)(const float* x, std::int64_t n, float* out);
   float (*dot)(const float* a, const float* b, std::int64_t n);
   // out[i * out_stride + j] = a_i . b_j for na rows of a and nb rows of b.
   void (*dots)(const float* a, std::int64_t a_stride, std::int64_t na, const float* b,
@@ -121,6 +122,15 @@ struct row_code {
   }
   static void sigmoid(float* x, std::int64_t n) {
     each(n, [&](auto load, auto store) UNMASK_LAMBDA { store(x, sigmoid_of(load(x))); });
+  }
+  // (1 + tanh(u)) / 2 is the sigmoid of 2 u.
+  static void gelu_tanh(const float* x, std::int64_t n, float* out) {
+    const f slope = V::set(1.5957691216F), cubic = V::set(0.044715F);  // 2 sqrt(2 / pi)
+    each(n, [&](auto load, auto store) UNMASK_LAMBDA {
+      const f v = load(x);
+      const f u = V::fma(V::mul(V::mul(v, v), v), cubic, v);
+      store(out, V::mul(v, sigmoid_of(V::mul(slope, u))));
+    });
   }
   static void silu_mul(const float* gate, const float* up, std::int64_t n, float* out) {
     each(n, [&](auto load, auto store) UNMASK_LAMBDA {
@@ -238,9 +248,10 @@ struct row_code {
 template <class V>
 const row_kernels& row_kernels_of() {
   using code = row_code<V>;
-  static constexpr row_kernels kernels = {
-      code::rms_norm, code::head_norm_rope, code::silu_mul, code::sigmoid,    code::dot,
-      code::dots,     code::products,       code::add_to,   code::add_scaled, code::pooled_softmax};
+  static constexpr row_kernels kernels = {code::rms_norm,   code::head_norm_rope, code::silu_mul,
+                                          code::sigmoid,    code::gelu_tanh,      code::dot,
+                                          code::dots,       code::products,       code::add_to,
+                                          code::add_scaled, code::pooled_softmax};
   return kernels;
 }
 

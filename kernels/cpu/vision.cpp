@@ -30,9 +30,8 @@ void layer_norm(const op::layer_norm& args) {
   }
 }
 
-void gelu(const op::gelu& args) {
+void gelu(const backend& backend, const op::gelu& args) {
   const std::int64_t rows = args.x.rows(), width = args.x.columns();
-  const float slope = std::sqrt(2 / std::numbers::pi_v<float>);
 #pragma omp parallel for schedule(static) if (rows * width > parallel_elements)
   for (std::int64_t r = 0; r < rows; ++r) {
     const float* in = args.x.row<float>(r);
@@ -42,10 +41,7 @@ void gelu(const op::gelu& args) {
         out[d] = 0.5F * in[d] * (1 + std::erf(in[d] / std::numbers::sqrt2_v<float>));
       }
     } else {
-      for (std::int64_t d = 0; d < width; ++d) {
-        const float x = in[d];
-        out[d] = 0.5F * x * (1 + std::tanh(slope * (x + 0.044715F * x * x * x)));
-      }
+      backend.rows().gelu_tanh(in, width, out);
     }
   }
 }
