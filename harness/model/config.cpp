@@ -635,6 +635,9 @@ model_config read_model_config(const std::filesystem::path& directory) {
                               snapshots.back().string());
     }
   }
+  if (const std::string why = outdated_text(directory); !why.empty()) {
+    throw environment_error(directory.string() + ": the model " + why);
+  }
   const std::filesystem::path generation = directory / "generation_config.json";
   model_config m =
       parse_model_config(read_file(directory / "config.json", config_limit),

@@ -62,7 +62,8 @@ std::string without_device(const std::string& name, const machine_view& m) {
 
 std::string without_model(const std::string& name, const machine_view&) {
   const fs::path config = fs::path("models") / name / "config.json";
-  return find_embedded(config, {}) ? "" : "not made yet: ./dev model " + name;
+  const auto found = find_embedded(config, {});
+  return found ? outdated_text(found->parent_path()) : "not made yet: ./dev model " + name;
 }
 
 std::string without_benchmark(const std::string& name, const machine_view& m) {

@@ -548,6 +548,36 @@ TEST(config, files_are_named) {
                            {"generation_config.json", "`eos_token_id`"});
 }
 
+TEST(config, a_made_model_is_of_the_files_that_are_there) {
+  const scratch_folder folder;
+  const fs::path model = folder.path() / "tiny";
+  fs::create_directory(model);
+  write_file(model / delta_file, "abc");
+  expect_environment_error([&] { read_model_config(model); },
+                           {"holds only the delta", "./dev model tiny makes"});
+  write_file(model / "config.json", sdar().dump());
+  expect_environment_error([&] { read_model_config(model); }, {"no made_of.json", "./dev model"});
+  // The digest of "abc" in FIPS 180-4.
+  const std::string digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+  write_file(model / made_of_file, json{{delta_file, digest}, {"../gone", "x"}}.dump());
+  EXPECT_EQ(outdated_text(model), "");
+  read_model_config(model);
+  write_file(folder.path() / "gone", "abc");  // it has come back, as another
+  expect_environment_error([&] { read_model_config(model); }, {"another ../gone"});
+  write_file(model / made_of_file, json{{delta_file, digest}, {"../gone", digest}}.dump());
+  EXPECT_EQ(outdated_text(model), "");
+  write_file(model / delta_file, "abd");
+  expect_environment_error([&] { read_model_config(model); },
+                           {"tiny: the model was made of another delta.safetensors than the one "
+                            "here; ./dev model tiny makes it anew"});
+  for (const char* text : {"[]", "{}", "{"}) {
+    write_file(model / made_of_file, text);
+    expect_environment_error([&] { read_model_config(model); }, {"made_of.json"});
+  }
+  fs::remove(model / delta_file);  // a model as any other
+  EXPECT_EQ(outdated_text(model), "");
+}
+
 TEST(config, published_configs_parse) {
   struct expected {
     std::int64_t parameters;

@@ -14,7 +14,7 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = os.path.normpath(os.path.join(HERE, "..", ".."))
 sys.path.insert(0, os.path.join(HERE, "..", "smol"))
-from merge import bfloat16, read_safetensors, write_json, write_safetensors  # noqa: E402
+from merge import bfloat16, read_safetensors, write_json, write_made_of, write_safetensors  # noqa: E402
 
 SCALE = 2.0  # of a LoRA's product, as in train.py
 LAYERS = 5   # that have a LoRA
@@ -38,11 +38,16 @@ def read_json(folder, name):
         return json.load(file)
 
 
+def shards_of(folder):
+    names = set(read_json(folder, "model.safetensors.index.json")["weight_map"].values())
+    return [os.path.join(folder, name) for name in sorted(names)]
+
+
 def base_of(folder):
     """Name to float32 array of all shards."""
     found = {}
-    for name in sorted(set(read_json(folder, "model.safetensors.index.json")["weight_map"].values())):
-        found.update(read_safetensors(os.path.join(folder, name)))
+    for path in shards_of(folder):
+        found.update(read_safetensors(path))
     return found
 
 
@@ -129,6 +134,7 @@ def make(name, delta, out):
         shutil.copyfile(os.path.join(base, file), os.path.join(out, file))
     for file, value in more.items():
         write_json(out, file, value)
+    write_made_of(out, [delta, os.path.join(base, "config.json"), *shards_of(base)])
     write_json(out, "config.json", config)  # last: it makes the folder a model
     return sum(value.nbytes for value in tensors.values())
 

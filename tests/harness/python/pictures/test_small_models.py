@@ -3,8 +3,10 @@
 those of another item; the pictures are what their script draws, and the codes those of the encoder
 (ctest python.pictures/small_models)."""
 
+import hashlib
 import importlib.util
 import json
+import shutil
 import sys
 import unittest
 
@@ -60,6 +62,28 @@ def lines(name):
 
 def pixels(name):
     return np.asarray(Image.open(DATA / name).convert("RGB"))
+
+
+class Made(support.Case):
+    def test_a_model_of_an_earlier_delta_is_refused(self):
+        """As after an update of the tree: a model that was made lies there, and its delta has changed."""
+        folder = self.folder / "tiny-mmada"
+        folder.mkdir()
+        shutil.copy(MODELS / "tiny-mmada/delta.safetensors", folder)
+        make.make("tiny-mmada", str(folder / "delta.safetensors"), str(folder))
+        made_of = json.loads((folder / "made_of.json").read_text(encoding="utf-8"))
+        self.assertEqual(made_of["delta.safetensors"],
+                         hashlib.sha256((folder / "delta.safetensors").read_bytes()).hexdigest())
+        of_base = {(folder / name).resolve() for name in made_of} & set((MODELS / "tiny-llada").glob("*"))
+        self.assertEqual(len(of_base), len(made_of) - 1)
+        done = program("doctor", "--model", folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(folder / "delta.safetensors", "ab") as file:
+            file.write(b" ")
+        done = program("doctor", "--model", folder)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("was made of another delta.safetensors than the one here; ./dev model tiny-mmada makes it anew",
+                      done.stdout + done.stderr)
 
 
 class Reading(support.Case):
