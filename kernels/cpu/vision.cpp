@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "kernels/cpu/backend.h"
+#include "kernels/cpu/row_kernels.h"
 
 namespace unmask::cpu {
 namespace {
