@@ -40,7 +40,7 @@ bool decides_the_model(const std::string& name) {
 }
 
 constexpr std::uintmax_t text_limit = 4 << 20;
-constexpr std::uintmax_t made_of_limit = std::uintmax_t{1} << 30;  // of a file that a model is made of
+constexpr std::size_t made_of_limit = 1U << 30;  // of a file that a model is made of
 
 bool holds(const std::filesystem::path& file, const std::string& word) {
   std::error_code failure;
@@ -70,7 +70,9 @@ std::string outdated_text(const std::filesystem::path& directory) {
   const std::string again =
       "; ./dev model " + directory.lexically_normal().filename().string() + " makes it anew";
   const std::filesystem::path list = directory / made_of_file;
-  if (!is_there(list)) return std::string("has no ") + made_of_file + ", which says of what" + again;
+  if (!is_there(list)) {
+    return std::string("has no ") + made_of_file + ", which says what it was made of" + again;
+  }
   const json_value made_of = parse_python_json(read_file(list, text_limit), list.string());
   if (made_of.members() == nullptr || made_of.find(delta_file) == nullptr) {
     return std::string("has a ") + made_of_file + " without " + delta_file + again;
@@ -78,9 +80,8 @@ std::string outdated_text(const std::filesystem::path& directory) {
   for (const auto& [name, digest] : *made_of.members()) {
     const std::filesystem::path file = directory / name;
     if (!is_there(file)) continue;
-    const std::string is = remembered_hash(file, user_hash_memory(), [&] {
-      return sha256_hex(read_file(file, made_of_limit));
-    });
+    const std::string is = remembered_hash(
+        file, user_hash_memory(), [&] { return sha256_hex(read_file(file, made_of_limit)); });
     if (digest.text() == nullptr || *digest.text() != is) {
       return "was made of another " + name + " than the one here" + again;
     }
