@@ -22,11 +22,11 @@ namespace unmask {
 
 // What the folder of an opt-in model holds in place of its weights, until `./dev model` makes them.
 constexpr const char* delta_file = "delta.safetensors";
-// The files that it made a model of, by their places from the folder: {"delta.safetensors": SHA-256, ...}.
+// Lists the files that the model was made of, by path from the folder: {"delta.safetensors": SHA-256, ...}.
 constexpr const char* made_of_file = "made_of.json";
 
-// What `./dev model` would make otherwise now in this folder, a sentence without a subject. Empty: nothing, or the
-// folder has no delta. Files that are not there any more are not missed.
+// Why the model in this folder must be made anew: a listed file has changed, or the list is missing. The text
+// follows "the model". Empty: it is up to date, or the folder has no delta. Listed files that are gone are ignored.
 std::string outdated_text(const std::filesystem::path& directory);
 
 class checkpoint {
