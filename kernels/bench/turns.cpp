@@ -459,18 +459,18 @@ candidate own_way(const turn_settings& s, multiplied what, multiplier how) {
   return c;
 }
 
-// The newer kernels of attention or of the head, or those before them. Without wgmma attention has neither.
+// The newer kernels of attention, experts or the head, or those before them. Without wgmma the first two have neither.
 candidate one_of_two(const turn_settings& s, multiplied what, bool newer) {
   const multiplier how = newer ? multiplier::newer : multiplier::wgmma;
-  const bool attends = what == multiplied::attention;
+  const bool by_wgmma = what != multiplied::head;
   candidate c{{newer ? name_of(how) : "kernels before", true, "", {}, !newer}, s.asked};
-  if (attends && !s.wgmma) {
+  if (by_wgmma && !s.wgmma) {
     c.way.why = no_wgmma;
   } else if (s.asked.left_out.contains({what, how})) {
     c.way.why = wrong_before;
   }
   c.choices->newer = newer;
-  if (attends) c.choices->wgmma = true;
+  if (by_wgmma) c.choices->wgmma = true;
   if (!c.way.why.empty()) c.choices.reset();
   return c;
 }
@@ -506,12 +506,9 @@ std::vector<candidate> candidates_of(const turn_settings& s, const sizes& size) 
   const auto absent = [&](const char* name, const std::string& why) {
     if (s.libraries) all.push_back({{name, false, why, {}}, std::nullopt});
   };
-  if (what != multiplied::experts) add_both(s, what, all);
+  add_both(s, what, all);
   if (what == multiplied::head) return all;
-  if (s.own) {
-    if (what == multiplied::experts) all.push_back(own_way(s, what, multiplier::wgmma));
-    all.push_back(own_way(s, what, multiplier::mma_sync));
-  }
+  if (s.own) all.push_back(own_way(s, what, multiplier::mma_sync));
   if (what == multiplied::attention) {
     absent("cuDNN", "this program has no way by it; ./dev gpu --measure times it through PyTorch");
   } else {

@@ -127,11 +127,11 @@ class InSoftware(unittest.TestCase):
         self.assertRegex(first["two GPUs"], r"^[5-9] tests; 1 passed, 0 failed, .*\(one run of at most 120 rows\)")
         self.assertRegex(measure["kernels"], r"^1\d cases \(smallest sizes")
         self.assertIn(", 13 of them under load", measure["ceilings"])
-        # Ways: of attention four, of two products two each, of gate and up two, of experts three, of the head two.
-        # Newer kernels over those before in attention and the head, mma.sync over wgmma in attention and the experts,
+        # Ways: of attention four, of two products two each, of gate and up two, of experts four, of the head two.
+        # Newer kernels over those before in attention, experts and the head, mma.sync over those before in the first two,
         # CUDA cores over the stand-in of cuBLASLt twice. The newer kernel of gate and up is for sizes that fill the
         # card.
-        self.assertIn("6 ratios of 15 ways", measure["turns"])
+        self.assertIn("7 ratios of 16 ways", measure["turns"])
 
     def test_what_the_gpu_in_software_finds_fails_the_stage(self):
         # A wait for a copy is left out. Copies arrive at once here: every result is right all the same.
