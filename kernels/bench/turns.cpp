@@ -466,11 +466,14 @@ candidate one_of_two(const turn_settings& s, multiplied what, bool newer) {
   candidate c{{newer ? name_of(how) : "kernels before", true, "", {}, !newer}, s.asked};
   if (by_wgmma && !s.wgmma) {
     c.way.why = no_wgmma;
-  } else if (s.asked.left_out.contains({what, how})) {
+  } else if (s.asked.left_out.contains({what, how}) ||
+             (what == multiplied::experts &&
+              s.asked.left_out.contains({what, multiplier::wgmma}))) {
     c.way.why = wrong_before;
   }
   c.choices->newer = newer;
   if (by_wgmma) c.choices->wgmma = true;
+  if (what == multiplied::experts) c.choices->own_products = false;
   if (!c.way.why.empty()) c.choices.reset();
   return c;
 }

@@ -124,6 +124,14 @@ TEST(kernel_turns, a_way_that_cannot_compute_says_so_and_is_not_timed) {
   }
   EXPECT_EQ(attention.ways[2].seconds.size(), 2U);
   EXPECT_EQ(experts.ways[2].why, "wrong at first use");
+  // Experts' newer kernel is by wgmma, so it is not there without it.
+  s.asked.left_out = {{cuda::multiplied::experts, cuda::multiplier::wgmma}};
+  s.cases = "experts";
+  time_in_turn(s, [&](const kernel_case& c) {
+    EXPECT_EQ(c.ways[0].why, "wrong at first use");
+    EXPECT_EQ(c.ways[1].why, "wrong at first use");
+    EXPECT_EQ(c.ways[2].seconds.size(), 2U);
+  });
   s.cases = "no such case";
   EXPECT_THROW(time_in_turn(s, [](const kernel_case&) {}), error);
   s.cases = "(";
