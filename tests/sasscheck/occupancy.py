@@ -92,15 +92,16 @@ def setmaxnreg(kernel, blocks):
     groups = kernel.threads // 128
     given = [c for _, c, g in changes if g]
     taken = [c for _, c, g in changes if not g]
-    if given and taken and groups > 1:
-        need = min(given) + (groups - 1) * max(taken)
+    if given and taken and groups > len(given):
+        # Each instruction that gives is of one warpgroup, and the others take.
+        need = sum(given) + (groups - len(given)) * max(taken)
         # The kernel's own count, as launch allocates it: by eights.
         have = groups * -(-kernel.registers // 8) * 8
         if need > have:
             found.append(Finding(
                 "setmaxnreg", changes[0][0].address,
-                f"one warpgroup of {min(given)} and {groups - 1} of {max(taken)} need {need} "
-                f"registers per lane, the block has {have}: a warpgroup waits for ever"))
+                f"{len(given)} of {groups} warpgroups keep {sum(given)} registers and the others take {max(taken)}: they need "
+                f"{need} registers per lane, the block has {have}: a warpgroup waits for ever"))
     return found
 
 

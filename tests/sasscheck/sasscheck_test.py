@@ -168,9 +168,18 @@ class Occupancy(unittest.TestCase):
             k = kernel(*of)
             return [f.text for f in occupancy.setmaxnreg(k, flow.blocks_of(k))]
         self.assertEqual(said(24, 240, 239), [])
-        self.assertIn("need 520", " ".join(said(40, 240, 100)))
+        self.assertIn("they need 520", " ".join(said(40, 240, 100)))
         self.assertIn("R240 with 240", " ".join(said(24, 240, 240)))
         self.assertIn("multiple of 8", " ".join(said(20, 240, 100)))
+
+    def test_setmaxnreg_of_two_warpgroups_that_give(self):
+        def said(*give):
+            k = kernel_of(*(("USETMAXREG.DEALLOC.CTAPOOL", f"{n:#x}") for n in give),
+                          ("USETMAXREG.TRY_ALLOC.CTAPOOL", "UP0, 0xc8"), write(3), EXIT, registers=128, threads=512)
+            return " ".join(f.text for f in occupancy.setmaxnreg(k, flow.blocks_of(k)))
+        self.assertEqual(said(72, 40), "")
+        self.assertIn("2 of 4 warpgroups keep 120 registers and the others take 200: they need 520", said(80, 40))
+        self.assertIn("they need 640", said(40))
 
     def test_local_memory_is_worst_in_a_loop_with_products(self):
         k = kernel_of(("STL", "[R1], R2", {1, 2}, ()), ARRIVE, product(OUT, (), True), wait(0),
