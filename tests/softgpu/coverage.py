@@ -21,7 +21,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CARDS = ("80", "90")
-SPECIAL = re.compile(r"(mma|wgmma|ldmatrix|cp\.async|st\.async|fence\.proxy|mbarrier|barrier\.cluster|bar\.arrive|mapa|"
+SPECIAL = re.compile(r"(mma|wgmma|ldmatrix|stmatrix|cp\.async|st\.async|fence\.proxy|mbarrier|barrier\.cluster|bar\.arrive|mapa|"
                      r"griddepcontrol|setmaxnreg|prefetch|(ld|st|atom|red)\S*\.shared::cluster|dp4a)")
 TESTS = ["--gtest_brief=1",
          "--gtest_filter=device_*:each/operation*:attention*:head*:selection*-device_memory*"]

@@ -184,6 +184,7 @@ void decoder::decode() {
                                                          {"atom", &decoder::atomic_update},
                                                          {"red", &decoder::atomic_update},
                                                          {"ldmatrix", &decoder::load_matrix},
+                                                         {"stmatrix", &decoder::store_matrix},
                                                          {"cp", &decoder::copy_async},
                                                          {"shfl", &decoder::shuffle_lanes},
                                                          {"vote", &decoder::vote_lanes},

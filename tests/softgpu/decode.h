@@ -142,7 +142,9 @@ class decoder {
   void load_or_store();
   void load_acquired();
   void atomic_update();
+  std::size_t take_matrices(const ptx_operand& values, const ptx_operand& at);
   void load_matrix();
+  void store_matrix();
   void copy_async();
   void shuffle_lanes();
   void vote_lanes();

@@ -206,6 +206,27 @@ void ldmatrix(warp& w, const instruction& i) {
   }
 }
 
+// The reverse: the same lanes' elements go to the rows.
+template <bool transposed>
+void stmatrix(warp& w, const instruction& i) {
+  const operand& to = i.o[i.count - 1];
+  for (int n = 0; n < i.count - 1; ++n) {
+    const u32* d = w.at<u32>(i.o[n]);
+    u16 m[8][8];
+    for (int l = 0; l < 32; ++l) {
+      for (int e = 0; e < 2; ++e) {
+        const int r = l / 4, c = l % 4 * 2 + e;
+        m[transposed ? c : r][transposed ? r : c] = static_cast<u16>(d[l] >> (16 * e));
+      }
+    }
+    for (int r = 0; r < 8; ++r) {
+      const int lane = n * 8 + r;
+      const u64 at = masked_address(address_of(w, to, lane, i.offset), space::shared);
+      std::memcpy(reach(w, i, lane, space::shared, at, 16, true), m[r], 16);
+    }
+  }
+}
+
 void start_copy(warp& w, const instruction& i) {
   // to, from, bytes, [source bytes]; offsets of both addresses in extra pools
   const u32 bytes = i.extra;
@@ -314,21 +335,34 @@ void decoder::atomic_update() {
   });
 }
 
-void decoder::load_matrix() {
+// Values, then the address that begins a row; returns how many matrices there are.
+std::size_t decoder::take_matrices(const ptx_operand& values, const ptx_operand& at) {
   if (!s.is("sync") || !s.is("aligned") || !s.is("m8n8") || !s.is("b16") ||
       !(s.is("shared") || s.is("shared::cta")))
     refuse();
   const std::size_t n = s.is("x4") ? 4 : s.is("x2") ? 2 : 1;
   const std::vector<ptx_operand> parts =
-      P[0].what == ptx_operand::form::vector ? P[0].parts : std::vector<ptx_operand>{P[0]};
+      values.what == ptx_operand::form::vector ? values.parts : std::vector<ptx_operand>{values};
   if (parts.size() != n) refuse();
   for (const ptx_operand& p : parts) pool.push_back(c.value(p, 4));
-  pool.push_back(c.base(P[1]));
-  i.offset = P[1].offset;
-  i.extra = static_cast<u32>(n);
+  pool.push_back(c.base(at));
+  i.offset = at.offset;
   i.aligned = true;
+  return n;
+}
+
+void decoder::load_matrix() {
+  const std::size_t n = take_matrices(P.at(0), P.at(1));
+  i.extra = static_cast<u32>(n);
   finish(static_cast<int>(n));
   i.run = s.is("trans") ? ldmatrix<true> : ldmatrix<false>;
+}
+
+void decoder::store_matrix() {
+  if (c.k.arch < 90) refuse();
+  take_matrices(P.at(1), P.at(0));
+  finish(0);
+  i.run = s.is("trans") ? stmatrix<true> : stmatrix<false>;
 }
 
 void decoder::copy_async() {

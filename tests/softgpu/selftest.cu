@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // The GPU in software against the vendor's definitions, with nothing of the project: products through
-// ldmatrix and mma, wgmma from CUTLASS' canonical layouts (Swizzle<3,4,3>, K-major and MN-major), and single
+// ldmatrix and mma, stmatrix, wgmma from CUTLASS' canonical layouts (Swizzle<3,4,3>, K-major and MN-major), and single
 // instructions against the host. Prints what is wrong; exit code 1 then.
 #include <cmath>
 #include <cstdint>
@@ -66,6 +66,30 @@ __global__ void mma_int8_kernel(const std::int8_t* a, const std::int8_t* b, int*
   c[g * 8 + t * 2 + 1] = d[1] - 2;
   c[(g + 8) * 8 + t * 2] = d[2] - 3;
   c[(g + 8) * 8 + t * 2 + 1] = d[3] - 4;
+}
+
+// Four matrices by stmatrix, transposed, and behind them the first two as they are. Element (r, c) of matrix m is
+// 64 m + 8 r + c.
+__global__ void stmatrix_kernel(std::uint16_t* out) {
+#ifdef ON_HOPPER
+  __shared__ __align__(16) std::uint16_t room[6 * 64];
+  const int l = threadIdx.x;
+  std::uint32_t pair[4];
+  for (int m = 0; m < 4; ++m) {
+    const std::uint32_t first = m * 64 + l / 4 * 8 + l % 4 * 2;
+    pair[m] = first | (first + 1) << 16;
+  }
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(
+                   address(room + l * 8)),
+               "r"(pair[0]), "r"(pair[1]), "r"(pair[2]), "r"(pair[3])
+               : "memory");
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0+512], {%1,%2};" ::"r"(
+                   address(room + l % 16 * 8)),
+               "r"(pair[0]), "r"(pair[1])
+               : "memory");
+  __syncwarp();
+  for (int i = l; i < 6 * 64; i += 32) out[i] = room[i];
+#endif
 }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
@@ -384,6 +408,16 @@ static void check_mma_int8() {
   }
 }
 
+static void check_stmatrix() {
+  std::uint16_t* out = device(std::vector<std::uint16_t>(6 * 64));
+  stmatrix_kernel<<<1, 32>>>(out);
+  const auto got = back(out, 6 * 64);
+  for (int i = 0; i < 6 * 64; ++i) {
+    const int transposed = i / 64 * 64 + i % 8 * 8 + i / 8 % 8;
+    expect(got[i] == (i < 4 * 64 ? transposed : i - 4 * 64), "stmatrix", i);
+  }
+}
+
 template <bool mn_major>
 static void check_wgmma(bool by_maps) {
   std::vector<std::uint16_t> a(4096), b(4096);
@@ -587,6 +621,7 @@ int main(int argc, char** argv) {
       check_wgmma<false>(by_maps);
       check_wgmma<true>(by_maps);
     }
+    check_stmatrix();
     check_bulk<bulk::right>();
     check_gather<gather::right>();
     check_gather<gather::counted>();

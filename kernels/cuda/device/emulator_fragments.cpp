@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What the 32 lanes of a warp do together on fragments in registers: votes, matrix loads, products.
+// What the 32 lanes of a warp do together on fragments in registers: votes, matrix loads and stores, products.
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/device/emulator.h"
+#include "kernels/cuda/device/emulator_warpgroups.h"
 #include "kernels/cuda/device/traffic.h"
 
 namespace unmask::cuda::emulated {
@@ -37,6 +37,25 @@ void complete_load(void** all) {
         packed |= static_cast<std::uint32_t>(from[column]) << (16 * j);
       }
       static_cast<matrix_load*>(all[l])->result[m] = packed;
+    }
+  }
+}
+
+struct matrix_store {
+  void* row;
+  const std::uint32_t* from;
+};
+
+// stmatrix.x4, transposed: as the load, the other way.
+void complete_store(void** all) {
+  for (int m = 0; m < 4; ++m) {
+    for (int l = 0; l < 32; ++l) {
+      const std::uint32_t packed = static_cast<matrix_store*>(all[l])->from[m];
+      for (int j = 0; j < 2; ++j) {
+        auto* to = static_cast<std::uint16_t*>(
+            static_cast<matrix_store*>(all[m * 8 + l % 4 * 2 + j])->row);
+        to[l / 4] = static_cast<std::uint16_t>(packed >> (16 * j) & 0xFFFFU);
+      }
     }
   }
 }
@@ -122,6 +141,12 @@ void load_matrix_x4_transposed(std::uint32_t (&r)[4], const void* row, const emu
   emu::check_shared(row, 16);
   matrix_load mine{row, r};
   emu::rendezvous(4, &mine, complete_load<true>, place);
+}
+void store_matrix_x4_transposed(void* row, const std::uint32_t (&r)[4], const emu::where& place) {
+  emu::check_shared(row, 16);
+  if (emu::counting()) emu::note_access(row, 16, true, __builtin_return_address(0));
+  matrix_store mine{row, r};
+  emu::rendezvous(11, &mine, complete_store, place);
 }
 void mma_16816(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
                const emu::where& place) {

@@ -28,6 +28,9 @@ void take_registers() {}
 template <class T>
 void wgmma_end(T&) {}
 
+void store_matrix_x4_transposed(void* row, const std::uint32_t (&r)[4],
+                                const emu::where& place = emu::where::current());
+
 struct wgmma_place {
   const unsigned char* tile;
   int apart;
@@ -52,7 +55,7 @@ void wgmma_64x128x16(float (&d)[16][4], const wgmma_place& a, const wgmma_place&
 template <bool adds, int tiles>
 void wgmma_tile(float (&d)[tiles][4], const wgmma_place& a, const wgmma_place& b,
                 const emu::where& place = emu::where::current()) {
-  static_assert(tiles == 8 || tiles == 24);
+  static_assert(tiles == 8 || tiles == 18 || tiles == 24);
   wgmma_tile_of(&d[0][0], tiles * 8, adds, a, b, place);
 }
 template <int tiles>

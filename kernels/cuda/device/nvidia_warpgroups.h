@@ -35,6 +35,19 @@ UNMASK_INLINE void wgmma_end(T& registers) {
   hold_register(registers);
 }
 
+// The reverse of load_matrix_x4_transposed: lane 8 m + i names where row i of 8x8 matrix m goes. Register m of lane l
+// has elements (2 (l % 4), l / 4) and the next one of the column.
+UNMASK_INLINE void store_matrix_x4_transposed(void* row, const std::uint32_t (&r)[4]) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(
+                   shared_address(row)),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+#else
+  __trap();
+#endif
+}
+
 // A descriptor (nvidia.h: wgmma_operand) in two halves. The lower one has the address and is the same in
 // all lanes, as the compiler can see behind same_in_warp(), so that it is in a uniform register; the upper
 // one is a constant: groups of eight rows are 1024 bytes apart, pieces are swizzled in rows of 128 bytes.
@@ -111,7 +124,7 @@ UNMASK_INLINE void wgmma_values(float (&d)[8][4], const std::uint32_t (&a)[4], w
   __trap();
 #endif
 }
-// a [64, 16] by b [n, 16], transposed, as wgmma_64x128x16<adds>; n is 64 or 192.
+// a [64, 16] by b [n, 16], transposed, as wgmma_64x128x16<adds>; n is 64, 144 or 192.
 #define UNMASK_NAMES_0                                                     \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -135,6 +148,16 @@ template <bool adds>
 UNMASK_INLINE void wgmma_tile(float (&d)[8][4], wgmma_place a, wgmma_place b) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   UNMASK_TILE("64", UNMASK_NAMES_0, "%32", "%33", "%34", UNMASK_SUMS_32(0));
+#else
+  __trap();
+#endif
+}
+template <bool adds>
+UNMASK_INLINE void wgmma_tile(float (&d)[18][4], wgmma_place a, wgmma_place b) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  UNMASK_TILE("144", UNMASK_NAMES_0 ", " UNMASK_NAMES_32 ", %64, %65, %66, %67, %68, %69, %70, %71",
+              "%72", "%73", "%74", UNMASK_SUMS_32(0), UNMASK_SUMS_32(8), UNMASK_SUMS_4(16),
+              UNMASK_SUMS_4(17));
 #else
   __trap();
 #endif
