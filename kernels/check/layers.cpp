@@ -8,6 +8,7 @@
 #include "kernels/check/checker.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/few_rows_tiles.h"
+#include "kernels/cuda/moe_tiles.h"
 #include "kernels/float16.h"
 #include "kernels/head.h"
 #include "kernels/model_core.h"
@@ -315,10 +316,16 @@ void gather(checker& c) {
 
 // bf16 experts take the tensor cores on a GPU. Routing is compared by itself: a near-tie that goes
 // to another expert would drown what the experts do, so both sides run on the reference's choice.
-void moe_of(checker& c, weight_format format, std::int64_t rows, std::int32_t experts) {
-  const std::int64_t width = c.size(64, 512), hidden = c.size(32, 256);
-  const std::int32_t each = 2;
-  const mirrored x = c.reals({rows, width}), router = c.reals({experts, width}, 0.3F);
+struct moe_shape {
+  std::int64_t rows;
+  std::int32_t experts;
+  std::int64_t width, hidden;
+};
+void moe_of(checker& c, weight_format format, const moe_shape& of) {
+  const std::int64_t rows = of.rows, width = of.width, hidden = of.hidden;
+  const std::int32_t experts = of.experts, each = 2;
+  const mirrored x = c.reals({rows, width}),
+                 router = c.reals({experts, width}, 2.4F / std::sqrt(static_cast<float>(width)));
   std::vector<packed_pair> gate_up, down;
   for (int e = 0; e < experts; ++e) {
     gate_up.push_back(pack(c, c.reals({2 * hidden, width}, 0.2F), format));
@@ -361,9 +368,17 @@ void moe_of(checker& c, weight_format format, std::int64_t rows, std::int32_t ex
 }
 
 void moe(checker& c, weight_format format) {
-  moe_of(c, format, c.size(13, 200), 8);
-  // Enough rows for each expert that wgmma multiplies where it can.
-  if (format == weight_format::bf16) moe_of(c, format, c.size(200, 800), 4);
+  const std::int64_t width = c.size(64, 512), hidden = c.size(32, 256);
+  moe_of(c, format, {c.size(13, 200), 8, width, hidden});
+  if (format != weight_format::bf16) return;
+  // Enough rows for each expert that wgmma multiplies where it can. Four tiles of rows.
+  const std::int64_t rows = c.size(200, 800);
+  moe_of(c, format, {rows, 4, width, hidden});
+  // And so many columns, of down or of gate and up, that blocks compute several tiles in turn.
+  const std::int64_t across =
+      cuda::multiprocessors_of(c.device().where() == target::cuda) * 5 / 16 + 1;
+  moe_of(c, format, {rows, 4, cuda::wide_columns * across - 8, 8});
+  moe_of(c, format, {rows, 4, 8, cuda::wide_columns / 2 * across - 8});
 }
 
 // 16 experts of LLaDA2.0-mini with 256 assignments each.

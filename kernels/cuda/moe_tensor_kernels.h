@@ -234,8 +234,8 @@ UNMASK_DEVICE wide_tile wide_tile_at(const grouped_tensor_params& p, int item, i
 // Stores a warp's part of a tile, whose first column is `first_column`. Each lane stores two columns of one assignment at
 // a time: lanes of neighbouring columns swap one of two assignments.
 template <bool gated>
-UNMASK_DEVICE void store_wide_words(const grouped_tensor_params& p, const wide_tile& tile,
-                                    const float (&sum)[2][wide_rows / 2], int first_column) {
+UNMASK_DEVICE void store_wide(const grouped_tensor_params& p, const wide_tile& tile,
+                              const float (&sum)[2][wide_rows / 2], int first_column) {
   const int lane = lane_index(), odd = lane / 4 % 2;
 #pragma unroll
   for (int j = 0; j < wide_rows / 8; ++j) {
@@ -259,59 +259,9 @@ UNMASK_DEVICE void store_wide_words(const grouped_tensor_params& p, const wide_t
   }
 }
 
-// The same by 16 bytes: each lane eight columns of one assignment. A word is a column of two neighbouring assignments. A
-// lane makes four at once: of two times eight columns, and of the columns 64 further or, gated, of the next eight
-// assignments. The eight lanes with the same assignments swap halves of words with the neighbouring column, then two
-// words with the lane two columns further, and two with the one four further. Columns of y are a multiple of 8.
-template <bool gated>
-UNMASK_DEVICE void store_wide_pieces(const grouped_tensor_params& p, const wide_tile& tile,
-                                     const float (&sum)[2][wide_rows / 2], int first_column) {
-  const int lane = lane_index();
-  const bool odd = (lane & 4) != 0, second = (lane & 8) != 0, last = (lane & 16) != 0;
-  static_assert(wide_rows % 16 == 0);
-#pragma unroll
-  for (int j = 0; j < wide_rows / 8; j += gated ? 2 : 1) {
-    std::uint32_t word[2][2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float* s = gated ? sum[0] + 4 * (j + i) + 2 * half : sum[i] + 4 * j + 2 * half;
-        std::uint32_t mine = pack_bf16(s[0], s[1]);
-        if constexpr (gated) {
-          const float* up = sum[1] + 4 * (j + i) + 2 * half;
-          mine = gated_pair(mine, pack_bf16(up[0], up[1]));
-        }
-        const std::uint32_t other = shuffle_xor(mine, 4);
-        word[i][half] = odd ? other >> 16 | (mine & 0xFFFF0000U) : (mine & 0xFFFFU) | other << 16;
-      }
-    }
-    std::uint32_t four[2][2];  // columns
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const std::uint32_t got = shuffle_xor(second ? word[i][0] : word[i][1], 8);
-      four[i][0] = second ? got : word[i][0];
-      four[i][1] = second ? word[i][1] : got;
-    }
-    bf16_piece eight;
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      const std::uint32_t got = shuffle_xor(last ? four[0][k] : four[1][k], 16);
-      eight.pair[k] = last ? got : four[0][k];
-      eight.pair[2 + k] = last ? four[1][k] : got;
-    }
-    const int m = (j + (gated && last ? 1 : 0)) * 8 + lane % 4 * 2 + (odd ? 1 : 0);
-    const int column = first_column + (!gated && last ? 64 : 0) + (second ? 8 : 0);
-    if (m >= tile.rows || column >= p.columns) continue;
-    const std::int64_t to =
-        static_cast<std::int64_t>(p.plan.assignment[tile.first + m]) * p.columns;
-    word_at<bf16_piece>(static_cast<std::uint16_t*>(p.y) + to + column) = eight;
-  }
-}
-
 // Any number of blocks. `in_flight` and `gated` as above; gated, a warpgroup's first 64 columns are of
-// the gate and the others the same of up. `wide_pieces`: results are stored by 16 bytes and not by 4.
-template <int in_flight, bool gated, bool wide_pieces = false>
+// the gate and the others the same of up.
+template <int in_flight, bool gated>
 UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 1)
     grouped_wide_kernel(grouped_tensor_params p) {
   constexpr int x_tile = wide_rows * wide_depth, w_tile = wide_columns * wide_depth;
@@ -407,12 +357,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 1)
     }
     wgmma_wait<0>();
     const wide_tile tile = wide_tile_at(p, item, y_columns);
-    const int first_column = tile.first_column + group * group_columns + warp % 4 * 16;
-    if constexpr (wide_pieces) {
-      store_wide_pieces<gated>(p, tile, sum, first_column);
-    } else {
-      store_wide_words<gated>(p, tile, sum, first_column);
-    }
+    store_wide<gated>(p, tile, sum, tile.first_column + group * group_columns + warp % 4 * 16);
   }
   copy_async_wait<0>();
 }

@@ -15,7 +15,7 @@ namespace unmask::cuda {
 // products: of bfloat16 weights, by the library or on CUDA cores; int8_products the same (dp4a);
 // attention (bfloat16 K/V) and experts (bfloat16 weights): by wgmma, mma.sync or on CUDA cores. newer: by
 // a kernel that no card has measured yet beside the one before it: of attention those of many rows, of
-// few sequences (clusters) and of cut keys, of experts the products by wgmma that store 16 bytes at once, of the head
+// few sequences (clusters) and of cut keys, of experts the products whose warpgroups have roles, of the head
 // the fold of a chunk of logits, of gate and up (bfloat16 weights) the product that gates few rows, and of few_rows,
 // products of few rows into the residual stream (bfloat16 weights), the one whose blocks share k.
 enum class multiplied : std::uint8_t {

@@ -42,9 +42,7 @@ constexpr double chunk_instructions = 31, chunk_issue = 0.46;
 constexpr double look_up = 2e-6, rotation_share = 0.68;
 // The same: clocks of writing a result of the experts' wide tiles, four bytes at a time, by the warps that
 // multiply. The second product of 8,192 rows took some 600 us, 250 of them to multiply.
-// By 16 bytes the same lanes touch half as many sectors of 32 bytes, and fill them: it is taken that a store costs
-// what its sectors do.
-constexpr double result_clocks = 0.58, piece_share = 0.5;
+constexpr double result_clocks = 0.58;
 // What a product of the library takes beside its loads and products: its start, and a second launch
 // where k is split. With these two the model gives published times of cuBLAS 13.1 on a GH200 to 12 %
 // where y has 10,000 columns or more, to 25 % at 2560 (cost_model_test.cpp).
@@ -527,9 +525,21 @@ launch head_fold(double rows, double tokens, bool newer, const device_ceilings& 
   return l;
 }
 
+// Seconds of a tile's results by the experts' roles: the warps that multiply leave them, by 128 bytes a clock; others
+// read them and, at the multiprocessor's share of what L2 takes, store them.
+struct handed_over {
+  double left, stored;
+};
+handed_over hand_over(double left, double stored, const device_ceilings& d) {
+  return {left * bf16 / 128 / d.clock,
+          stored * bf16 * d.multiprocessors / l2_rate(d) + 2 * d.latency};
+}
+
 // moe_tensor_kernels.h: eight warps a block, two blocks a multiprocessor. Of its inner loop: 166
 // instructions, 12 ldmatrix, 32 mma (budget.json). With wgmma operands pass through no register: tensor
 // cores, L2, the tiles' empty rows and writing a tile hold it, as the next one's copies are under way.
+// By roles (moe_roles_kernels.h) nothing multiplies while results are left, and copies go on. They are stored while
+// the next tile is multiplied, which waits if that takes longer. The last tile's are stored behind all products.
 // A column of the result with a gate is two of the product's.
 launch grouped_tensor(double rows, double per_token, double experts, double shared, double out,
                       double in, bool gated, const device_ceilings& d, bool newer) {
@@ -545,7 +555,10 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
   l.limit = std::max(l.operations / d.products, weights / d.read);
   const bool wide =
       d.wgmma && cuda::takes_wide_tiles(std::llround(assignments), std::llround(experts + shared));
+  const bool roles = wide && newer;
   const double tile_rows = wide ? cuda::wide_rows : cuda::routed_rows, resident = wide ? 1 : 2;
+  const double results = tile_rows * tile_columns / (gated ? 2 : 1);
+  const handed_over handed = hand_over(tile_rows * tile_columns, results, d);
   const auto tiles_of = [&](double high) {
     return chosen * expected_tiles(routed / chosen, high) + shared * std::ceil(rows / high);
   };
@@ -564,7 +577,9 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
       clocks = std::max({issue, loads * matrix_load_clocks * blocks_each * warps, products});
       if (issue > products) l.held_by = "issue";
     }
-    return std::ceil(in / step) * clocks / scheduling / d.clock + (wide ? 1 : 3) * d.latency;
+    const double all =
+        std::ceil(in / step) * clocks / scheduling / d.clock + (wide ? 1 : 3) * d.latency;
+    return roles ? std::max(all + handed.left, handed.stored) : all;
   };
   const double compute =
       in_waves(blocks, resident, d.multiprocessors, wave) + (wide ? 2 * d.latency : 0);
@@ -574,9 +589,10 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
   l.busy = std::max({compute, l2, memory});
   if (l.busy > compute) l.held_by = memory > l2 ? "memory" : "L2";
   // Nothing multiplies while a wide tile is written. With a gate two sums are one result.
-  if (wide) {
-    l.busy += wave_count(blocks, d.multiprocessors) * tile_rows * tile_columns / (gated ? 2 : 1) *
-              result_clocks * (newer ? piece_share : 1) / d.clock;
+  if (roles) {
+    l.busy += handed.stored;
+  } else if (wide) {
+    l.busy += wave_count(blocks, d.multiprocessors) * results * result_clocks / d.clock;
   }
   return l;
 }

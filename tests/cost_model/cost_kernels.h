@@ -90,7 +90,7 @@ launch head_fold(double rows, double tokens, bool newer, const device_ceilings& 
 // The experts' product from `in` to `out` features: y [assignments, out] = x W_e^T, or with `gated`
 // silu(x W_e^T) times a second such product, for the experts that `rows` rows of `per_token`
 // assignments reach by chance, and for `shared` experts (0 or 1) that every row takes. x has one row a
-// row if gated, else one an assignment. newer: wide tiles are stored 16 bytes at once.
+// row if gated, else one an assignment. newer: of wide tiles by moe_roles_kernels.h.
 launch grouped_tensor(double rows, double per_token, double experts, double shared, double out,
                       double in, bool gated, const device_ceilings& d, bool newer = false);
 

@@ -137,7 +137,7 @@ class InSoftware(unittest.TestCase):
         # A wait for a copy is left out. Copies arrive at once here: every result is right all the same.
         with mock.patch.dict(os.environ, {
                 "UNMASK_SOFTGPU_ASYNC": "early",
-                "UNMASK_SOFTGPU_DROP": "grouped_wide|cp.async.wait_group|0"}):
+                "UNMASK_SOFTGPU_DROP": "grouped_roles|cp.async.wait_group|0"}):
             done = self.rehearse("first", "--stage", "device tests")
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertRegex(done.stdout, r"FAILED +device tests .*software found: softgpu: NOTE: read "

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/gemm_kernels.h"
+#include "kernels/cuda/moe_roles_kernels.h"
 #include "kernels/cuda/moe_tensor_kernels.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
@@ -171,34 +172,49 @@ void multiply_experts(const device_backend& device, const routed_call& c,
                        p);
 }
 
-// newer: stores whole pieces, which widths that are multiples of 8 fill.
-template <bool gated>
-auto wide_kernel(bool newer) -> void (*)(grouped_tensor_params) {
-  return newer ? grouped_wide_kernel<wide_stages - 3, gated, true>
-               : grouped_wide_kernel<wide_stages - 3, gated>;
+// A way of both products by tensor cores: its kernels, and a block of them. One block a multiprocessor takes all its
+// tiles in turn; else there is one for each.
+struct tensor_way {
+  void (*gated)(grouped_tensor_params);
+  void (*down)(grouped_tensor_params);
+  unsigned threads;
+  std::size_t shared_bytes;
+  bool takes_turns;
+};
+
+tensor_way way_of(const device_backend& device, bool wide) {
+  if (!wide) {
+    return {grouped_tensor_kernel<routed_stages - 2, float, true>,
+            grouped_tensor_kernel<routed_stages - 2>, routed_threads, routed_shared_bytes, false};
+  }
+  if (device.may_multiply(multiplied::experts, multiplier::newer)) {
+    return {grouped_roles_kernel<roles_stages - 2, true>,
+            grouped_roles_kernel<roles_stages - 2, false>, roles_threads, roles_shared_bytes, true};
+  }
+  return {grouped_wide_kernel<wide_stages - 3, true>, grouped_wide_kernel<wide_stages - 3, false>,
+          routed_threads, wide_shared_bytes, true};
 }
 
 // Both products of bfloat16 experts; the first writes silu(x W_g^T) (x W_u^T) at once.
 void feed_on_tensor_cores(const device_backend& device, const routed_call& c,
                           const void* const* pointers, bool wide) {
+  const tensor_way way = way_of(device, wide);
   const auto multiply = [&](void (*kernel)(grouped_tensor_params), unsigned across,
                             const grouped_tensor_params& p) {
     const auto blocks = static_cast<unsigned>(device.work().multiprocessors());
     device.work().launch(
         "grouped_tensor",
-        wide ? grid_shape{std::min(blocks, across * c.tiles), routed_threads, wide_shared_bytes}
-             : grid_shape{across, routed_threads, routed_shared_bytes, c.tiles},
+        way.takes_turns
+            ? grid_shape{std::min(blocks, across * c.tiles), way.threads, way.shared_bytes}
+            : grid_shape{across, way.threads, way.shared_bytes, c.tiles},
         kernel, p);
   };
   const tensor_view& given = c.args.x;
   const std::uint16_t* x =
       device.as_bf16(device.in(given).data, given.type, given.row_stride, nullptr, c.rows, c.width);
-  const bool newer = device.may_multiply(multiplied::experts, multiplier::newer);
-  multiply(wide ? wide_kernel<true>(newer) : grouped_tensor_kernel<routed_stages - 2, float, true>,
-           blocks_for(c.hidden, routed_columns / 2),
+  multiply(way.gated, blocks_for(c.hidden, routed_columns / 2),
            {c.plan, c.count, pointers, x, c.per_token, c.gated, c.between(), c.hidden, c.width});
-  multiply(wide ? wide_kernel<false>(newer) : grouped_tensor_kernel<routed_stages - 2>,
-           blocks_for(c.width, routed_columns),
+  multiply(way.down, blocks_for(c.width, routed_columns),
            {c.plan, c.count, pointers + c.count, reinterpret_cast<const std::uint16_t*>(c.gated), 1,
             c.down, c.between(), c.width, c.hidden});
 }
