@@ -91,9 +91,20 @@ double median_us(const bench::kernel_way& way) {
   return 1e6 * percentile_of(way.seconds, 0.5);
 }
 
+const bench::kernel_way* fastest_own(const bench::kernel_case& c) {
+  const bench::kernel_way* best = nullptr;
+  for (const bench::kernel_way& way : c.ways) {
+    if (way.own && way.why.empty() && (best == nullptr || median_us(way) < median_us(*best))) {
+      best = &way;
+    }
+  }
+  return best;
+}
+
 void add_rows(text_table& table, const bench::kernel_case& c) {
   for (std::size_t i = 0; i < c.ways.size(); ++i) {
     const bench::kernel_way& way = c.ways[i];
+    if (const auto second = second_way_of(c, i)) table.notes.push_back(second->sentence);
     if (!way.why.empty()) {
       table.add({c.name, way.name, "NOT RUN", way.why, "–"});
       continue;
@@ -130,6 +141,7 @@ std::optional<turn_ratio> ratio_of(const bench::kernel_way& way, const bench::ke
 }
 
 const bench::kernel_way* held_against(const bench::kernel_case& c, std::size_t way) {
+  if (c.ways[way].second) return fastest_own(c);
   if (!c.ways[way].own) return nullptr;
   for (const bench::kernel_way& other : c.ways) {
     if (!other.own && other.why.empty()) return &other;
@@ -142,6 +154,24 @@ const bench::kernel_way* held_against(const bench::kernel_case& c, std::size_t w
     if (c.ways[i].own && c.ways[i].why.empty()) return &c.ways[i];
   }
   return nullptr;
+}
+
+std::optional<second_way> second_way_of(const bench::kernel_case& c, std::size_t way) {
+  const bench::kernel_way& second = c.ways[way];
+  const bench::kernel_way* own = fastest_own(c);
+  if (!second.second || !second.why.empty() || own == nullptr) return std::nullopt;
+  const auto r = ratio_of(second, *own);
+  const std::string name = second.version.empty() ? second.name : second.version;
+  const auto says = [&](bool taken, const std::string& what) {
+    return second_way{taken, c.name + ": " + name + what};
+  };
+  if (!r) return says(false, " is not taken, because one turn has no interval.");
+  const std::string times =
+      fmt::format("{:.3f} times (95 % interval {:.3f} to {:.3f}) the time of {}", r->ratio,
+                  r->range.low, r->range.high, own->name);
+  if (r->range.high < 1) return says(true, " is taken: " + times + ".");
+  if (r->range.low > 1) return says(false, " is slower and not taken: " + times + ".");
+  return says(false, " is not taken, because it is not shown to be faster: " + times + ".");
 }
 
 std::string kernel_rows(const bench::kernel_case& c) {
@@ -163,6 +193,8 @@ std::string kernel_rows(const bench::kernel_case& c) {
         row["high"] = r->range.high;
       }
     }
+    if (way.second && !way.version.empty()) row["version"] = way.version;
+    if (const auto second = second_way_of(c, i)) row["taken"] = second->taken;
     text += row.dump() + "\n";
   }
   return text;

@@ -22,6 +22,8 @@ struct kernel_way {
   std::string why;              // why it was not timed: absent, wrong; empty: it was
   std::vector<double> seconds;  // of a call: one mean for each turn
   bool before = false;          // an own kernel that a newer one would take the place of
+  bool second = false;  // by a module of another library, which is taken if it beats every own way
+  std::string version;  // of that library
 };
 
 struct kernel_case {
@@ -44,7 +46,7 @@ struct turn_settings {
 
 // Times every case in turn: in each turn every way makes its calls, forwards in odd turns, backwards in even
 // ones. Before that each way computes the case once; one whose result differs from that of the CUDA cores, or
-// that throws, is not timed and says so. `tell` is called with each finished case. Usage error: `cases` is no
+// that throws, is not timed and says so. A second way has passed its small cases before that (library_module.h). `tell` is called with each finished case. Usage error: `cases` is no
 // regular expression, or finds nothing.
 void time_in_turn(const turn_settings& settings,
                   const std::function<void(const kernel_case&)>& tell);
@@ -54,8 +56,5 @@ void time_in_turn(const turn_settings& settings,
 std::vector<std::vector<double>> alternate(std::size_t ways, std::int64_t turns, int calls,
                                            const std::function<void(std::size_t, int)>& call,
                                            const std::function<void(std::size_t)>& wait);
-
-// Largest difference of two results over the largest magnitude of the second; 1 if either has a NaN.
-double relative_difference(const std::vector<float>& a, const std::vector<float>& b);
 
 }  // namespace unmask::bench

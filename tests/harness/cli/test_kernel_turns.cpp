@@ -15,6 +15,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/cli/kernel_turns.h"
+#include "kernels/bench/operands.h"
 #include "kernels/cuda/device/traffic.h"
 #include "tests/harness/cli/program.h"
 
@@ -74,6 +75,44 @@ TEST(kernel_turns, newer_kernels_are_held_against_those_before) {
   EXPECT_EQ(held_against(c, 2), c.ways.data());
 }
 
+// The fastest own way took 1.0, 2.0, 3.0 seconds. A tenth more or less in every turn has an interval of no width.
+TEST(kernel_turns, a_second_way_is_taken_if_it_beats_the_fastest_own_one) {
+  kernel_case c{"experts",
+                {{"wgmma", true, "", {1.0, 2.0, 3.0}},
+                 {"mma.sync", true, "", {5.0, 5.0, 5.0}},
+                 {"CUTLASS", false, "", {0.9, 1.8, 2.7}, false, true, "CUTLASS 4.2.0"}}};
+  const auto outcome = [&] { return second_way_of(c, 2).value(); };
+  EXPECT_EQ(held_against(c, 2), c.ways.data());
+  EXPECT_FALSE(second_way_of(c, 0).has_value()) << "an own way";
+  EXPECT_TRUE(outcome().taken);
+  EXPECT_EQ(outcome().sentence,
+            "experts: CUTLASS 4.2.0 is taken: 0.900 times (95 % interval 0.900 to 0.900) the time "
+            "of wgmma.");
+  const auto last_row = [&] {
+    const std::string rows = kernel_rows(c);
+    return nlohmann::json::parse(rows.substr(rows.rfind('\n', rows.size() - 2) + 1));
+  };
+  EXPECT_EQ(last_row()["taken"], true);
+  EXPECT_EQ(last_row()["against"], "wgmma");
+  EXPECT_EQ(last_row()["version"], "CUTLASS 4.2.0");
+
+  c.ways[2].seconds = {1.1, 2.2, 3.3};
+  EXPECT_FALSE(outcome().taken);
+  EXPECT_NE(outcome().sentence.find("is slower and not taken: 1.100 times"), std::string::npos);
+  EXPECT_EQ(last_row()["taken"], false);
+  c.ways[2].seconds = {0.5, 2.2, 3.0};  // faster in the mean, by one turn
+  EXPECT_FALSE(outcome().taken);
+  EXPECT_NE(outcome().sentence.find("is not shown to be faster"), std::string::npos);
+  c.ways[2].seconds = {0.5};
+  EXPECT_NE(outcome().sentence.find("one turn has no interval"), std::string::npos);
+  c.ways[2].why = "wrong";
+  EXPECT_FALSE(second_way_of(c, 2).has_value()) << "it was not timed";
+  c.ways[2].why.clear();
+  c.ways[0].why = c.ways[1].why = "wrong";
+  EXPECT_FALSE(second_way_of(c, 2).has_value()) << "nothing to beat";
+  EXPECT_EQ(held_against(c, 2), nullptr);
+}
+
 // Three ways, three turns of two calls: forwards, backwards, forwards.
 TEST(kernel_turns, every_other_turn_goes_backwards) {
   std::vector<std::pair<std::size_t, int>> calls;
@@ -124,6 +163,9 @@ TEST(kernel_turns, a_way_that_cannot_compute_says_so_and_is_not_timed) {
   }
   EXPECT_EQ(attention.ways[2].seconds.size(), 2U);
   EXPECT_EQ(experts.ways[2].why, "wrong at first use");
+  EXPECT_EQ(attention.ways[3].name, "cuDNN");
+  EXPECT_EQ(experts.ways[3].name, "CUTLASS");
+  EXPECT_EQ(attention.ways[3].why, "none here");
   // Experts' newer kernel is by wgmma, so it is not there without it.
   s.asked.left_out = {{cuda::multiplied::experts, cuda::multiplier::wgmma}};
   s.cases = "experts";
