@@ -11,6 +11,7 @@ set_property(CACHE UNMASK_SANITIZE PROPERTY STRINGS OFF ON thread)
 option(UNMASK_WERROR "Warnings are errors" $ENV{UNMASK_WERROR})
 option(UNMASK_UNITY "Compile the harness several files at a time: faster from scratch, slower after an edit" OFF)
 option(UNMASK_PCH "Precompile the standard library's headers, and GoogleTest's for the tests" OFF)
+option(UNMASK_LIBRARY_WAYS "Modules that compute an operation by another library (kernels/libraries/README.md)" OFF)
 set(UNMASK_CUDA auto CACHE STRING "CUDA backend: auto (when nvcc is found), ON or OFF")
 set_property(CACHE UNMASK_CUDA PROPERTY STRINGS auto ON OFF)
 
