@@ -418,6 +418,14 @@ class Packing(Workspace):
             self.assertEqual(archive.getmember("unmask-gpu/bin/unmask").linkname, packing.PROGRAM)
             self.assertEqual(len(archive.getmembers()), 5)
 
+    def test_modules_of_other_libraries_travel_next_to_the_program(self):
+        self.program(packing.PROGRAM, "exit 0")
+        self.program("libunmask_cudnn.so", "cuDNN")
+        with self.run_instead():
+            self.assertIn("2 libraries, 1 modules", packing.pack(self.build, self.file))
+        with tarfile.open(self.file) as archive:
+            self.assertIn("unmask-gpu/bin/libunmask_cudnn.so", archive.getnames())
+
     def test_what_is_not_there_or_too_large_is_named(self):
         with self.run_instead(), self.assertRaisesRegex(SystemExit, "no bin/unmask_gpu"):
             packing.pack(self.build, self.file)

@@ -21,6 +21,7 @@ import tempfile
 
 NAME = "unmask-gpu"
 PROGRAM = "unmask_gpu"
+MODULES = ("libunmask_cudnn.so", "libunmask_cutlass.so")  # of other libraries, if ./dev build --libraries made them
 LIMIT = 25 << 20  # of the archive
 TRAVELS = 60 << 20  # of the source tree and the archive together
 # The check reads none of these, so a tree that must be small travels without them.
@@ -72,10 +73,12 @@ def pack(build, file, root=os.path.dirname(os.path.dirname(os.path.dirname(
     for name in libraries:
         if name.startswith("libicudata.so"):
             libraries[name] = os.path.join(build, "lib", name)
+    modules = [m for m in MODULES if os.path.isfile(os.path.join(build, "bin", m))]
     with tempfile.TemporaryDirectory() as folder, \
             lzma.open(file, "wb", preset=preset) as compressed, \
             tarfile.open(fileobj=compressed, mode="w") as archive:
-        members = {f"bin/{PROGRAM}": program, **{f"lib/{n}": p for n, p in libraries.items()}}
+        members = {f"bin/{PROGRAM}": program, **{f"bin/{m}": os.path.join(build, "bin", m) for m in modules},
+                   **{f"lib/{n}": p for n, p in libraries.items()}}
         for name, path in sorted(members.items()):
             plain = os.path.join(folder, os.path.basename(name))
             subprocess.run(["strip", "-o", plain, os.path.realpath(path)], check=True)
@@ -87,7 +90,7 @@ def pack(build, file, root=os.path.dirname(os.path.dirname(os.path.dirname(
             archive.addfile(link)
     size, tree = os.path.getsize(file), tracked_bytes(root)
     said = (f"{file}: {len(names)} programs in one, {len(libraries)} libraries, "
-            f"{size / 2**20:.1f} MiB; with the source tree, {', '.join(LEFT_OUT)} left out, "
+            f"{len(modules)} modules, {size / 2**20:.1f} MiB; with the source tree, {', '.join(LEFT_OUT)} left out, "
             f"{(size + tree) / 2**20:.1f} MiB")
     if size > LIMIT:
         sys.exit(f"gpu: {said}: more than {LIMIT >> 20} MiB")
