@@ -47,16 +47,16 @@ class Ways(unittest.TestCase):
         return rows[library]["why"]
 
     def test_attention_is_right_timed_and_taken(self):
-        rows, said = self.bench("attention", turns=5)
+        rows, said = self.bench("attention", turns=15)  # on a loaded machine some are long
         self.assertEqual(rows["cuDNN"]["version"], "a stand-in")
         self.assertIs(rows["cuDNN"]["taken"], True, rows)
         self.assertLess(rows["cuDNN"]["high"], 1)
-        self.assertEqual(len(rows["cuDNN"]["seconds"]), 5)
+        self.assertEqual(len(rows["cuDNN"]["seconds"]), 15)
         self.assertEqual(rows["mma.sync"]["against"], "cuDNN")
         self.assertRegex(said, r"attention/\S+: a stand-in is taken: 0\.\d+ times")
 
     def test_slower_is_not_taken_and_says_so(self):
-        rows, said = self.bench("attention", turns=3, UNMASK_SOFTGPU_WAY="slow")
+        rows, said = self.bench("attention", turns=5, UNMASK_SOFTGPU_WAY="slow")
         self.assertIs(rows["cuDNN"]["taken"], False, rows)
         self.assertGreater(rows["cuDNN"]["low"], 1)
         self.assertIn("a stand-in is slower and not taken", said)
