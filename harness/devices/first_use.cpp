@@ -79,9 +79,10 @@ std::optional<std::pair<multiplied, multiplier>> first_suspect(const cuda::choic
 }
 
 const auto& every_multiplied() {
-  static const std::vector<multiplied> all = {
-      multiplied::products, multiplied::int8_products, multiplied::attention, multiplied::experts,
-      multiplied::head,     multiplied::gated,         multiplied::few_rows};
+  static const std::vector<multiplied> all = {multiplied::products,  multiplied::int8_products,
+                                              multiplied::attention, multiplied::experts,
+                                              multiplied::head,      multiplied::gated,
+                                              multiplied::few_rows,  multiplied::head_product};
   return all;
 }
 const auto& every_multiplier() {

@@ -17,6 +17,7 @@
 #include "kernels/bench/operands.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/few_rows_tiles.h"
+#include "kernels/cuda/head_tiles.h"
 #include "kernels/float16.h"
 #include "kernels/head.h"
 #include "kernels/model_core.h"
@@ -327,6 +328,7 @@ std::vector<sizes> every_case(bool small) {
     gates(9, 64, 376);
     routes(7, 64, 40, 4, 2);
     decides(3, 64, 300);
+    decides(129, 64, 200);
     return all;
   }
   attends(1, 8192, 32, 32, 128, 8192);
@@ -341,6 +343,7 @@ std::vector<sizes> every_case(bool small) {
   for (const std::int64_t rows : {32, 192}) gates(rows, 4096, 12288);
   routes(8192, 2048, 512, 256, 8);
   routes(32, 2048, 512, 256, 8);
+  decides(320, 4096, 151936);
   decides(512, 4096, 151936);
   return all;
 }
@@ -450,6 +453,39 @@ candidate one_of_two(const turn_settings& s, multiplied what, bool newer) {
   if (!c.way.why.empty()) c.choices.reset();
   return c;
 }
+// The head of so many candidates that one kernel takes product and fold; else nothing. The newer fold behind the
+// library's product is timed beside it.
+std::optional<candidate> way_of_head_product(const turn_settings& s, const sizes& size) {
+  if (size.what != multiplied::head || !cuda::head_tiles_pay(size("rows"))) return std::nullopt;
+  candidate c{{name_of(multiplier::newer), true, "", {}}, s.asked};
+  if (!s.wgmma) {
+    c.way.why = no_wgmma;
+  } else if (s.asked.left_out.contains({multiplied::head_product, multiplier::newer}) ||
+             s.asked.left_out.contains({multiplied::products, multiplier::library})) {
+    c.way.why = wrong_before;
+  }
+  c.choices->own_products = false;
+  c.choices->wgmma = c.choices->newer = true;
+  if (!c.way.why.empty()) c.choices.reset();
+  return c;
+}
+std::vector<candidate> ways_of_head(const turn_settings& s, const sizes& size) {
+  std::vector<candidate> all;
+  std::optional<candidate> product = way_of_head_product(s, size);
+  if (s.own) {
+    candidate fold = one_of_two(s, multiplied::head, true);
+    if (product) {
+      all.push_back(std::move(*product));
+      fold.way.name = "newer fold";
+      if (fold.choices) {
+        fold.choices->left_out.insert({multiplied::head_product, multiplier::newer});
+      }
+    }
+    all.push_back(std::move(fold));
+  }
+  if (s.before) all.push_back(one_of_two(s, multiplied::head, false));
+  return all;
+}
 void add_both(const turn_settings& s, multiplied what, std::vector<candidate>& all) {
   if (s.own) all.push_back(one_of_two(s, what, true));
   if (s.before) all.push_back(one_of_two(s, what, false));
@@ -497,9 +533,9 @@ std::vector<candidate> candidates_of(const turn_settings& s, const sizes& size) 
   const multiplied what = size.what;
   if (what == multiplied::gated) return gated_ways(s, size);
   if (what == multiplied::products) return ways_of_products(s, size);
+  if (what == multiplied::head) return ways_of_head(s, size);
   std::vector<candidate> all;
   add_both(s, what, all);
-  if (what == multiplied::head) return all;
   if (s.own) all.push_back(own_way(s, what, multiplier::mma_sync));
   if (s.libraries) all.push_back(way_of_module(s, what));
   return all;

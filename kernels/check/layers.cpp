@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The device check's cases of a transformer's layer and of its head.
+// The device check's cases of a transformer's layer and of its head (many candidates: head.cpp).
 #include <numeric>
 #include <span>
 
@@ -258,45 +258,6 @@ void confidence(checker& c, weight_format format) {
   c.compare("confidence", what, p, exact ? 1e-3 : 0.2, exact ? 1e-6 : 2e-2);
   if (exact) c.same("confidence", what + " arg-max", token);
 }
-
-// A head of 32,000 tokens and 512 candidates.
-std::function<void()> many_candidates(const backend& device) {
-  constexpr std::int64_t count = 512, width = 512, tokens = 32000;
-  struct operands {
-    tensor x, w;
-    packed_handle head;
-    tensor lists, token, p;
-  };
-  const auto numbers = [&](std::int64_t rows) {
-    tensor t = device.allocate(dtype::f32, {rows, width});
-    std::vector<float> v(static_cast<std::size_t>(rows * width));
-    for (std::size_t i = 0; i < v.size(); ++i) {
-      v[i] = static_cast<float>(i * 2654435761U % 1024) / 512.0F - 1.0F;
-    }
-    device.write(t.view().data, v.data(), t.bytes());
-    return t;
-  };
-  const auto all = std::make_shared<operands>();
-  all->x = numbers(count);
-  all->w = numbers(tokens);
-  all->head = device.pack(all->w.view(), weight_format::bf16);
-  all->lists = device.allocate(dtype::i32, {count + 2}, memory_use::host_visible);
-  all->token = device.allocate(dtype::i32, {count}, memory_use::host_visible);
-  all->p = device.allocate(dtype::f32, {count}, memory_use::host_visible);
-  auto* list = all->lists.as<std::int32_t>();
-  std::iota(list, list + count, 0);
-  list[count] = 0;
-  list[count + 1] = count;
-  return [&device, all] {
-    const auto* at = all->lists.as<std::int32_t>();
-    confidence_out out;
-    out.token = all->token.as<std::int32_t>();
-    out.probability = all->p.as<float>();
-    device.run(op::confidence{
-        all->x.view(), *all->head, {1, count, at + count, at, at}, confidence_params{}, out});
-  };
-}
-const register_device_race raced_head("head", cuda::multiplied::head, many_candidates);
 
 void gather(checker& c) {
   const std::int64_t rows = c.size(19, 700), width = c.size(33, 3000);

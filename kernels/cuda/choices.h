@@ -30,17 +30,17 @@ struct choices {
   bool may_multiply(multiplied what, multiplier how) const {
     if (left_out.contains({what, how})) return false;
     if (how == multiplier::newer) {
-      if (of_few_rows(what) && !may_multiply(multiplied::products, multiplier::library)) {
+      if (instead_of_library(what) && !may_multiply(multiplied::products, multiplier::library)) {
         return false;  // activations are float32
       }
       if (what == multiplied::experts) return newer && may_multiply(what, multiplier::wgmma);
       return newer && (what == multiplied::head ||
-                       (wgmma && (what == multiplied::attention || of_few_rows(what))));
+                       (wgmma && (what == multiplied::attention || instead_of_library(what))));
     }
     const bool dense = what == multiplied::products || what == multiplied::int8_products;
     if (how == multiplier::cuda_cores) return true;
     // What comes behind a product, or takes its place.
-    if (what == multiplied::head || of_few_rows(what)) return false;
+    if (what == multiplied::head || instead_of_library(what)) return false;
     if (dense != (how == multiplier::library)) return false;
     if (own_products && what != multiplied::attention) return false;
     return how != multiplier::wgmma || wgmma;

@@ -16,8 +16,9 @@ namespace unmask::cuda {
 // attention (bfloat16 K/V) and experts (bfloat16 weights): by wgmma, mma.sync or on CUDA cores. newer: by
 // a kernel that no card has measured yet beside the one before it: of attention those of many rows, of
 // few sequences (clusters) and of cut keys, of experts the products whose warpgroups have roles, of the head
-// the fold of a chunk of logits, of gate and up (bfloat16 weights) the product that gates few rows, and of few_rows,
-// products of few rows into the residual stream (bfloat16 weights), the one whose blocks share k.
+// the fold of a chunk of logits, of gate and up (bfloat16 weights) the product that gates few rows, of few_rows,
+// products of few rows into the residual stream (bfloat16 weights), the one whose blocks share k, and of head_product,
+// the head of many candidates (bfloat16 weights), the product that folds its logits.
 enum class multiplied : std::uint8_t {
   products,
   int8_products,
@@ -25,13 +26,15 @@ enum class multiplied : std::uint8_t {
   experts,
   head,
   gated,
-  few_rows
+  few_rows,
+  head_product
 };
 enum class multiplier : std::uint8_t { newer, library, wgmma, mma_sync, cuda_cores };
 
 inline const char* name_of(multiplied what) {
-  constexpr const char* names[] = {"products", "int8 products", "attention",           "experts",
-                                   "head",     "gate and up",   "products of few rows"};
+  constexpr const char* names[] = {
+      "products",    "int8 products",        "attention",     "experts", "head",
+      "gate and up", "products of few rows", "head's product"};
   return names[static_cast<std::size_t>(what)];
 }
 inline const char* name_of(multiplier how) {
@@ -39,9 +42,10 @@ inline const char* name_of(multiplier how) {
   return names[static_cast<std::size_t>(how)];
 }
 
-// Products that own kernels multiply instead of the library if there are few rows.
-constexpr bool of_few_rows(multiplied what) {
-  return what == multiplied::gated || what == multiplied::few_rows;
+// Products of the library's that newer kernels take in some sizes.
+constexpr bool instead_of_library(multiplied what) {
+  return what == multiplied::gated || what == multiplied::few_rows ||
+         what == multiplied::head_product;
 }
 
 // Those of dense weights of this format; none: float32 weights have one way.

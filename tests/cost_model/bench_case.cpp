@@ -57,6 +57,11 @@ std::vector<launch> attention_launches(const bench_case& c, const device_ceiling
 std::vector<launch> head_launches(const bench_case& c, const device_ceilings& d, bool newer) {
   const double rows = c("rows"), width = c("width"), tokens = c("vocabulary");
   std::vector<launch> all = {streaming(4 * rows * width, 0, d)};
+  if (newer && takes_head_product(rows, d)) {
+    all.push_back(head_product(rows, tokens, width, d));
+    all.push_back(head_tiles_merge(rows, tokens, d));
+    return all;
+  }
   for (const head_part& part : head_parts(rows, tokens, d)) {
     const launch product = library_product(part.rows, part.tokens, width, 4, false, d),
                  fold = head_fold(part.rows, part.tokens, newer, d);

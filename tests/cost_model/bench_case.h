@@ -20,8 +20,8 @@ struct expected_case {
 // `name` as --benchmark_list_tests prints it: "cuda_linear/rows:32/in:4096/out:6144/bits:16", with or
 // without its backend's prefix. Nothing: the model has no kernel for it, or not in this type.
 // std::out_of_range: an argument is missing. newer: of kernels that no card has measured yet: attention
-// of many rows, by clusters or that merges its parts in the same launch, the fold of the head, experts' results,
-// gate and up of few rows, and their products into the residual stream.
+// of many rows, by clusters or that merges its parts in the same launch, the fold of the head, and of many candidates
+// its product too, experts' results, gate and up of few rows, and their products into the residual stream.
 std::optional<expected_case> expected_of_case(const std::string& name, const device_ceilings& d,
                                               bool newer = false);
 

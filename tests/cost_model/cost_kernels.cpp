@@ -9,6 +9,7 @@
 #include "kernels/cuda/attention_tiles.h"
 #include "kernels/cuda/few_rows_tiles.h"
 #include "kernels/cuda/head_chunks.h"
+#include "kernels/cuda/head_tiles.h"
 #include "kernels/cuda/moe_tiles.h"
 
 namespace unmask::cost {
@@ -522,6 +523,54 @@ launch head_fold(double rows, double tokens, bool newer, const device_ceilings& 
   const double from_l2 = l.bytes / d.l2;
   l.held_by = from_l2 > l.busy ? "L2" : "issue";
   l.busy = std::max(from_l2, l.busy) + (newer ? 2 * d.latency : 0);
+  return l;
+}
+
+bool takes_head_product(double candidates, const device_ceilings& d) {
+  return d.wgmma && cuda::head_tiles_pay(std::lround(candidates));
+}
+
+// A block a multiprocessor, two of a cluster with the same candidates: each takes half of them from L2. Clocks of a
+// step: two warpgroups read their rows and all tokens of the tile for each 64 rows, the copies write both. Nothing
+// multiplies while a tile is folded: of a lane's logits each is an exponential.
+launch head_product(double candidates, double vocabulary, double width, const device_ceilings& d) {
+  constexpr double rows = cuda::head_tile_rows, tokens = cuda::head_tile_tokens,
+                   k = cuda::head_tile_depth, blocks = cuda::head_tile_cluster, warps = 8,
+                   state_bytes = 16;
+  const double tiles = std::ceil(vocabulary / tokens), steps = std::ceil(width / k);
+  const auto items = static_cast<double>(
+      cuda::head_tile_items(std::lround(std::ceil(candidates)), std::lround(vocabulary)));
+  launch l;
+  l.operations = 2 * candidates * vocabulary * width;
+  const double weights = vocabulary * width * bf16, x = candidates * width * bf16,
+               states = candidates * tiles * state_bytes;
+  l.bytes = weights + x + states;
+  l.limit = std::max(l.operations / d.products, weights / d.read);
+  const double memory = (weights + x) / d.read + states / d.copy;
+  const double l2 = items * blocks * steps * (rows / blocks + tokens) * k * bf16 / l2_rate(d);
+  const double shared = (rows / 64 * (64 + tokens) + rows + tokens) * k * bf16 / 128;
+  const double multiply = 2 * rows * tokens * k * d.multiprocessors * d.clock / d.products;
+  const double fold = rows * tokens / (warps * 32) * warps / schedulers *
+                      std::max(special_clocks, product_fold_instructions);
+  const double work = wave_count(items, std::floor(d.multiprocessors / blocks)) *
+                      (steps * std::max(shared, multiply) + fold) / d.clock;
+  const double longest = std::max({memory, l2, work});
+  l.busy = longest + 2 * d.latency + library_start;
+  l.held_by = longest == memory   ? "memory"
+              : longest == l2     ? "L2"
+              : shared > multiply ? "shared memory"
+                                  : "products";
+  return l;
+}
+
+// A warp a candidate, whose lanes read the states twice: for the largest, and for what they weigh under it.
+launch head_tiles_merge(double candidates, double vocabulary, const device_ceilings& d) {
+  constexpr double state_bytes = 16, result_bytes = 64, instructions = 139;
+  const double states =
+      candidates * std::ceil(vocabulary / static_cast<double>(cuda::head_tile_tokens));
+  launch l =
+      streaming(states * state_bytes + candidates * result_bytes, states / 32 * instructions, d);
+  l.busy += 2 * d.latency;
   return l;
 }
 

@@ -75,9 +75,10 @@ group_clocks attention_group_clocks(double blocks_each, double tile_rows, double
 inline constexpr double tensor_instructions = 470;
 // As they are in sm_90a's machine code (kernels/cuda/budget.json, "executed"), of a warp for 64 keys: of
 // attention_cluster_kernel, whose warps copy twice as much for a tile of 64 rows, and of
-// attention_refresh_kernel, in a tile with a new largest score. Of a lane for each logit, of head_fold_kernel.
+// attention_refresh_kernel, in a tile with a new largest score. Of a lane for each logit, of head_fold_kernel and of
+// head_product_kernel behind its products.
 inline constexpr double cluster_instructions = 505, refresh_instructions = 248,
-                        fold_instructions = 8.0;
+                        fold_instructions = 8.0, product_fold_instructions = 8.1;
 // Of a warp per element of a rotation.
 inline constexpr double rotate_instructions = 10;
 // A part of the head: a chunk of `tokens` for `rows` candidates, `times` such (kernels/cuda/head_chunks.h).
@@ -87,6 +88,10 @@ struct head_part {
 std::vector<head_part> head_parts(double candidates, double vocabulary, const device_ceilings& d);
 // Folds logits [rows, tokens] of a chunk, that L2 holds: by head_chunk_kernel, newer by head_fold_kernel.
 launch head_fold(double rows, double tokens, bool newer, const device_ceilings& d);
+// Product and fold by head_product_kernels.h, which takes so many candidates; and what joins the states of its tiles.
+bool takes_head_product(double candidates, const device_ceilings& d);
+launch head_product(double candidates, double vocabulary, double width, const device_ceilings& d);
+launch head_tiles_merge(double candidates, double vocabulary, const device_ceilings& d);
 // The experts' product from `in` to `out` features: y [assignments, out] = x W_e^T, or with `gated`
 // silu(x W_e^T) times a second such product, for the experts that `rows` rows of `per_token`
 // assignments reach by chance, and for `shared` experts (0 or 1) that every row takes. x has one row a

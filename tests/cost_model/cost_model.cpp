@@ -197,11 +197,17 @@ void add_head(step_builder& b, const cost_shape& c, double candidates, const dev
   const double slices = std::ceil(c.vocabulary / double{cuda::head_slice});
   b.stream("to_bf16", 1, candidates * c.hidden * (f32 + bf16), candidates * c.hidden,
            round_instructions);
-  for (const cost::head_part& part : cost::head_parts(candidates, c.vocabulary, d)) {
-    b.product("head product", part.times, part.rows, part.tokens, c.hidden, f32, false, part.rows);
-    b.add("head_chunk", part.times, cost::head_fold(part.rows, part.tokens, b.given().newer, d));
+  if (b.given().newer && cost::takes_head_product(candidates, d)) {
+    b.add("head product", 1, cost::head_product(candidates, c.vocabulary, c.hidden, d));
+    b.add("head_merge", 1, cost::head_tiles_merge(candidates, c.vocabulary, d));
+  } else {
+    for (const cost::head_part& part : cost::head_parts(candidates, c.vocabulary, d)) {
+      b.product("head product", part.times, part.rows, part.tokens, c.hidden, f32, false,
+                part.rows);
+      b.add("head_chunk", part.times, cost::head_fold(part.rows, part.tokens, b.given().newer, d));
+    }
+    b.stream("head_merge", 1, candidates * (slices * 56 + 64), candidates * slices, 139);
   }
-  b.stream("head_merge", 1, candidates * (slices * 56 + 64), candidates * slices, 139);
   if (c.ranks < 2) return;
   const double n = c.ranks, bytes = candidates * head_state_bytes;
   const link_time by_link = gathered_across(d, c.ranks, bytes);

@@ -271,7 +271,7 @@ class Stages(Workspace):
         return lines, why
 
     def test_the_sanitizer_sees_the_newer_kernels_and_those_beside_the_library(self):
-        self.assertEqual(self.sanitized(""), (["new library cuda small 1 --cases gated_linear|of few rows",
+        self.assertEqual(self.sanitized(""), (["new library cuda small 1 --cases gated_linear|of (few|many) rows",
                                                "new own cuda small 1"], None))
 
     def test_the_sanitizer_looks_at_the_chosen_cases_alone(self):
@@ -282,6 +282,7 @@ class Stages(Workspace):
         self.assertEqual(words, "new library cuda small 1")
         # Names of the program's operations (kernels/check).
         self.assertTrue(re.search(cases, "bf16 linear of few rows"))
+        self.assertTrue(re.search(stages.BESIDE_THE_LIBRARY, "bf16 confidence of many rows"))
         self.assertFalse(re.search(cases, "bf16 gated_linear") or re.search(cases, "attention"))
         lines, why = self.sanitized("no such operation", code=2)
         self.assertEqual((len(lines), type(why)), (2, runner.NotRun))

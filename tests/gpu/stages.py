@@ -21,12 +21,12 @@ from runner import HERE, ROOT, Failed, NotRun, Partial, json_lines
 NEW, BEFORE = ({"UNMASK_CUDA_KERNELS": word} for word in ("new", "before"))
 OF_TWO_KERNELS = "attention|confidence|gated_linear|moe|experts"
 # Operations of the device check whose newer kernels are taken only if the library multiplies.
-BESIDE_THE_LIBRARY = "gated_linear|of few rows"
+BESIDE_THE_LIBRARY = "gated_linear|of (few|many) rows"
 # Kernels that ncu looks at in full: case of the benchmark, the kernel to take, how many launches of it in turn, and
 # which of two. Experts launch it twice: for gate and up, and for down.
 NCU_CASES = [("attention-refresh", "attention/sequences:1/rows:8192/", "attention_refresh", 1, NEW),
              ("attention-refresh-before", "attention/sequences:1/rows:8192/", "attention_tensor", 1, BEFORE),
-             ("head", "confidence/rows:512/.*bits:16", "head_fold", 1, NEW),
+             ("head", "confidence/rows:512/.*bits:16", "head_product|head_fold", 1, NEW),
              ("experts", "experts/rows:8192/.*bits:16", "grouped_", 2, NEW),
              ("attention-decode", "attention/sequences:64/rows:32/.*keys:4096", "attention_joined|attention_tensor", 1,
               NEW),

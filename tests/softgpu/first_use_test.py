@@ -28,6 +28,7 @@ WRONG_NEWER = "attention_refresh_kernelILi128|wgmma.mma_async|0"
 WRONG_OF = {"gate and up": "few_rows_kernelILi64|wgmma.mma_async|0",
             "products of few rows": "few_parts_kernelILi64|wgmma.mma_async|0",
             "head": "head_fold_kernelILb0|ex2.approx|-1",
+            "head's product": "head_product_kernelILb1|wgmma.mma_async|0",
             "experts": "grouped_roles_kernelILi1ELb0|wgmma.mma_async|0",
             "attention": "attention_joined_kernelILi128ELi1|mma.sync|-1"}
 WRONG_CLUSTER = "attention_cluster_kernelILi128ELi1|mma.sync|-1"

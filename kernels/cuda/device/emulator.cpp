@@ -9,6 +9,7 @@
 #include <exception>
 #include <vector>
 
+#include "kernels/cuda/device/boxes.h"
 #include "kernels/cuda/device/emulator_warpgroups.h"
 #include "kernels/cuda/device/traffic.h"
 
@@ -343,15 +344,17 @@ void run_cluster(cluster_state& c, unsigned char* stack) {
       progress = take_turns(b, stack + stack_bytes * b.shape.threads * b.rank, random) || progress;
       if (chosen.greedy && progress) break;
     }
-    if (alive == nullptr) return;
-    if (!progress) report_deadlock(*alive);
+    if (alive == nullptr) break;
+    if (!progress && !land_boxes()) report_deadlock(*alive);
   }
+  if (land_boxes()) throw emulation_error("emulator: a copy to a block that has ended");
 }
 
 // The blocks of a cluster before their first turn; `first` is the x of the first.
 void begin(cluster_state& c, unsigned first, unsigned y, unsigned char* stack) {
   c.at_barrier = c.phase = 0;
   cluster = &c;
+  forget_boxes();
   for (block_state& b : c.blocks) {
     b.x = first + b.rank;
     b.y = y;
@@ -529,13 +532,25 @@ void cluster_barrier(const where& place) {
   running->at_barrier = false;
 }
 
+bool copies_land_at_once() {
+  return chosen.eager_copies;
+}
+void wait_for_change(const unsigned* word) {
+  running->at_barrier = true;
+  wait_on(word);
+  running->at_barrier = false;
+}
+
 const void* of_peer(const void* own, std::size_t bytes, unsigned rank) {
+  return of_peer(own, bytes, rank, bytes);
+}
+const void* of_peer(const void* own, std::size_t bytes, unsigned rank, std::size_t alignment) {
   const auto* byte = static_cast<const unsigned char*>(own);
   if (byte < block->shared || byte + bytes > block->shared + block->shape.shared_bytes) {
     fail("an address outside the block's shared memory");
   }
-  if (reinterpret_cast<std::uintptr_t>(own) % bytes != 0) {
-    fail("a shared address not aligned to " + std::to_string(bytes));
+  if (reinterpret_cast<std::uintptr_t>(own) % alignment != 0) {
+    fail("a shared address not aligned to " + std::to_string(alignment));
   }
   if (rank >= cluster->blocks.size()) {
     fail("there is no block " + std::to_string(rank) + " in the cluster");

@@ -5,6 +5,7 @@
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/head_fold_kernels.h"
 #include "kernels/cuda/head_kernels.h"
+#include "kernels/cuda/head_product.h"
 #include "kernels/cuda/rank_moves.h"
 #include "kernels/cuda/sample_kernels.h"
 #include "kernels/head.h"
@@ -145,6 +146,10 @@ void for_each_chunk(const device_backend& device, const op::confidence& args, co
 // The state of each candidate over the tokens of these rows, p.state; of a whole head the results too.
 void find_states(const device_backend& device, const op::confidence& args, const head_rows& rows,
                  const device_backend::product& chunk, const head_params& p) {
+  if (const device_matrix& w = as_device(rows.weight); takes_head_product(device, args, w)) {
+    run_head_product(device, static_cast<const std::uint16_t*>(chunk.x), w, rows.token, p);
+    return;
+  }
   for_each_chunk(device, args, rows, chunk, p, fold_of(device, p));
   device.work().launch(
       "head_merge", {blocks_for(args.candidates.count, head_warps), head_threads},

@@ -221,7 +221,7 @@ TEST(kernel_turns, attention_and_the_head_are_timed_by_newer_kernels_and_by_thos
     const char *name, *newer, *before;
   };
   for (const one_case& of : {one_case{"^attention", "attention_joined", "attention_tensor"},
-                             {"^confidence", "head_fold", "head_chunk"}}) {
+                             {"^confidence/rows:3/", "head_fold", "head_chunk"}}) {
     s.cases = of.name;
     const auto counted = [&](bool own, bool before) {
       s.own = own;
@@ -257,6 +257,41 @@ TEST(kernel_turns, attention_and_the_head_are_timed_by_newer_kernels_and_by_thos
   s.own = true;
   s.asked.left_out = {{cuda::multiplied::head, cuda::multiplier::newer}};
   time_in_turn(s, [&](const kernel_case& c) { EXPECT_EQ(c.ways[0].why, "wrong at first use"); });
+}
+
+// A head of many candidates by the kernel that multiplies and folds, by the library's product with the newer fold, and
+// by the kernels before.
+TEST(kernel_turns, a_head_of_many_candidates_has_three_ways) {
+  bench::turn_settings s;
+  s.device = [](const cuda::choices& c) -> const backend& { return cuda_emulated_backend(c); };
+  s.wgmma = true;
+  s.small = true;
+  s.turns = 1;
+  s.cases = "^confidence/rows:129/";
+  const auto timed = [&] {
+    std::string all;
+    cuda::emulator::begin_counting(false);
+    time_in_turn(s, [&](const kernel_case& c) {
+      for (const kernel_way& w : c.ways) all += w.name + (w.why.empty() ? ";" : ": " + w.why + ";");
+    });
+    for (const auto& [name, kernel] : cuda::emulator::end_counting().kernels) {
+      // One call to see that a way is right, and one that is timed.
+      if (name.starts_with("head_")) all += name + ":" + std::to_string(kernel.launches) + ";";
+    }
+    return all;
+  };
+  EXPECT_EQ(timed(),
+            "newer kernels;newer fold;kernels before;head_chunk:3;head_fold:2;head_merge:5;"
+            "head_product:2;head_tiles_merge:2;");
+  s.asked.left_out = {{cuda::multiplied::head_product, cuda::multiplier::newer}};
+  EXPECT_EQ(timed(),
+            "newer kernels: wrong at first use;newer fold;kernels before;head_chunk:3;head_fold:2;"
+            "head_merge:5;");
+  s.asked.left_out.clear();
+  s.wgmma = false;
+  EXPECT_EQ(timed(),
+            "newer kernels: this card or this program has no wgmma;newer fold;kernels before;"
+            "head_chunk:3;head_fold:2;head_merge:5;");
 }
 
 // A product into the residual stream, which one small case has in a size that the newer kernel takes.
@@ -298,10 +333,10 @@ TEST(kernel_turns, the_program_times_kernels_on_the_emulator) {
       EXPECT_EQ(row["seconds"].size(), 2U) << line;
     }
   }
-  // mma.sync of attention and experts, CUDA cores of two products, both kernels of the head; by wgmma two of
-  // attention and two of experts, the newer kernels of a product and of gate and up, and five libraries.
-  EXPECT_EQ(timed, 6);
-  EXPECT_EQ(absent, 11);
+  // mma.sync of attention and experts, CUDA cores of two products, both folds of two heads; by wgmma two of
+  // attention and two of experts, the newer kernels of a product, of gate and up and of a head, and five libraries.
+  EXPECT_EQ(timed, 8);
+  EXPECT_EQ(absent, 12);
   EXPECT_EQ(run("--kernels theirs").code, 2);
   EXPECT_EQ(run("--kernels before --cases '^linear' --device cuda-emulated").code, 0);
   EXPECT_EQ(run("--kernels own --device cpu").code, 2);

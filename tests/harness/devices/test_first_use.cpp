@@ -150,8 +150,8 @@ TEST_F(first_use, the_faster_of_two_kernels_is_told_by_turns) {
   EXPECT_TRUE(run_device_races(device, {}, {race(multiplied::head, 1, 2)}, true, clock).empty());
   const cuda::choices wrong{.newer = true, .left_out = {{multiplied::head, multiplier::newer}}};
   EXPECT_TRUE(run_device_races(device, wrong, {race(multiplied::head, 1, 2)}, true, clock).empty());
-  for (const multiplied by_wgmma :
-       {multiplied::attention, multiplied::experts, multiplied::gated, multiplied::few_rows}) {
+  for (const multiplied by_wgmma : {multiplied::attention, multiplied::experts, multiplied::gated,
+                                    multiplied::few_rows, multiplied::head_product}) {
     EXPECT_TRUE(run_device_races(device, may, {race(by_wgmma, 1, 2)}, false, clock).empty());
   }
   device_check_outcome outcome{95, 3.5, {}, {{multiplied::head, 1.5, 2.5}}};
@@ -223,7 +223,7 @@ TEST_F(first_use, a_run_takes_what_its_keys_ask_for) {
   EXPECT_TRUE(checked_choices(run).may_multiply(multiplied::attention, multiplier::mma_sync));
   run.gemm = "library";
   EXPECT_TRUE(checked_choices(run).may_multiply(multiplied::products, multiplier::library));
-  for (const multiplied few : {multiplied::gated, multiplied::few_rows}) {
+  for (const multiplied few : {multiplied::gated, multiplied::few_rows, multiplied::head_product}) {
     run.gemm = "library";
     run.kernels = "before";
     EXPECT_FALSE(checked_choices(run).may_multiply(few, multiplier::newer));
