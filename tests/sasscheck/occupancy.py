@@ -115,7 +115,9 @@ def used_beyond(kernel, blocks, start, count):
             ins = kernel.at(at)
             if asked(ins):
                 break
-            if highest(ins) >= count and not ins.never:
+            # nvdisasm marks a call by all that may come behind it, in other warpgroups too. The callee is followed instead.
+            followed = ins.name == "CALL" and ins.target >= 0
+            if highest(ins) >= count and not ins.never and not followed:
                 found.append(Finding("setmaxnreg", at, f"{names({highest(ins)})} with {count} registers: {ins}"))
                 return found
             if ins.name in flow.ENDS:

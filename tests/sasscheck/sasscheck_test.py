@@ -181,6 +181,15 @@ class Occupancy(unittest.TestCase):
         self.assertIn("2 of 4 warpgroups keep 120 registers and the others take 200: they need 520", said(80, 40))
         self.assertIn("they need 640", said(40))
 
+    def test_setmaxnreg_follows_a_call(self):
+        def said(target, of_callee):
+            k = kernel_of(("USETMAXREG.DEALLOC.CTAPOOL", "0x28"), ("CALL.REL.NOINC", "`(.L)", (), {163}, target), write(3),
+                          EXIT, write(of_callee), ("RET.REL.NODEC", "R20 `(k)", {20}, ()), registers=168, threads=384)
+            return " ".join(f.text for f in occupancy.used_beyond(k, flow.blocks_of(k), 16, 40))
+        self.assertEqual(said(4, 29), "")
+        self.assertIn("R40 with 40", said(4, 40))
+        self.assertIn("R163 with 40", said(-1, 29), "where it goes is not known")
+
     def test_local_memory_is_worst_in_a_loop_with_products(self):
         k = kernel_of(("STL", "[R1], R2", {1, 2}, ()), ARRIVE, product(OUT, (), True), wait(0),
                       ("LDL", "R2, [R1]", {1}, {2}), ("@P0", "BRA", "`(.L)", (), (), 1), EXIT,
