@@ -9,9 +9,9 @@
 namespace unmask {
 namespace {
 
-// Two experts with 150 of 150 rows each, and widths of whole sectors. Each result is stored once, and each request
-// touches the sectors that its bytes need.
-TEST(experts_traffic, roles_store_whole_sectors) {
+// Two experts with 150 of 150 rows each, and widths of whole sectors. Results pass through shared memory without
+// lanes that meet in a bank. Each is stored once, and each request touches the sectors that its bytes need.
+TEST(experts_traffic, roles_leave_and_store_whole_pieces) {
   if (!cuda::emulator::sees_accesses()) GTEST_SKIP() << "accesses are not seen in this build";
   const backend& device =
       cuda_emulated_backend(cuda::choices{.graphs = false, .newer = true, .left_out = {}});
@@ -40,6 +40,8 @@ TEST(experts_traffic, roles_store_whole_sectors) {
   const auto work = cuda::emulator::end_counting();
   const auto& k = work.kernels.at("grouped_tensor");
   EXPECT_EQ(k.launches, 2U);
+  EXPECT_GT(k.shared_waves, 0U);
+  EXPECT_EQ(k.shared_excess, 0U);
   EXPECT_EQ(k.written.bytes, std::uint64_t{2} * rows * each * (width + hidden));
   EXPECT_EQ(k.written.excess, 0U);
   EXPECT_EQ(k.written.uncoalesced, 0U);

@@ -60,6 +60,17 @@ UNMASK_KERNEL void staged_kernel(copy_params p) {
   sync_warp();
   p.to[lane] = room[lane * 4];
 }
+// 16 bytes a lane. Behind the wait the lane that came last goes on first.
+UNMASK_KERNEL void pieces_kernel(copy_params p) {
+  shared_allocator shared;
+  const shared_array<float> room = shared.take<float>(32 * 4);
+  const int lane = lane_index(), place = lane / 8 * 8 + (lane % 8 ^ lane / 8);
+  const float_quad from = word_at<float_quad>(p.from + lane * 4);
+  sync_warp();
+  word_at<float_quad>(room.data() + place * 4) = from;
+  sync_warp();
+  p.to[lane] = room[lane * 4];
+}
 
 class traffic : public ::testing::Test {
  protected:
@@ -155,6 +166,14 @@ TEST_F(traffic, lanes_that_meet_in_a_bank_take_turns) {
   EXPECT_EQ(apart.shared_waves, 34U);
   const kernel_traffic together = of({1, 32, 8192}, column_kernel, {nullptr, floats(32), 0, 32});
   EXPECT_EQ(together.shared_excess, 33U * 31);
+}
+
+// Lanes 0 to 7 are served together, whatever lane came first: their pieces fill all banks. Then each reads the first
+// word of a piece, and four lanes meet in a bank.
+TEST_F(traffic, eight_neighbours_are_served_together) {
+  const kernel_traffic k = of({1, 32, 4096}, pieces_kernel, {floats(128), floats(32), 32, 1});
+  EXPECT_EQ(k.shared_waves, 4U + 4);
+  EXPECT_EQ(k.shared_excess, 3U);
 }
 
 TEST_F(traffic, nothing_is_counted_unless_asked) {

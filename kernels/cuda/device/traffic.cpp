@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/device/emulator.h"
@@ -99,7 +100,9 @@ class counter {
       }
       std::stable_sort(seen.begin() + static_cast<std::ptrdiff_t>(first),
                        seen.begin() + static_cast<std::ptrdiff_t>(last),
-                       [](const access& a, const access& b) { return a.turn < b.turn; });
+                       [](const access& a, const access& b) {
+                         return std::pair(a.turn, a.lane) < std::pair(b.turn, b.lane);
+                       });
       for (std::size_t i = first; i < last;) {
         std::size_t j = i;
         while (j < last && seen[j].turn == seen[i].turn) ++j;
