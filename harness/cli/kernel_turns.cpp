@@ -110,6 +110,11 @@ void add_rows(text_table& table, const bench::kernel_case& c) {
       continue;
     }
     const bench::kernel_way* other = held_against(c, i);
+    if (const auto before = over_before(c, i)) {
+      table.notes.push_back(fmt::format(
+          "{}: {} take {:.3f} times (95 % interval {:.3f} to {:.3f}) as long as {}.", c.name,
+          way.name, before->ratio, before->range.low, before->range.high, before->against));
+    }
     const auto r = other == nullptr ? std::nullopt : ratio_of(way, *other);
     table.add({c.name, way.name, number_cell(median_us(way), 1), r ? r->against : "–",
                r ? number_cell(r->ratio, 3, 1, r->range) : table_cell("–")});
@@ -122,7 +127,11 @@ option_table kernel_options() {
   return {
       {"kernels", repeated(),
        "no model: time kernels, own,before,library or some of these, all ways of a case in turn; "
-       "before: own kernels that newer ones would take the place of"},
+       "own: this program's kernels; before: those that newer ones would take the place of; "
+       "library: "
+       "cuBLASLt, and the modules of cuDNN and CUTLASS that UNMASK_CUDNN_WAY and "
+       "UNMASK_CUTLASS_WAY "
+       "name or that are next to the program"},
       {"turns", 5, "of --kernels: make N turns"},
       {"cases", no_default, "of --kernels: time only cases whose name this expression finds"},
       {"kernel-rows", no_default, "of --kernels: write a JSON object a way into this file too"}};
@@ -154,6 +163,18 @@ const bench::kernel_way* held_against(const bench::kernel_case& c, std::size_t w
     if (c.ways[i].own && c.ways[i].why.empty()) return &c.ways[i];
   }
   return nullptr;
+}
+
+std::optional<turn_ratio> over_before(const bench::kernel_case& c, std::size_t way) {
+  const bench::kernel_way& mine = c.ways[way];
+  const bench::kernel_way* other = held_against(c, way);
+  if (!mine.own || mine.before || !mine.why.empty() || other == nullptr || other->own) {
+    return std::nullopt;
+  }
+  for (const bench::kernel_way& before : c.ways) {
+    if (before.before && before.why.empty()) return ratio_of(mine, before);
+  }
+  return std::nullopt;
 }
 
 std::optional<second_way> second_way_of(const bench::kernel_case& c, std::size_t way) {
@@ -191,6 +212,10 @@ std::string kernel_rows(const bench::kernel_case& c) {
         row["ratio"] = r->ratio;
         row["low"] = r->range.low;
         row["high"] = r->range.high;
+      }
+      if (const auto before = over_before(c, i)) {
+        row["over_before"] = {
+            {"ratio", before->ratio}, {"low", before->range.low}, {"high", before->range.high}};
       }
     }
     if (way.second && !way.version.empty()) row["version"] = way.version;

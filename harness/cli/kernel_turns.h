@@ -29,6 +29,8 @@ std::optional<turn_ratio> ratio_of(const bench::kernel_way& way, const bench::ke
 // What an own way is held against, of those that were timed: a library's, else the kernels that newer ones
 // would take the place of, else the first own one in front of it. A second way is held against the fastest own one.
 const bench::kernel_way* held_against(const bench::kernel_case& c, std::size_t way);
+// An own way's time over the kernels that it would take the place of, if it is held against a library. Otherwise nothing.
+std::optional<turn_ratio> over_before(const bench::kernel_case& c, std::size_t way);
 
 // Whether a second way is the best of its case, and the sentence that says so. It is if the whole interval of its ratio
 // over the fastest own way is below 1. Nothing: it is no second way, or it or every own way was not timed.
@@ -38,8 +40,7 @@ struct second_way {
 };
 std::optional<second_way> second_way_of(const bench::kernel_case& c, std::size_t way);
 
-// One JSON object a way: case, way, own, before, and median_us, seconds, against, ratio, low, high; or why. A second way
-// also has its version and taken.
+// One JSON object a way, as harness/rows/FORMAT.md describes it.
 std::string kernel_rows(const bench::kernel_case& c);
 
 }  // namespace unmask

@@ -27,9 +27,15 @@ def right_kernels(folder):
 def own_and_library(folder):
     """D2, from cases that were timed in turn: own time over that of the library or of the kernels before, less
     than 1 is faster."""
-    rows = [r for r in json_lines(os.path.join(folder, "turns.jsonl")) if r.get("ratio")]
-    said = [f"{r['case']}, {r['way']}: {r['ratio']:.2f} ({r['low']:.2f} to {r['high']:.2f}) of {r['against']}"
-            for r in rows]
+    def says(r, of, against):
+        return f"{r['case']}, {r['way']}: {of['ratio']:.2f} ({of['low']:.2f} to {of['high']:.2f}) of {against}"
+
+    said = []
+    for r in json_lines(os.path.join(folder, "turns.jsonl")):
+        if r.get("ratio"):
+            said.append(says(r, r, r["against"]) + {True: ", taken", False: ", not taken"}.get(r.get("taken"), ""))
+        if r.get("over_before"):
+            said.append(says(r, r["over_before"], "kernels before"))
     return "; ".join(said) or ABSENT
 
 

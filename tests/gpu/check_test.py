@@ -612,6 +612,10 @@ class Tables(Workspace):
         self.write(os.path.join(folder, "turns.jsonl"), [
             {"case": "linear/rows:1", "way": "CUDA cores", "against": "cuBLASLt", "ratio": 1.5, "low": 1.4,
              "high": 1.6, "median_us": 3.0}, {"case": "experts", "way": "CUTLASS", "why": "none"},
+            {"case": "attention", "way": "newer kernels", "against": "cuDNN", "ratio": 0.9, "low": 0.8, "high": 0.95,
+             "median_us": 1.8, "over_before": {"ratio": 0.75, "low": 0.7, "high": 0.8}},
+            {"case": "attention", "way": "cuDNN", "against": "newer kernels", "ratio": 1.1, "low": 1.05, "high": 1.2,
+             "median_us": 2.0, "version": "cuDNN 9.13", "taken": False},
             {"case": "confidence", "way": "newer kernels", "against": "kernels before", "ratio": 0.5, "low": 0.4,
              "high": 0.6, "median_us": 2.0}])
         served = [{"label": "FOCUS", "batch_size": 32, "serve": {"policy": p},
@@ -624,6 +628,9 @@ class Tables(Workspace):
         text = "\n".join(answers.lines(folder, ceilings, served, [cut, profile]))
         for part in ("| D1 | which kernels are right | 2 cases, WRONG: moe |",
                      "linear/rows:1, CUDA cores: 1.50 (1.40 to 1.60) of cuBLASLt; ",
+                     "attention, newer kernels: 0.90 (0.80 to 0.95) of cuDNN; ",
+                     "attention, newer kernels: 0.75 (0.70 to 0.80) of kernels before; ",
+                     "attention, cuDNN: 1.10 (1.05 to 1.20) of newer kernels, not taken; ",
                      "confidence, newer kernels: 0.50 (0.40 to 0.60) of kernels before |",
                      "600 of 800 TFLOP/s, 3000 of 4000 GB/s read", "FOCUS, 32 slots: 1.06 |",
                      "| FOCUS: 10 % |"):
@@ -631,6 +638,8 @@ class Tables(Workspace):
         table = "\n".join(summary.turns_table(runner.json_lines(os.path.join(folder, "turns.jsonl"))))
         self.assertIn("| linear/rows:1 | CUDA cores | 3.0 | cuBLASLt | 1.500 | 1.400 to 1.600 |", table)
         self.assertIn("| experts | CUTLASS | NOT RUN | none | – | – |", table)
+        self.assertIn("| attention | newer kernels | | kernels before | 0.750 | 0.700 to 0.800 |", table)
+        self.assertIn("| attention | cuDNN 9.13, not taken | 2.0 | newer kernels | 1.100 | 1.050 to 1.200 |", table)
 
     @staticmethod
     def write(path, rows):

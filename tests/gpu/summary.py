@@ -183,12 +183,21 @@ def throughput_table(rows, ceilings):
 
 def turns_table(rows):
     """Own kernels beside those before them and the libraries', calls alternating in one process."""
-    lines = [f"| {r['case']} | {r['way']} | {r['median_us']:.1f} | "
-             + (f"{r['against']} | {r['ratio']:.3f} | {r['low']:.3f} to {r['high']:.3f} |" if r.get("ratio")
-                else f"{r.get('why', '–')} | – | – |") for r in rows if "median_us" in r]
-    lines += [f"| {r['case']} | {r['way']} | NOT RUN | {r['why']} | – | – |" for r in rows if "median_us" not in r]
+    def who(r):
+        taken = {True: ", taken", False: ", not taken"}.get(r.get("taken"), "")
+        return r.get("version", r["way"]) + taken
+
+    lines = []
+    for r in (r for r in rows if "median_us" in r):
+        over = (f"{r['against']} | {r['ratio']:.3f} | {r['low']:.3f} to {r['high']:.3f} |" if r.get("ratio")
+                else f"{r.get('why', '–')} | – | – |")
+        lines.append(f"| {r['case']} | {who(r)} | {r['median_us']:.1f} | {over}")
+        if (before := r.get("over_before")):
+            lines.append(f"| {r['case']} | {r['way']} | | kernels before | {before['ratio']:.3f} | "
+                         f"{before['low']:.3f} to {before['high']:.3f} |")
+    lines += [f"| {r['case']} | {who(r)} | NOT RUN | {r['why']} | – | – |" for r in rows if "median_us" not in r]
     if lines:
-        lines = ["The ratio is of times; 95 % interval over the turns.", "",
+        lines = ["The ratio is of times; 95 % interval over the turns. A library's module is taken if it beats every own way.", "",
                  "| case | way | µs | over | ratio | interval |", "|---|---|---:|---|---:|---:|"] + lines
     return lines
 

@@ -75,6 +75,25 @@ TEST(kernel_turns, newer_kernels_are_held_against_those_before) {
   EXPECT_EQ(held_against(c, 2), c.ways.data());
 }
 
+// If a library was timed, too, the ratio over the kernels before is not lost: 0.9 and 0.5 turn by turn.
+TEST(kernel_turns, a_library_does_not_hide_the_ratio_over_the_kernels_before) {
+  kernel_case c{"attention",
+                {{"newer kernels", true, "", {0.9, 1.8}},
+                 {"kernels before", true, "", {1.8, 3.6}, true},
+                 {"cuDNN", false, "", {1, 2}}}};
+  const auto row = [&] {
+    return nlohmann::json::parse(kernel_rows(c).substr(0, kernel_rows(c).find('\n')));
+  };
+  EXPECT_EQ(row()["against"], "cuDNN");
+  EXPECT_NEAR(row()["ratio"].get<double>(), 0.9, 1e-12);
+  EXPECT_NEAR(row()["over_before"]["ratio"].get<double>(), 0.5, 1e-12);
+  EXPECT_FALSE(over_before(c, 1).has_value()) << "the kernels before themselves";
+  EXPECT_FALSE(over_before(c, 2).has_value()) << "a library";
+  c.ways[2].why = "absent";
+  EXPECT_EQ(row()["against"], "kernels before");
+  EXPECT_FALSE(row().contains("over_before")) << "it would say the same twice";
+}
+
 // The fastest own way took 1.0, 2.0, 3.0 seconds. A tenth more or less in every turn has an interval of no width.
 TEST(kernel_turns, a_second_way_is_taken_if_it_beats_the_fastest_own_one) {
   kernel_case c{"experts",
