@@ -17,6 +17,7 @@
 #include "harness/devices/device.h"
 #include "harness/devices/environment.h"
 #include "harness/devices/first_use.h"
+#include "harness/devices/nvml.h"
 #include "harness/rows/glossary.h"
 #include "harness/rows/text_table.h"
 #include "kernels/cuda/device.h"
@@ -195,8 +196,12 @@ std::optional<second_way> second_way_of(const bench::kernel_case& c, std::size_t
   return says(false, " is not taken, because it is not shown to be faster: " + times + ".");
 }
 
-std::string kernel_rows(const bench::kernel_case& c) {
+std::string kernel_rows(const bench::kernel_case& c, const device_load& load) {
   std::string text;
+  nlohmann::json of_card = nlohmann::json::object();
+  if (load.watts) of_card["watts_mean"] = *load.watts;
+  if (load.sm_clock_mhz) of_card["clock_mhz_mean"] = *load.sm_clock_mhz;
+  if (load.throttled_share) of_card["throttled_share"] = *load.throttled_share;
   for (std::size_t i = 0; i < c.ways.size(); ++i) {
     const bench::kernel_way& way = c.ways[i];
     nlohmann::json row = {
@@ -206,6 +211,7 @@ std::string kernel_rows(const bench::kernel_case& c) {
     } else {
       row["median_us"] = median_us(way);
       row["seconds"] = way.seconds;
+      row.update(of_card);
       const bench::kernel_way* other = held_against(c, i);
       if (const auto r = other == nullptr ? std::nullopt : ratio_of(way, *other)) {
         row["against"] = r->against;
@@ -227,7 +233,11 @@ std::string kernel_rows(const bench::kernel_case& c) {
 
 int bench_kernels(const command_line& line) {
   if (!line.list("model").empty()) throw usage_error("bench --kernels takes no model");
-  const bench::turn_settings settings = settings_of(device_of(line), line);
+  const device& on = device_of(line);
+  bench::turn_settings settings = settings_of(on, line);
+  const energy_meter meter = on.energy();
+  std::optional<load_sampler> load;
+  settings.begin = [&] { load.emplace(meter); };
   std::ofstream rows;
   const std::string file = line.text("kernel-rows");
   if (!file.empty()) {
@@ -236,9 +246,10 @@ int bench_kernels(const command_line& line) {
   }
   text_table table = table_with({"case", "way", ">µs", "over", ">ratio"});
   time_in_turn(settings, [&](const bench::kernel_case& c) {
+    const device_load of_turns = load->finish();
     add_rows(table, c);
     if (!rows.is_open()) return;
-    rows << kernel_rows(c) << std::flush;
+    rows << kernel_rows(c, of_turns) << std::flush;
     if (!rows) throw environment_error("cannot write " + file);
   });
   if (settings.small) table.notes.emplace_back("Smallest sizes: these times mean nothing.");

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "harness/cli/options.h"
+#include "harness/devices/nvml.h"
 #include "harness/rows/statistics.h"
 #include "kernels/bench/turns.h"
 
@@ -40,7 +41,7 @@ struct second_way {
 };
 std::optional<second_way> second_way_of(const bench::kernel_case& c, std::size_t way);
 
-// One JSON object a way, as harness/rows/FORMAT.md describes it.
-std::string kernel_rows(const bench::kernel_case& c);
+// One JSON object a way, as results/FORMAT.md describes it. `load`: of the card while the turns were made.
+std::string kernel_rows(const bench::kernel_case& c, const device_load& load = {});
 
 }  // namespace unmask

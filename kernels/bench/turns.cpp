@@ -651,6 +651,7 @@ void time_in_turn(const turn_settings& s, const std::function<void(const kernel_
     };
     const int calls = s.small ? 1 : 20;
     if (!s.small) (void)alternate(timed.size(), 2, 3, call_way, wait_way);  // tuning, scratch
+    s.begin();
     const auto seconds = alternate(timed.size(), s.turns, calls, call_way, wait_way);
     for (std::size_t i = 0; i < timed.size(); ++i) {
       if (timed[i]->runs()) timed[i]->way.seconds = seconds[i];

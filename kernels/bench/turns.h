@@ -42,12 +42,15 @@ struct turn_settings {
   std::string cases;  // regular expression, searched for in names; empty: all
   std::int64_t turns = 3;
   bool small = false;  // sizes for a GPU in software or emulated, one call a turn
+  // Called when the turns of a case begin, behind its checks and the calls that warm it up.
+  std::function<void()> begin = [] {};
 };
 
 // Times every case in turn: in each turn every way makes its calls, forwards in odd turns, backwards in even
 // ones. Before that each way computes the case once; one whose result differs from that of the CUDA cores, or
-// that throws, is not timed and says so. A second way has passed its small cases before that (library_module.h). `tell` is called with each finished case. Usage error: `cases` is no
-// regular expression, or finds nothing.
+// that throws, is not timed and says so. A second way has passed its small cases before that (library_module.h).
+// `tell` is called with each case when its turns are over. Usage error: `cases` is no regular expression, or finds
+// nothing.
 void time_in_turn(const turn_settings& settings,
                   const std::function<void(const kernel_case&)>& tell);
 

@@ -94,6 +94,21 @@ TEST(kernel_turns, a_library_does_not_hide_the_ratio_over_the_kernels_before) {
   EXPECT_FALSE(row().contains("over_before")) << "it would say the same twice";
 }
 
+// What the card did while the turns were made is in each row with a time, and in no other.
+TEST(kernel_turns, rows_have_the_power_and_clock_of_their_turns) {
+  const kernel_case c{"attention", {{"own", true, "", {1, 2}}, {"cuDNN", false, "absent", {}}}};
+  const std::string rows = kernel_rows(c, {412.0, 1755.0, 0.25});
+  const auto timed = nlohmann::json::parse(rows.substr(0, rows.find('\n'))),
+             absent = nlohmann::json::parse(rows.substr(rows.find('\n')));
+  EXPECT_EQ(timed["watts_mean"], 412.0);
+  EXPECT_EQ(timed["clock_mhz_mean"], 1755.0);
+  EXPECT_EQ(timed["throttled_share"], 0.25);
+  EXPECT_FALSE(absent.contains("watts_mean"));
+  EXPECT_FALSE(nlohmann::json::parse(kernel_rows(c).substr(0, kernel_rows(c).find('\n')))
+                   .contains("watts_mean"))
+      << "a card that does not say";
+}
+
 // The fastest own way took 1.0, 2.0, 3.0 seconds. A tenth more or less in every turn has an interval of no width.
 TEST(kernel_turns, a_second_way_is_taken_if_it_beats_the_fastest_own_one) {
   kernel_case c{"experts",
@@ -156,6 +171,8 @@ TEST(kernel_turns, a_difference_is_of_the_largest_result_and_a_nan_is_wrong) {
 // A way that throws, one that was wrong at first use, and cases that are not there.
 TEST(kernel_turns, a_way_that_cannot_compute_says_so_and_is_not_timed) {
   bench::turn_settings s;
+  int begun = 0;
+  s.begin = [&] { ++begun; };
   s.device = [](const cuda::choices& c) -> const backend& {
     if (c.wgmma) throw environment_error("no such kernel");
     return cuda_emulated_backend(c);
@@ -171,6 +188,7 @@ TEST(kernel_turns, a_way_that_cannot_compute_says_so_and_is_not_timed) {
   std::vector<kernel_case> done;
   time_in_turn(s, [&](const kernel_case& c) { done.push_back(c); });
   ASSERT_EQ(done.size(), 2U);
+  EXPECT_EQ(begun, 2) << "once a case";
   const kernel_case &attention = done[0], &experts = done[1];
   for (const kernel_case* c : {&attention, &experts}) {
     EXPECT_EQ(c->ways[0].name, "newer kernels");
