@@ -5,6 +5,8 @@ ran is in the archive, and the tables' fractions are right. Programs are stand-i
 writes; rehearsal_test.py runs the real ones."""
 
 import contextlib
+import fnmatch
+import glob
 import io
 import json
 import os
@@ -316,6 +318,23 @@ class Stages(Workspace):
                  "failures": [{"failure": "x"}]})
             self.program("kernels_test", tell % json.dumps(report) + "; exit 1")
             self.assertRaisesRegex(runner.Failed, "device_moe.b", stages.device_tests(check), log, 5)
+
+    def test_every_unit_test_of_a_device_is_run_there(self):
+        chosen, left_out = (part.split(":") for part in stages.DEVICE_TESTS.split("-"))
+        found = set()
+        for source in (s for folder in ("tests/kernels/*.cpp", "methods/**/kernels/**/*.cpp")
+                       for s in glob.glob(os.path.join(runner.ROOT, folder), recursive=True)):
+            with open(source, encoding="utf-8") as text:
+                for test in re.split(r"^TEST(?:_[FP])?\(", text.read(), flags=re.MULTILINE)[1:]:
+                    if "for_each_device(" in test:
+                        found.add(".".join(re.match(r"(\w+), (\w+)\)", test).groups()))
+        self.assertGreater(len(found), 40)
+        self.assertLess({"few_parts.whole_numbers_are_exact", "gated_linear.few_rows_in_one_launch",
+                         "folded_product.whole_numbers_are_the_definition"}, found)
+        for test in sorted(found):
+            with self.subTest(test):
+                self.assertTrue(any(fnmatch.fnmatch(test, pattern) for pattern in chosen))
+                self.assertFalse(any(fnmatch.fnmatch(test, pattern) for pattern in left_out))
 
     def test_two_gpus_run_as_ranks_or_are_missing(self):
         """The ranks that a program starts need its name, if it is one of several in a file."""

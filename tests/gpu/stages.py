@@ -22,6 +22,9 @@ NEW, BEFORE = ({"UNMASK_CUDA_KERNELS": word} for word in ("new", "before"))
 OF_TWO_KERNELS = "attention|confidence|gated_linear|moe|experts"
 # Operations of the device check whose newer kernels are taken only if the library multiplies.
 BESIDE_THE_LIBRARY = "gated_linear|of (few|many) rows"
+# Unit tests that run on a GPU: every one with test::for_each_device (check_test.py), and operations in turn.
+DEVICE_TESTS = ("device_*:each/operation*:attention*:head*:selection*:model_core*:blocks*:gated_linear*:few_parts*:"
+                "folded_product*-device_memory*")
 # Kernels that ncu looks at in full: case of the benchmark, the kernel to take, how many launches of it in turn, and
 # which of two. Experts launch it twice: for gate and up, and for down.
 NCU_CASES = [("attention-refresh", "attention/sequences:1/rows:8192/", "attention_refresh", 1, NEW),
@@ -174,8 +177,7 @@ def device_tests(check):
         shorter = (check.shorter(log, "experts and selection; ctest -L softgpu runs all")
                    if check.in_software else "")
         chosen = ("device_moe*:each/operation*/top_indices:each/operation*/mark_top"
-                  if check.settings.rehearse else
-                  "device_*:each/operation*:attention*:head*:selection*-device_memory*")
+                  if check.settings.rehearse else DEVICE_TESTS)
         env = {"UNMASK_TEST_DEVICE": "emulated" if check.settings.rehearse == "emulator" else "gpu"}
         if check.settings.rehearse == "software":
             env["UNMASK_SOFTGPU_PAGEABLE"] = "on"  # operands of these tests are ordinary host memory
