@@ -584,6 +584,12 @@ handed_over hand_over(double left, double stored, const device_ceilings& d) {
           stored * bf16 * d.multiprocessors / l2_rate(d) + 2 * d.latency};
 }
 
+bool takes_wide_tiles(double rows, double per_token, double experts, double shared,
+                      const device_ceilings& d) {
+  return d.wgmma && cuda::takes_wide_tiles(std::llround(rows * (per_token + shared)),
+                                           std::llround(experts + shared));
+}
+
 // moe_tensor_kernels.h: eight warps a block, two blocks a multiprocessor. Of its inner loop: 166
 // instructions, 12 ldmatrix, 32 mma (budget.json). With wgmma operands pass through no register: tensor
 // cores, L2, the tiles' empty rows and writing a tile hold it, as the next one's copies are under way.
@@ -602,8 +608,7 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
   const double weights = hit * columns * in * bf16;
   l.bytes = weights + ((gated ? rows : assignments) * in + assignments * out) * bf16;
   l.limit = std::max(l.operations / d.products, weights / d.read);
-  const bool wide =
-      d.wgmma && cuda::takes_wide_tiles(std::llround(assignments), std::llround(experts + shared));
+  const bool wide = takes_wide_tiles(rows, per_token, experts, shared, d);
   const bool roles = wide && newer;
   const double tile_rows = wide ? cuda::wide_rows : cuda::routed_rows, resident = wide ? 1 : 2;
   const double results = tile_rows * tile_columns / (gated ? 2 : 1);

@@ -92,6 +92,10 @@ launch head_fold(double rows, double tokens, bool newer, const device_ceilings& 
 bool takes_head_product(double candidates, const device_ceilings& d);
 launch head_product(double candidates, double vocabulary, double width, const device_ceilings& d);
 launch head_tiles_merge(double candidates, double vocabulary, const device_ceilings& d);
+// Whether `rows` rows of `per_token` assignments, and one to each shared expert, are multiplied in tiles of 144
+// assignments; newer, by moe_roles_kernels.h, whose launches have a name of their own.
+bool takes_wide_tiles(double rows, double per_token, double experts, double shared,
+                      const device_ceilings& d);
 // The experts' product from `in` to `out` features: y [assignments, out] = x W_e^T, or with `gated`
 // silu(x W_e^T) times a second such product, for the experts that `rows` rows of `per_token`
 // assignments reach by chance, and for `shared` experts (0 or 1) that every row takes. x has one row a

@@ -158,9 +158,11 @@ void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
   b.stream("moe_plan: count", more * s.times, s.rows * all * i32 + e * 2 * i32, 0, 0);
   b.stream("moe_plan", s.times, more > 0 ? e * 4 * i32 : placing, 0, 0);
   b.stream("moe_plan: place", more * s.times, placing, 0, 0);
-  b.add("grouped_tensor", s.times,
+  const bool roles = b.given().newer && cost::takes_wide_tiles(s.real_rows, per, e, shared, d);
+  const char* name = roles ? "grouped_roles" : "grouped_tensor";
+  b.add(name, s.times,
         cost::grouped_tensor(s.real_rows, per, e, shared, f, h, true, d, b.given().newer));
-  b.add("grouped_tensor", s.times,
+  b.add(name, s.times,
         cost::grouped_tensor(s.real_rows, per, e, shared, h, f, false, d, b.given().newer));
   b.stream("moe_combine", s.times, s.rows * h * (all * bf16 + 2 * f32), s.rows * h * all,
            combine_instructions);

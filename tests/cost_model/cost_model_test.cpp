@@ -94,8 +94,15 @@ TEST(cost_model, experts_are_read_when_somebody_wants_them) {
   const kernel_cost large = cost_of_step(c, many, h200()).of("grouped_tensor");
   EXPECT_NEAR(large.limit, 19 * 8192 * 9 * expert / 788e12, 1e-5);
   EXPECT_GT(large.bytes, 19 * 257 * expert);
+  // Newer ones have wide tiles only, and their own name.
+  many.newer = one.newer = true;
+  const step_cost newer = cost_of_step(c, many, h200());
+  EXPECT_EQ(newer.of("grouped_roles").launches, 2 * 19);
+  EXPECT_LT(newer.of("grouped_roles").seconds, large.seconds);
+  EXPECT_THROW((void)newer.of("grouped_tensor"), std::logic_error);
+  EXPECT_EQ(cost_of_step(c, one, h200()).of("grouped_tensor").launches, 2 * 19);
   // The shared expert has no product of its own; the dense first layer has.
-  EXPECT_EQ(cost_of_step(c, many, h200()).of("silu_mul").launches, 1);
+  EXPECT_EQ(newer.of("silu_mul").launches, 1);
 }
 
 TEST(cost_model, kernels_add_up_and_none_beats_its_limit) {

@@ -207,10 +207,10 @@ model_config small_model(bool blocks) {
 // Kernels that cost_of_step() adds itself, by the names of their launches.
 bool is_of_the_model(const std::string& kernel) {
   static const std::set<std::string> names = {
-      "library_product", "embed",       "rms_norm",   "rotate_and_store", "silu_mul",
-      "to_bf16",         "head_chunk",  "head_fold",  "head_product",     "head_tiles_merge",
-      "head_merge",      "moe_choose",  "moe_plan",   "moe_plan: count",  "moe_plan: place",
-      "grouped_tensor",  "moe_combine", "importance", "gather_rows"};
+      "library_product", "embed",         "rms_norm",    "rotate_and_store", "silu_mul",
+      "to_bf16",         "head_chunk",    "head_fold",   "head_product",     "head_tiles_merge",
+      "head_merge",      "moe_choose",    "moe_plan",    "moe_plan: count",  "moe_plan: place",
+      "grouped_tensor",  "grouped_roles", "moe_combine", "importance",       "gather_rows"};
   return names.contains(kernel) || kernel.starts_with("attention");
 }
 

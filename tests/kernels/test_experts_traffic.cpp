@@ -38,7 +38,7 @@ TEST(experts_traffic, roles_leave_and_store_whole_pieces) {
                                   make_view(weight.data(), dtype::f32, {rows, each}), experts, y});
   device.synchronize();
   const auto work = cuda::emulator::end_counting();
-  const auto& k = work.kernels.at("grouped_tensor");
+  const auto& k = work.kernels.at("grouped_roles");
   EXPECT_EQ(k.launches, 2U);
   EXPECT_GT(k.shared_waves, 0U);
   EXPECT_EQ(k.shared_excess, 0U);

@@ -3,12 +3,13 @@
 //
 // Whole decodings by the kernels that run.kernels = "new" takes, emulated and with recorded layers: the tokens of
 // the kernels before and of the CPU backend. bfloat16 models of one KV head, wide enough that each newer kernel
-// is taken on four multiprocessors; which were launched is counted.
+// is taken on four multiprocessors; launches of each are counted, as a calculation by hand has them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <ostream>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -23,45 +24,102 @@ namespace {
 
 using namespace testing;
 
-using launches = std::set<std::string>;
+using launches = std::map<std::string, std::uint64_t>;  // by name
+
+std::uint64_t count_of(const launches& all, const std::string& kernel) {
+  const auto found = all.find(kernel);
+  return found == all.end() ? 0 : found->second;
+}
 
 struct newer_case {
   const char* name;
-  std::int32_t head_dim, layers;
-  int requests;
-  launches newer, before;  // of attention
+  model_config model;
+  std::int32_t prompt = 144, answer = 16;  // tokens of each request
+  int requests = 1, steps = 4;             // steps of a block
+  std::uint64_t seed = 1;                  // the search for a model begins with it
+  launches newer, before;                  // of kernels that only one of both takes
 };
 void PrintTo(const newer_case& c, std::ostream* out) {
   *out << c.name;
 }
 
-// A prompt of 144 tokens is 1,152 packed rows: a refresh. A block of one sequence is a tile of 64 rows that a
-// cluster takes; of two sequences with heads of 128 it is two, whose blocks draw tickets.
-const newer_case with_clusters{
-    "dim_64", 64, 2, 1, {"attention_refresh", "attention_cluster"}, {"attention_tensor"}};
-const newer_case with_tickets{"dim_128",
-                              128,
-                              1,
-                              2,
-                              {"attention_refresh", "attention_joined"},
-                              {"attention_tensor", "attention_tensor: groups"}};
-
-model_config config_of(const newer_case& c) {
-  model_config m = tiny_config(model_family::sdar);
-  m.layers = c.layers;
+model_config wide_config(model_family family, std::int32_t head_dim, std::int32_t layers) {
+  model_config m = tiny_config(family);
+  m.layers = layers;
   m.hidden = 64;
   m.heads = 8;
   m.kv_heads = 1;
-  m.head_dim = c.head_dim;
-  m.rope = {c.head_dim, 10000.0F};
+  m.head_dim = head_dim;
+  m.rope = {head_dim, 10000.0F};
   m.feed_forward = 384;  // four tiles of gate and up
   return m;
 }
+// Blocks as long as the answer: in a step that decides, two sequences have 144 candidates, which fill a tile.
+model_config one_block_config(model_family family, std::int32_t layers) {
+  model_config m = wide_config(family, 64, layers);
+  m.block = 72;
+  return m;
+}
+// Two of three experts and the shared one: 144 rows are 108 assignments an expert in the mean.
+model_config experts_config() {
+  model_config m = one_block_config(model_family::llada2_moe, 2);
+  m.rope.rotary_dim = 32;
+  m.moe.experts = 3;
+  m.moe.groups = m.moe.groups_kept = 1;
+  m.moe.hidden = 40;
+  return m;
+}
+
+// A prompt of 144 tokens is 1,152 packed rows: a refresh. A block of one sequence is a tile of 64 rows that a
+// cluster takes; of two sequences with heads of 128 it is two, whose blocks draw tickets. Two blocks of four steps:
+// with the prompt and the first block, whose tokens stay, ten forwards.
+const newer_case with_clusters{
+    .name = "dim_64",
+    .model = wide_config(model_family::sdar, 64, 2),
+    .newer = {{"attention_refresh", 2},
+              {"attention_cluster", 18},
+              {"few_rows", 20},
+              {"few_parts", 20},
+              {"head_fold", 8}},
+    .before = {{"attention_tensor", 20}, {"silu_mul", 20}, {"head_chunk", 8}}};
+// Its prompts are 288 rows, too many for the kernels of few.
+const newer_case with_tickets{
+    .name = "dim_128",
+    .model = wide_config(model_family::sdar, 128, 1),
+    .requests = 2,
+    .newer = {{"attention_refresh", 1},
+              {"attention_joined", 9},
+              {"few_rows", 9},
+              {"few_parts", 9},
+              {"head_fold", 8}},
+    .before = {{"attention_tensor", 9}, {"attention_tensor: groups", 1}, {"head_chunk", 8}}};
+// One block of two steps: with the prompt three forwards. Half of the candidates are left to the second step.
+const newer_case with_many_candidates{
+    .name = "many_candidates",
+    .model = one_block_config(model_family::sdar, 1),
+    .prompt = 72,
+    .answer = 72,
+    .requests = 2,
+    .steps = 2,
+    .seed = 21,
+    .newer = {{"head_product", 1}, {"head_fold", 1}, {"few_rows", 3}},
+    .before = {{"head_chunk", 2}, {"silu_mul", 3}}};
+// The experts' two products, of one layer: the first is dense.
+const newer_case with_experts{
+    .name = "experts",
+    .model = experts_config(),
+    .prompt = 72,
+    .answer = 72,
+    .requests = 2,
+    .steps = 2,
+    .seed = 35,
+    .newer = {{"grouped_roles", 6}, {"head_product", 1}, {"head_fold", 1}},
+    .before = {{"grouped_tensor", 6}, {"head_chunk", 2}}};
 
 std::vector<sequence_request> requests_of(const newer_case& c) {
-  std::vector<sequence_request> all = tiny_requests(c.requests, 16);
+  std::vector<sequence_request> all = tiny_requests(c.requests, c.answer);
   for (sequence_request& r : all) {
-    r.prompt.resize(144);
+    r.prompt.resize(static_cast<std::size_t>(c.prompt));
     for (std::size_t p = 0; p < r.prompt.size(); ++p) {
       r.prompt[p] = static_cast<std::int32_t>(uniform_open(r.seed, p) * 58);
     }
@@ -105,14 +163,15 @@ struct decoded {
 
 decoded decode_on(const newer_case& c, const backend& on, std::uint64_t seed, weight_format format,
                   dtype kv_type) {
-  const auto model = tiny_model(config_of(c), on, 512, seed, kv_type, format);
+  const auto model = tiny_model(c.model, on, 512, seed, kv_type, format);
   head_inputs seen(on);
   cuda::emulator::begin_counting(false);
-  const closed_loop_result r = decode_closed(*model, "block_diffusion",
-                                             {{"remasking", "low_confidence_static"}, {"steps", 4}},
-                                             requests_of(c), c.requests, "", &seen);
+  const closed_loop_result r = decode_closed(
+      *model, "block_diffusion", {{"remasking", "low_confidence_static"}, {"steps", c.steps}},
+      requests_of(c), c.requests, "", &seen);
   decoded d{outputs(r), std::move(seen.values), r.graphs.replayed, {}};
-  for (const auto& [name, kernel] : cuda::emulator::end_counting().kernels) d.kernels.insert(name);
+  for (const auto& [name, kernel] : cuda::emulator::end_counting().kernels)
+    d.kernels[name] = kernel.launches;
   return d;
 }
 decoded decode_on_cpu(const newer_case& c, std::uint64_t seed, weight_format format) {
@@ -121,6 +180,12 @@ decoded decode_on_cpu(const newer_case& c, std::uint64_t seed, weight_format for
 decoded decode_by(const newer_case& c, bool newer, std::uint64_t seed) {
   return decode_on(c, cuda_emulated_backend({.graphs = true, .newer = newer}), seed,
                    weight_format::bf16, dtype::bf16);
+}
+
+bool are_whole(const std::vector<std::vector<std::int32_t>>& answers, const newer_case& c) {
+  return std::ranges::all_of(answers, [&](const std::vector<std::int32_t>& tokens) {
+    return tokens.size() == static_cast<std::size_t>(c.answer);
+  });
 }
 
 // Root mean square of the difference over that of the second; infinite if they are not of the same rows.
@@ -149,20 +214,23 @@ class device_newer : public ::testing::TestWithParam<newer_case> {
   cuda::emulation before_;
 };
 
-INSTANTIATE_TEST_SUITE_P(models, device_newer, ::testing::Values(with_clusters, with_tickets),
+INSTANTIATE_TEST_SUITE_P(models, device_newer,
+                         ::testing::Values(with_clusters, with_tickets, with_many_candidates,
+                                           with_experts),
                          [](const auto& i) { return std::string(i.param.name); });
 
-// The model is the first, by its seed, with the same tokens on the CPU by float32, bfloat16 and int8 weights and,
+// The model is the first, by its seed, with whole answers and the same tokens on the CPU by float32, bfloat16 and int8 weights and,
 // step by step, on the emulator by the kernels before: no decision of it hangs on a rounding.
 TEST_P(device_newer, kernels_decode_whole_answers_as_those_before_and_the_cpu) {
   constexpr double rounding = 0.05;
   const newer_case& c = GetParam();
-  std::uint64_t seed = 1;
+  std::uint64_t seed = c.seed;
   decoded want, before;
   for (;; ++seed) {
-    ASSERT_LT(seed, 200U) << "no model decodes alike";
+    ASSERT_LT(seed, c.seed + 200) << "no model decodes alike";
     want = decode_on_cpu(c, seed, weight_format::bf16);
-    if (decode_on_cpu(c, seed, weight_format::f32).tokens != want.tokens ||
+    if (!are_whole(want.tokens, c) ||
+        decode_on_cpu(c, seed, weight_format::f32).tokens != want.tokens ||
         decode_on_cpu(c, seed, weight_format::int8).tokens != want.tokens) {
       continue;
     }
@@ -180,17 +248,13 @@ TEST_P(device_newer, kernels_decode_whole_answers_as_those_before_and_the_cpu) {
   EXPECT_GT(apart(newer.rows, before.rows), 0);
   EXPECT_LT(apart(newer.rows, want.rows), rounding);
 
-  launches taken = c.newer;
-  taken.insert({"few_rows", "few_parts", "head_fold"});
-  launches others = c.before;
-  others.insert("head_chunk");
-  for (const std::string& kernel : taken) {
-    EXPECT_TRUE(newer.kernels.contains(kernel)) << kernel;
-    EXPECT_FALSE(before.kernels.contains(kernel)) << kernel;
+  for (const auto& [kernel, times] : c.newer) {
+    EXPECT_EQ(count_of(newer.kernels, kernel), times) << kernel;
+    EXPECT_EQ(count_of(before.kernels, kernel), 0U) << kernel;
   }
-  for (const std::string& kernel : others) {
-    EXPECT_FALSE(newer.kernels.contains(kernel)) << kernel;
-    EXPECT_TRUE(before.kernels.contains(kernel)) << kernel;
+  for (const auto& [kernel, times] : c.before) {
+    EXPECT_EQ(count_of(newer.kernels, kernel), 0U) << kernel;
+    EXPECT_EQ(count_of(before.kernels, kernel), times) << kernel;
   }
 }
 

@@ -175,6 +175,7 @@ void multiply_experts(const device_backend& device, const routed_call& c,
 // A way of both products by tensor cores: its kernels, and a block of them. One block a multiprocessor takes all its
 // tiles in turn; else there is one for each.
 struct tensor_way {
+  const char* name;  // of both launches
   void (*gated)(grouped_tensor_params);
   void (*down)(grouped_tensor_params);
   unsigned threads;
@@ -184,15 +185,27 @@ struct tensor_way {
 
 tensor_way way_of(const device_backend& device, bool wide) {
   if (!wide) {
-    return {grouped_tensor_kernel<routed_stages - 2, float, true>,
-            grouped_tensor_kernel<routed_stages - 2>, routed_threads, routed_shared_bytes, false};
+    return {"grouped_tensor",
+            grouped_tensor_kernel<routed_stages - 2, float, true>,
+            grouped_tensor_kernel<routed_stages - 2>,
+            routed_threads,
+            routed_shared_bytes,
+            false};
   }
   if (device.may_multiply(multiplied::experts, multiplier::newer)) {
-    return {grouped_roles_kernel<roles_stages - 2, true>,
-            grouped_roles_kernel<roles_stages - 2, false>, roles_threads, roles_shared_bytes, true};
+    return {"grouped_roles",
+            grouped_roles_kernel<roles_stages - 2, true>,
+            grouped_roles_kernel<roles_stages - 2, false>,
+            roles_threads,
+            roles_shared_bytes,
+            true};
   }
-  return {grouped_wide_kernel<wide_stages - 3, true>, grouped_wide_kernel<wide_stages - 3, false>,
-          routed_threads, wide_shared_bytes, true};
+  return {"grouped_tensor",
+          grouped_wide_kernel<wide_stages - 3, true>,
+          grouped_wide_kernel<wide_stages - 3, false>,
+          routed_threads,
+          wide_shared_bytes,
+          true};
 }
 
 // Both products of bfloat16 experts; the first writes silu(x W_g^T) (x W_u^T) at once.
@@ -203,7 +216,7 @@ void feed_on_tensor_cores(const device_backend& device, const routed_call& c,
                             const grouped_tensor_params& p) {
     const auto blocks = static_cast<unsigned>(device.work().multiprocessors());
     device.work().launch(
-        "grouped_tensor",
+        way.name,
         way.takes_turns
             ? grid_shape{std::min(blocks, across * c.tiles), way.threads, way.shared_bytes}
             : grid_shape{across, way.threads, way.shared_bytes, c.tiles},
