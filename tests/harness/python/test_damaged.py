@@ -247,7 +247,7 @@ class Damaged(unittest.TestCase):
             since = claims.read_since(str(path.parent))
             for c in of_half:
                 unmask.claims.judge._register_state(c, unmask.claims.judge.Result(scale="tiny"),
-                                                      [{"finished_at": "2026-01-01T00:00:00Z"}], since)
+                                                      "2026-01-01T00:00:00Z", since)
             claims.write_since(str(path.parent), register)
         self.tried("register.json", [json.dumps(half, indent=1).encode()],
                    damage.changed_document, read)

@@ -75,10 +75,12 @@ class Result:
 class Evidence:
     """The rows below a folder of results, by their place PAPER/ARTIFACT/SCALE; what lies deeper was
     measured after a look at these, and is not read. artifacts: "PAPER/ARTIFACT" of the only tables and figures that are
-    read of an archive, which is large; None: all."""
+    read of an archive, which is large; None: all. measured_first: {place: {label: when its first rows were finished}} of
+    what was measured again, whose earlier rows are gone."""
 
-    def __init__(self, results, since=None, archive=ARCHIVE, artifacts=None):
+    def __init__(self, results, since=None, archive=ARCHIVE, artifacts=None, measured_first=None):
         self.results, self.since, self.judged = results, since or {}, {}
+        self.measured_first = measured_first or {}
         self.lent = set()  # ids of the rows that are another campaign's
         self.is_archive = os.path.isfile(os.path.join(results, archive))
         def is_near(place):
@@ -86,6 +88,7 @@ class Evidence:
         found = places_below(results, is_near, archive, lambda place: is_near(place) and (
             artifacts is None or place.rpartition("/")[0] in artifacts))
         self.places = {place: latest(rows) for place, rows in found.items() if rows}
+        self.place_of = {id(row): place for place, rows in self.places.items() for row in rows}
         # A campaign of which nothing could run is judged all the same: NOT RUN, with what it needs.
         some = self.places or self.is_archive and artifacts is not None
         if not some and not os.path.isfile(os.path.join(results, "campaign.jsonl")):
@@ -137,15 +140,17 @@ def _judged(claim, evidence, asked):
             outside = _outside(g, frame)
             if outside:
                 return _of_another_regime(claim, r, g, outside, frame, evidence)
+        asked_before = len(frame.used)
         r.finding = claim.function(frame)
     except NeedsRows as lack:
         r.reason = f"needs {lack}" + _unreportable(frame)
         return r
+    compared = frame.used[asked_before:] + (frame.scores.used if frame.scores else [])
     r.over_simpler, r.of_simplest = over_simpler(claim, r.finding, frame)
     keep_simplest(r, r.over_simpler)
     _describe_rows(r, frame.looked_at())
     r.own = _has_own(frame.looked_at(), evidence)
-    _register_state(claim, r, frame.looked_at(), evidence.since)
+    _register_state(claim, r, first_seen(frame.looked_at(), compared, evidence), evidence.since)
     return weigh(claim, r)
 
 
@@ -230,12 +235,23 @@ def _has_own(used, evidence):
     return not used or any(id(row) not in evidence.lent for row in used)
 
 
-def _register_state(claim, r, used, since):
+def first_seen(used, compared, evidence):
+    """When rows could first suggest a claim: when the first that it is judged on was finished or, if rows were there
+    before, when these had every label that it compares in one place. "" without rows."""
+    places = {}
+    for row in compared:
+        place, label = evidence.place_of.get(id(row), ""), row["label"]
+        labels = places.setdefault(place, {})
+        recorded = evidence.measured_first.get(place, {}).get(label, row["finished_at"])
+        labels[label] = min(recorded, row["finished_at"], labels.get(label, recorded))
+    return min([row["finished_at"] for row in used] + [max(labels.values()) for labels in places.values()], default="")
+
+
+def _register_state(claim, r, first, since):
     entry = since.get(claim.key)
     if not since or entry is None or entry["hash"] != claim.hash:
         r.registered = "not registered"
     else:
-        first = min((row["finished_at"] for row in used), default="")
         r.registered = "before its rows" if entry["since"] <= first else "after its rows"
 
 

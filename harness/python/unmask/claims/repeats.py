@@ -22,7 +22,7 @@ from unmask.rows.shapes import TEXT, fit
 from unmask.rows.text import json_value
 
 RECORD = "campaign.json"  # what a campaign is of, in its folder
-SHAPE = {"program?": TEXT, "register?": TEXT, "ended?": TEXT, "renewed?": {"*": TEXT}}
+SHAPE = {"program?": TEXT, "register?": TEXT, "ended?": TEXT, "renewed?": {"*": TEXT}, "measured_first?": {"*": {"*": TEXT}}}
 MENDED = " (unmask campaign makes it anew)"
 DETERMINISTIC = "deterministic: another seed changes nothing"
 SINGLE = "single: one campaign has its rows"
@@ -54,8 +54,12 @@ def read_record(place):
 def renewed_in(results):
     """{"PAPER/ARTIFACT/SCALE": its commit} of the tables and figures that were measured anew and are of another commit
     than the program of the first campaign, as the record of its archive says; {} of a folder without an archive."""
-    path = os.path.join(results, ARCHIVE)
-    if numbered(results) or not os.path.isfile(path):
+    return {} if numbered(results) else _record_in(os.path.join(results, ARCHIVE)).get("renewed", {})
+
+
+def _record_in(path):
+    """What the campaign of an archive is of; {} without an archive or a record in it."""
+    if not os.path.isfile(path):
         return {}
     try:
         with tarfile.open(path, "r:xz") as archive:
@@ -63,9 +67,15 @@ def renewed_in(results):
             if first is None or first.name != RECORD:
                 return {}
             text = archive.extractfile(first).read().decode()
-        return fit(json_value(text), SHAPE, f"{path}({RECORD})").get("renewed", {})
+        return fit(json_value(text), SHAPE, f"{path}({RECORD})")
     except (tarfile.TarError, EOFError, ValueError) as problem:
         raise UserError(f"{path}: its {RECORD} cannot be read: {problem}") from None
+
+
+def _measured_first(place, archive=ARCHIVE):
+    """{"PAPER/ARTIFACT/SCALE": {label: when its first rows were finished}} of what a campaign measured again."""
+    record = read_record(place)
+    return (_record_in(os.path.join(place, archive)) if record is None else record).get("measured_first", {})
 
 
 def evidence_of(results, since=None, artifacts=None):
@@ -73,13 +83,14 @@ def evidence_of(results, since=None, artifacts=None):
     "PAPER/ARTIFACT" of all that is read of archives; None: everything."""
     folders = numbered(results)
     if folders:
-        found = [Evidence(place, since) for _, place in folders]
+        found = [Evidence(place, since, measured_first=_measured_first(place)) for _, place in folders]
         for other, (_, place) in zip(found[1:], folders[1:]):
             _lend(found[0], other, bool((read_record(place) or {}).get("ended")))
         return found
-    found, number = [Evidence(results, since, artifacts=artifacts)], 2
+    found, number = [Evidence(results, since, artifacts=artifacts, measured_first=_measured_first(results))], 2
     while os.path.isfile(os.path.join(results, archive_name(number))):
-        found.append(Evidence(results, since, archive_name(number), artifacts))
+        name = archive_name(number)
+        found.append(Evidence(results, since, name, artifacts, _measured_first(results, name)))
         _lend(found[0], found[-1], True)  # none is packed before its end
         number += 1
     return found

@@ -23,7 +23,7 @@ from unmask.rows import experiments, later, options as command_options, program
 from unmask.rows.ending import tell
 from unmask.rows.errors import EnvironmentFault, UserError
 from unmask.rows.files import read_json, replace_file
-from unmask.rows.rows import read_rows
+from unmask.rows.rows import is_reportable, read_rows
 from unmask.rows.runs import CAMPAIGN, read_log
 from unmask.tables import tables
 
@@ -213,8 +213,8 @@ def renew(directory, into):
         if lacking:
             raise UserError(f"{into}/{repeats.archive_name(number)}: {lacking[0]} is of campaign {number} too, which "
                             f"{directory} does not have: measure it with --campaigns {number}")
-        members |= {name: content for name, (_, content) in fresh.get(number, {}).items()}
-        members = _with_renewed(members)
+        anew = {name: content for name, (_, content) in fresh.get(number, {}).items()}
+        members = _with_renewed(_with_measured_first(members, anew) | anew)
         archives[repeats.archive_name(number)] = _packed(members)
         number += 1
     if not archives:
@@ -222,6 +222,31 @@ def renew(directory, into):
     size = _replaced(archives, into)
     keep_log(found[1], into, others=True)
     return size
+
+
+def _first_of_labels(content):
+    """{label: when its first rows were finished} of the rows of a file."""
+    first = {}
+    for row in filter(is_reportable, map(json.loads, content.splitlines())):
+        first[row["label"]] = min(row["finished_at"], first.get(row["label"], row["finished_at"]))
+    return first
+
+
+def _with_measured_first(members, anew):
+    """The members with the record's `measured_first` of what `anew` replaces: by table or figure and label when it was first
+    measured, if that is earlier than in the rows that come."""
+    record = json.loads(members.get(RECORD, b"{}"))
+    known = record.get("measured_first", {})
+    for name, content in sorted(anew.items()):
+        now, place = _first_of_labels(content), os.path.dirname(name)
+        labels = known.get(place, {})
+        for label, at in _first_of_labels(members.get(name, b"")).items():
+            labels[label] = min(at, labels.get(label, at))
+        known[place] = {label: at for label, at in sorted(labels.items()) if label not in now or at < now[label]}
+    known = {place: labels for place, labels in sorted(known.items()) if labels}
+    record = {key: value for key, value in record.items() if key != "measured_first"} | (
+        {"measured_first": known} if known else {})
+    return members | {RECORD: tables.json_text(record).encode()}
 
 
 def _with_renewed(members):
@@ -327,7 +352,8 @@ def parser():
                    help="pack the rows of all campaigns into this folder, with the pages of claims")
     p.add_argument("--renew", action="store_true",
                    help="with --archive: replace there the tables and figures that were measured now, of one commit "
-                        "each, and keep the others; campaign.json there names these commits")
+                        "each, and keep the others; campaign.json there names these commits, and when each label was "
+                        "first measured")
     p.add_argument("--stale", action="store_true",
                    help="measure no campaign; print which tables and figures of FOLDER, a campaign or an archive, have "
                         "rows that the present program plans, answers or counts otherwise (exit code 4: some)")

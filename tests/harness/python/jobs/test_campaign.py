@@ -304,6 +304,40 @@ class Campaigns(Made):
             self.check_renewed(into, {})
         self.assertEqual((shown.verdict, shown.commits), ("NOT SUPPORTED", ("bbbbbbbb",)))
 
+    def test_rows_that_are_measured_again_do_not_hide_when_their_label_was_first_measured(self):
+        """Two labels of the first of January, again on the fifth with a third, and on the seventh. Claims of the third of
+        January: one of the first two had been seen, one of the third label had not."""
+        def on(day, found):
+            return [row | {"finished_at": f"2026-01-{day:02}T00:00:00Z"} for row in found]
+        cache = scored("cache", 180, 200, FAST)
+        failed = scored("cache", 0, 200, FAST) | {"verdict": "FAILED", "reason": "not enough memory"}
+        register = self.register(FASTER + FASTER.replace("def c", "def d").replace('"fast"', '"cache"'))
+        since = {c.key: {"hash": c.hash, "since": "2026-01-03T00:00:00Z"} for c in register.claims}
+
+        def states(where):
+            found = repeats.judge_campaigns(register.claims, register, repeats.evidence_of(where, since), "tiny")
+            return [r.registered for _, r in found]
+        with tempfile.TemporaryDirectory() as into:
+            campaign.archive(self.put_campaigns(on(1, [*rows(True), failed])), into)
+            for day in (5, 7):
+                results = self.put_campaigns(on(day, [*rows(True), cache]))
+                self.assertEqual(states(results), ["before its rows"] * 2)  # of these rows by themselves
+                campaign.renew(results, into)
+                self.assertEqual(states(into), ["after its rows", "before its rows"], day)
+            first = {"fast": "2026-01-01T00:00:00Z", "slow": "2026-01-01T00:00:00Z", "cache": "2026-01-05T00:00:00Z"}
+            self.assertEqual(self.record_in(into)["measured_first"], {"focus/table_5/tiny": first})
+            with tarfile.open(f"{into}/rows.tar.xz") as archive:
+                archive.extractall(f"{self.folder}/unpacked")  # rows of this test
+            self.assertEqual(states(f"{self.folder}/unpacked"), ["after its rows", "before its rows"])
+            write(f"{results}/1/campaign.json", json.dumps(self.record_in(into)))
+            self.assertEqual(states(results), ["after its rows", "before its rows"])
+
+    @staticmethod
+    def record_in(into, name="rows.tar.xz"):
+        """The record of an archive, which leads it."""
+        with tarfile.open(f"{into}/{name}") as archive:
+            return json.loads(archive.extractfile(archive.next()).read())
+
     def check_renewed(self, into, places):
         """The record of every archive, the pages and --stale name the commits of what was renewed."""
         for name in ("rows.tar.xz", "rows-2.tar.xz"):
