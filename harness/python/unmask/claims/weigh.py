@@ -151,11 +151,14 @@ def _precision(claim, e, found):
     return text
 
 
-def _with_repetition(found, q, texts, region):
+def _with_repetition(found, q, finding, region):
     """What a score says of its bound, if its texts also must not repeat themselves more by that. More repetition takes
-    away `kept`; if rows have it of every text, so does an interval that leaves it open. It makes the score lower if it
-    is shown for other texts, too, unless these are shown to be likelier and are no likelier than the references: then one
-    got better and one worse."""
+    away `kept`, and so does a repetition that was not counted; if rows have it of every text, so does an interval that
+    leaves it open. It makes the score lower if it is shown for other texts, too, unless these are shown to be likelier and
+    are no likelier than the references: then one got better and one worse."""
+    texts = finding.texts
+    if found == HELD and finding.texts_uncounted:
+        return UNDECIDED
     if texts is None or found == FAILED:
         return found
     as_often = judge(texts.change.range, region)
@@ -176,7 +179,7 @@ def _quality(claim, r):
     if q is None:
         return "; no score of these settings"
     by_score = judge(q.range, claim.quality.region) if q.low is not None else UNDECIDED
-    found = _with_repetition(by_score, q, r.finding.texts, claim.quality.region)
+    found = _with_repetition(by_score, q, r.finding, claim.quality.region)
     r.score = {HELD: "kept", UNDECIDED: "open", FAILED: "worse"}[found]
     if r.verdict == "SUPPORTED" and found == FAILED:
         r.verdict = "PARTLY"
@@ -192,6 +195,8 @@ def _quality(claim, r):
         text += _needs_text(r.score_needs, "items")
     if open_one is q and q.low is not None and q.low < 0:
         text += f", shown: a loss of at most {points(-q.low)} pp"
+    if by_score == HELD and r.finding.texts_uncounted:
+        text += "; the quality is not determined, because the repetition of its texts was not counted"
     return text
 
 

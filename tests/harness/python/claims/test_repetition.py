@@ -108,8 +108,13 @@ class Texts(Made):
 
     def test_rows_without_the_count_say_so(self):
         r = self.speed_of((0.45,), (0.45, 0.30))
-        self.assertEqual((r.verdict, r.score), ("SUPPORTED", "kept"))
+        self.assertEqual((r.verdict, r.score, r.score_needs), ("SUPPORTED", "open", None))
         self.assertIn("; how often these texts repeat themselves was not counted", r.reason)
+        self.assertIn("; the quality is not determined, because the repetition of its texts was not counted;", r.reason)
+        # A text that is less likely is of lower quality, however often it repeats itself.
+        r = self.speed_of((0.30,), (0.45, 0.30))
+        self.assertEqual((r.verdict, r.score), ("PARTLY", "worse"))
+        self.assertNotIn("not determined", r.reason)
 
     def test_answers_have_no_repetition(self):
         r = self.judged(FASTER, [scored("fast", 300, 400, self.FAST), scored("slow", 300, 400, self.SLOW)])
