@@ -17,6 +17,7 @@ from unmask.rows import intervals
 from unmask.rows.errors import UserError
 from unmask.rows.estimates import APART
 from unmask.rows.files import read_json
+from unmask.rows.repetition import Repetition
 from unmask.rows.rows import ARCHIVE, latest
 from unmask.rows.shapes import TEXT, fit
 from unmask.rows.text import json_value
@@ -159,19 +160,39 @@ def _on_a_cpu(claim, shown, every):
 
 
 def _combined(claim, findings):
-    """The finding of the first campaign with the estimate of all. A point that was chosen for its value in the first
+    """The finding of the first campaign with the estimate and the score of all. A point that was chosen for its value in the first
     is reported by the others alone."""
     first, found = findings[0], [f.estimate for f in findings]
     notes = list(first.notes)
     scores = [f.quality for f in findings if f.quality is not None]
     quality = _one_estimate(scores, False) if first.quality is not None else None
+    texts = _texts_of_all([f.texts for f in findings])
+    uncounted = any(f.texts_uncounted for f in findings) or first.texts is not None and texts is None
+    first = replace(first, quality=quality, texts=texts, texts_uncounted=uncounted)
     if first.worst and len({tuple(name for name, _ in f.points) for f in findings}) == 1:
-        return replace(_worst_of_all(findings), quality=quality)
+        return _worst_of_all([first, *findings[1:]])
     if first.picked:
         found = [e for f in findings[1:] for e in [_point_of(f, first)] if e is not None] or found[:1]
         notes.append(f"chosen in the first campaign, reported in {len(found)} others")
     estimate = _one_estimate(found, claim.kind in RATIOS)
-    return replace(first, estimate=estimate, quality=quality, notes=notes)
+    return replace(first, estimate=estimate, notes=notes)
+
+
+def _texts_of_all(every):
+    """How often the texts of all campaigns repeat themselves: the means of shares and likelihoods, and the difference as
+    that of scores. None if a campaign has no judged texts or did not count."""
+    if any(texts is None for texts in every):
+        return None
+    first, n = every[0], min(texts.n for texts in every)
+    if all(texts == first for texts in every):
+        return first
+    ours, theirs, references = (intervals.mean([getattr(texts, name) for texts in every])
+                                for name in ("ours", "theirs", "references"))
+    likelihoods = tuple(map(intervals.mean, zip(*(texts.likelihoods for texts in every))))
+    change = _one_estimate([texts.change for texts in every], False)
+    if all(texts.over_items is not None for texts in every):
+        return Repetition(ours, theirs, references, n, likelihoods, over_items=change)
+    return Repetition(ours, theirs, references, n, likelihoods, over_campaigns=change)
 
 
 def _worst_of_all(findings):

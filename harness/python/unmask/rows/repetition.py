@@ -16,13 +16,15 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "references.t
 class Repetition:
     """Shares (0 to 1) of the sequences of four words that repeat an earlier one of the same text: of the texts of both
     sides, and of the references. n: texts of a side. likelihoods: means of the same three, 0 to 1. over_items: the
-    Estimate of `change` if the rows of both sides have the sequences of every text."""
+    Estimate of `change` if the rows of both sides have the sequences of every text. over_campaigns: that of several
+    campaigns whose rows have the shares only."""
     ours: float
     theirs: float
     references: float
     n: int
     likelihoods: tuple
     over_items: intervals.Estimate | None = None
+    over_campaigns: intervals.Estimate | None = None
 
     @property
     def beyond(self):
@@ -38,7 +40,7 @@ class Repetition:
     def change(self):
         """Estimate of the difference of what is not repeated, ours less theirs. Of rows that have the shares only, a mean
         of shares varies at most as one of right and wrong answers does, so this is the interval of such."""
-        return self.over_items or intervals.share_difference(1 - self.ours, self.n, 1 - self.theirs, self.n)
+        return self.over_items or self.over_campaigns or intervals.share_difference(1 - self.ours, self.n, 1 - self.theirs, self.n)
 
     @property
     def text(self):

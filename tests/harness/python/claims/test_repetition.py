@@ -7,6 +7,7 @@ import unittest
 
 from made_claims import FASTER, Made, scored
 
+from unmask.claims import repeats
 from unmask.rows import intervals
 from unmask.rows.repetition import likelihood_of_references, repetition_of
 
@@ -115,6 +116,41 @@ class Texts(Made):
         r = self.speed_of((0.30,), (0.45, 0.30))
         self.assertEqual((r.verdict, r.score), ("PARTLY", "worse"))
         self.assertNotIn("not determined", r.reason)
+
+    def of_campaigns(self, *each):
+        """The speed over several campaigns, of each both sides as story() takes them."""
+        for number, (ours, theirs) in enumerate(each, 1):
+            self.put([story("fast", **ours, seconds=self.FAST), story("slow", **theirs, seconds=self.SLOW)],
+                     f"{number}/focus/table_5/tiny")
+        register = self.register(FASTER)
+        evidence = repeats.evidence_of(f"{self.folder}/results")
+        return repeats.judge_campaigns(register.claims, register, evidence, "tiny")[0][1]
+
+    def test_repetition_is_of_all_campaigns(self):
+        """Shares of 0.30, 0.40 and 0.50 against 0.30: the first campaign alone would be kept. Student's t of 0, 10 and
+        20 pp is 4.303 * 10 / sqrt(3) = 24.8 pp either way, beyond 2 pp on both sides."""
+        same = {"likelihood": 0.45, "repeated": 0.30}
+        r = self.of_campaigns(*(({"likelihood": 0.45, "repeated": share}, same) for share in (0.30, 0.40, 0.50)))
+        self.assertEqual((r.campaigns, r.verdict, r.score), ("3", "SUPPORTED", "open"))
+        self.assertIn("; repeated 4-word sequences: 40.0 % against 30.0 %, in the references 8.0 %", r.reason)
+        self.assertAlmostEqual(r.finding.texts.change.value, -0.10)
+        self.assertLess(r.finding.texts.change.low, -0.10 - 0.248)
+
+    def test_repetition_of_every_text_has_an_interval_over_campaigns_and_texts(self):
+        """Each text repeats 6, 7 and 8 of 20 sequences in turn against 6: 0, 5 and 10 pp more, no spread over texts."""
+        six = {"likelihood": 0.45, "of_each": [6] * 400}
+        r = self.of_campaigns(*(({"likelihood": 0.45, "of_each": [k] * 400}, six) for k in (6, 7, 8)))
+        self.assertEqual(r.score, "open")
+        change = r.finding.texts.over_items
+        self.assertAlmostEqual(change.value, -0.05)
+        self.assertAlmostEqual(change.low, -0.05 - 4.3027 * 0.05 / 3**0.5, places=4)
+        self.assertIn("repeated 4-word sequences: 35.0 % against 30.0 % (+5.0 [-7.4, 17.4] pp)", r.reason)
+
+    def test_a_campaign_without_the_count_leaves_the_quality_open(self):
+        same = {"likelihood": 0.45, "repeated": 0.30}
+        r = self.of_campaigns((same, same), ({"likelihood": 0.45}, same))
+        self.assertEqual(r.score, "open")
+        self.assertIn("was not counted", r.reason)
 
     def test_answers_have_no_repetition(self):
         r = self.judged(FASTER, [scored("fast", 300, 400, self.FAST), scored("slow", 300, 400, self.SLOW)])
