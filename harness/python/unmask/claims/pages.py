@@ -128,7 +128,7 @@ def _overview(papers, judged, controls, register, folder):
     deciding = [(c, r) for c, r in judged if c.decides]
     if deciding:
         text += (f"\n## Should you use the method?\n\nThese {len(deciding)} claims decide it. {_counts(deciding, 'claims')}.\n\n"
-                 + _lines(deciding, named_with_paper))
+                 + _lines(deciding, named_with_paper, simplest=True))
         text += f"\n---\n\nThe other {len(judged) - len(deciding)} claims, by paper. Those of the abstract come first.\n"
     for paper in papers:
         of_paper = _in_order([(c, r) for c, r in judged if c.paper == paper and not c.decides])
@@ -142,11 +142,13 @@ def _overview(papers, judged, controls, register, folder):
     return text + (f"\nOf the claims {agreement}\n" if agreement else "")
 
 
-def _lines(judged, name):
-    table = tables.Table(glossary.columns("statement | verdict | measured | published | score_beside"))
+def _lines(judged, name, simplest=False):
+    """A line for each claim; simplest: with the column of the simplest method."""
+    columns = "statement | verdict | measured | published | score_beside" + " | over_simplest" * simplest
+    table = tables.Table(glossary.columns(columns))
     for c, r in judged:
         table.add(f"[{name(c)}](claims/{c.paper}.md#{c.id})", words.verdict_text(r), here_text(c, r), published_text(c),
-                  words.quality_word(r.score) if r.score else "–")
+                  words.quality_word(r.score) if r.score else "–", *[r.simplest_text or "–"] * simplest)
     return tables.render(table, "md")
 
 

@@ -50,6 +50,21 @@ class Pages(unittest.TestCase):
             self.assertEqual({(paper, i) for i in re.findall(r'<a id="(\w+)"', first)},
                              {found for found in deciding if found[0] == paper})
 
+    def test_the_claims_that_decide_have_the_column_of_the_simplest_method(self):
+        first, _, rest = page("results/tiny/claims.md").partition("\n---\n")
+        heading = next(line for line in first.splitlines() if line.startswith("| claim |"))
+        self.assertTrue(heading.endswith(" | change of quality, pp | over the simplest method |"), heading)
+        self.assertNotIn("over the simplest method", rest)
+        found = 0
+        for line in first.splitlines():
+            link = re.match(r"\| \[.*\]\((claims/\w+\.md)#(\w+)\) \|", line)
+            if link:
+                section = page(f"results/tiny/{link[1]}").partition(f'<a id="{link[2]}"></a>')[2].partition("\n<a id=")[0]
+                cell = re.search(r"\| over the simplest method \| (.*?) \|", section)
+                self.assertEqual(line.split(" | ")[-1].removesuffix(" |"), cell[1] if cell else "–", link[2])
+                found += cell is not None
+        self.assertGreater(found, 5)
+
     def judged(self, kind, value, low, high, **fields):
         """A claim without a register, and what was measured of it."""
         c = types.SimpleNamespace(paper="focus", kind=kind, statement="It is so.", reading="", finding="", decides=False,
