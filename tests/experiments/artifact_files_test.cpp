@@ -103,12 +103,9 @@ TEST(artifact_files, every_scale_can_be_planned) {
   }
 }
 
-// The settings of a point without those in which the note of the scale says that its scores differ from the
-// timed rows: blocks of a short prompt, and a latency table instead of times that another day does not repeat.
+// The settings of a point without that in which the note of the scale says that its scores differ from the
+// timed rows: a latency table instead of times that another day does not repeat.
 parameter_map compared_params(parameter_map params, const std::string& note) {
-  if (note.find("blocks of the prompt have") != std::string::npos) {
-    params.erase("prompt_block_size");
-  }
   if (note.find("latency table") != std::string::npos) params.erase("latency_samples");
   return params;
 }

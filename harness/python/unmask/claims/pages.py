@@ -6,6 +6,7 @@ import os
 import shlex
 
 from unmask.claims import repeats, words
+from unmask.claims.relation import SCORED_WITH
 from unmask.claims.weigh import VERDICTS
 from unmask.rows import glossary
 from unmask.rows.estimates import short_number
@@ -262,6 +263,7 @@ def findings(judged):
         quality = r.finding.quality
         if quality is not None:
             text += f" Change of quality: {words.points_text(replace(quality, n=0))} pp, {words.quality_word(r.score)}."
+            text += "".join(f" {note[:1].upper()}{note[1:]}." for note in r.finding.notes if note.startswith(SCORED_WITH))
         if r.over_simplest is not None:
             text += (f" The simplest method of equal quality is {r.simplest}: {paper_name(c.paper)} is "
                      f"{words.times_text(r.over_simplest)} times as fast as that.")

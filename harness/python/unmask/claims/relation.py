@@ -17,6 +17,7 @@ from unmask.rows.seeds import over as over_seeds
 # So many graded scores that differ show the spread of their differences.
 ENOUGH_FOR_A_BOOTSTRAP = 20
 PROMPTS = ", over prompts too"
+SCORED_WITH = "the score has"
 SKEW = "items from the 81st on left out: they were drawn otherwise"
 
 
@@ -172,6 +173,7 @@ def _scored_as(found, beside):
     """A finding with the score of a speed."""
     found.quality, found.unscored, found.scored_on = beside.quality, beside.unscored, beside.scored_on
     found.texts, found.texts_uncounted = beside.texts, beside.texts_uncounted
+    found.notes += [note for note in beside.notes if note.startswith(SCORED_WITH)]
     return found
 
 
@@ -190,7 +192,22 @@ def speed(frame, of, over, clock="tokens_per_second", **where):
         found.notes += ["score: the worse of answers and of judged text"] if len(kinds) > 1 else []
         found.unscored = _unscored(timed, pairs) if others else len(timed) - len(_scored(timed))
         found.scored_on = ", ".join(sorted({a["workload"]["family"] for a, _ in pairs})) if others else ""
+        found.notes += _scored_with(timed, pairs) if others else []
     return found
+
+
+def _scored_with(timed, scored):
+    """A note of the parameters that the rows of a score have otherwise than those of its speed, by label; [] if none."""
+    def settings(pairs):
+        found = {}
+        for row in {id(row): row for pair in pairs for row in pair}.values():
+            for name, value in row["params"].items():
+                found.setdefault((row["label"], name), set()).add(str(value))
+        return found
+    of_speed = settings(timed)
+    return [f"{SCORED_WITH} {name} {', '.join(sorted(values))} for {label}, the speed {', '.join(sorted(there))}"
+            for (label, name), values in settings(scored).items()
+            for there in [of_speed.get((label, name), values)] if not values & there]
 
 
 def _over_items(pairs, notes, parity=None):

@@ -56,6 +56,16 @@ class Elsewhere(Made):
         self.assertIn("the best threshold: only at other sweep points, 0.5", r.reason)
         self.assertIn("At other sweep points it is 0.50", pages.findings(judged))
 
+    def test_a_score_of_other_settings_is_said(self):
+        """A speed with blocks of 64 and a score with blocks of 8 are of two settings; the baseline has the same."""
+        def of(size, right, n):
+            rows = [scored("fast", right, n, (1.0, 1.01, 0.99)), scored("slow", right, n, (2.0, 2.02, 1.98))]
+            rows[0]["params"] = {**rows[0]["params"], "size": size}
+            return rows
+        self.put(of(8, 300, 400), "focus/table_5/scores")
+        self.assertIn("; the score has size 8 for fast, the speed 64; ", self.judged(FASTER, of(64, 8, 8)).reason)
+        self.assertNotIn("the score has", self.judged(FASTER, of(8, 8, 8)).reason)
+
     def test_a_table_without_rows_is_said(self):
         self.assertIn("; simpler methods without rows: the best threshold", self.held(rows=False)[0].reason)
 

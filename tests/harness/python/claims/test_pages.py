@@ -93,6 +93,8 @@ class Pages(unittest.TestCase):
                          "* **FOCUS** is 2.10 [1.50, 2.50] times as fast as plain block diffusion (paper: 2.32). "
                          "Change of quality: -15.4 [-17.3, -13.4] pp, lower. The simplest method of equal quality is BD2: "
                          "FOCUS is 0.40 [0.20, 0.80] times as fast as that.")
+        r.finding.notes = ["chosen in the first campaign", "the score has size 8 for FOCUS, the speed 64"]
+        self.assertIn("pp, lower. The score has size 8 for FOCUS, the speed 64. The simplest", pages.findings([(c, r)]))
         r.finding.estimate = Estimate(16.408, 9.96, 102.3, 3, "repetitions", "")
         self.assertIn("is 16.4 [9.96, 102] times", pages.findings([(c, r)]))
 
