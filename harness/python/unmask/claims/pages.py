@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages of claims: claims.md, a line for each claim, and claims/PAPER.md, a section for each."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 import os
+import re
 import shlex
+import tarfile
 
 from unmask.claims import repeats, words
 from unmask.claims.relation import SCORED_WITH
 from unmask.claims.weigh import VERDICTS
 from unmask.rows import glossary
 from unmask.rows.estimates import short_number
+from unmask.rows.files import opened
 from unmask.rows.names import paper_name
 from unmask.tables import tables
 
@@ -18,9 +21,21 @@ NAMES = {"speed": "ratio of speeds", "capacity": "ratio of capacities", "count":
          "signal": "value"}
 TINY = "on tiny models, not the paper's"
 TINY_PAGE = "Measured on tiny models, not the paper's, unless the command at a section's end names another scale.\n"
-ABOUT = """[What a verdict means](VERDICTS). [The terms and columns](GLOSSARY). The rules of judging were last changed on 2026-11-29, after all
-rows of three campaigns. A claim was declared before it was measured, unless its section says otherwise.
+ABOUT = """[What a verdict means](VERDICTS). [The terms and columns](GLOSSARY). RULES
+A claim was declared before it was measured, unless its section says otherwise.
 """
+RULES_CHANGED = "2026-11-30T10:10:00Z"  # since when a verdict follows from rows as it does now
+FINISHED = re.compile(rb'"finished_at": ?"([^"]+)"')
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What all pages share: the folder, the register, the commits that most claims have rows of, and when the rules of
+    judging were last changed."""
+    folder: str
+    register: object
+    usual: tuple
+    rules: str
 
 
 def written(judged, controls, register, folder):
@@ -33,12 +48,34 @@ def written(judged, controls, register, folder):
 def pages(judged, controls, register, folder):
     """{name below the folder: Markdown}."""
     papers = list(dict.fromkeys(c.paper for c, _ in judged))
-    found = {"claims.md": _overview(papers, judged, controls, register, folder)}
+    of_all = Shown(folder, register, _usual(judged + controls), _rules(folder))
+    found = {"claims.md": _overview(papers, judged, controls, of_all)}
     for paper in papers:
         of_paper = [(c, r) for c, r in judged if c.paper == paper]
         others = [(c, r) for c, r in controls if c.paper == paper]
-        found[f"claims/{paper}.md"] = _page(paper, of_paper, others, register, folder)
+        found[f"claims/{paper}.md"] = _page(paper, of_paper, others, of_all)
     return found
+
+
+def _last_rows(folder):
+    """{PAPER/ARTIFACT/SCALE: when its last row was measured} of the archives of a folder."""
+    found, number = {}, 1
+    while os.path.isfile(path := os.path.join(folder, repeats.archive_name(number))):
+        with opened(path) as file, tarfile.open(fileobj=file, mode="r:xz") as archive:
+            for member in archive:
+                place, name = os.path.split(member.name)
+                if name == "rows.jsonl":
+                    when = [text.decode() for text in FINISHED.findall(archive.extractfile(member).read())]
+                    found[place] = max([found.get(place, ""), *when])
+        number += 1
+    return found
+
+
+def _rules(folder):
+    """When the rules of judging were last changed, and which rows are later."""
+    later = ", ".join(sorted(place for place, when in _last_rows(folder).items() if when > RULES_CHANGED))
+    return (f"The rules of judging were last changed on {RULES_CHANGED[:10]}, after all rows" +
+            (f" except some of {later}" if later else "") + ".")
 
 
 def _usual(found):
@@ -47,15 +84,22 @@ def _usual(found):
     return max(sorted(set(every)), key=every.count) if every else ()
 
 
-def _commits(judged, controls):
+def _commits(found, usual):
     """What the rows were measured with: one program, or several, where tables and figures were measured anew."""
-    found = judged + controls
-    usual = _usual(found)
     others = [r for _, r in found if r.commits and r.commits != usual]
     if not usual:
         return ""
     text = f"Rows are of commit {' and '.join(usual)}"
-    return text + (f", but for {len(others)} claims and controls, whose sections name others.\n" if others else ".\n")
+    return text + (f", except those of {len(others)} claims and controls that name others.\n" if others else ".\n")
+
+
+def _other_commits(found, usual):
+    """A line for each other commit that claims in a table, which has no sections, have rows of."""
+    named = {}
+    for c, r in found:
+        if r.commits and r.commits != usual:
+            named.setdefault(" and ".join(r.commits), []).append(c.id)
+    return "".join(f"\nRows of commit {commits}: {', '.join(ids)}.\n" for commits, ids in named.items())
 
 
 def _renewed(folder):
@@ -65,12 +109,12 @@ def _renewed(folder):
                    for commit in dict.fromkeys(places[p] for p in sorted(places)))
 
 
-def _about(folder, name):
+def _about(shown, name):
     """What leads to the meanings: pages next to an archive of the repository, elsewhere a command."""
-    if not os.path.isfile(os.path.join(folder, "..", "VERDICTS.md")):
+    if not os.path.isfile(os.path.join(shown.folder, "..", "VERDICTS.md")):
         return "`unmask show glossary` explains every word.\n"
     up = "../" * (1 + name.count("/"))
-    return ABOUT.replace("VERDICTS", f"{up}VERDICTS.md").replace("GLOSSARY", f"{up}../GLOSSARY.md")
+    return ABOUT.replace("VERDICTS", f"{up}VERDICTS.md").replace("GLOSSARY", f"{up}../GLOSSARY.md").replace("RULES", shown.rules)
 
 
 def _in_order(judged):
@@ -123,9 +167,9 @@ def _bound(bound, in_points):
     return text
 
 
-def _overview(papers, judged, controls, register, folder):
-    text = (f"# Which claims hold?\n\nRegister {register.hash}. Written by `unmask claims FOLDER --save`.\n" +
-            _about(folder, "claims.md") + _commits(judged, controls) + _renewed(folder))
+def _overview(papers, judged, controls, shown):
+    text = (f"# Which claims hold?\n\nRegister {shown.register.hash}. Written by `unmask claims FOLDER --save`.\n" +
+            _about(shown, "claims.md") + _commits(judged + controls, shown.usual) + _renewed(shown.folder))
     deciding = [(c, r) for c, r in judged if c.decides]
     if deciding:
         text += (f"\n## Should you use the method?\n\nThese {len(deciding)} claims decide it. {_counts(deciding, 'claims')}.\n\n"
@@ -159,27 +203,28 @@ def _counts(judged, kind):
     return "".join(f"{found.count(v)} {words.shown(v)}, " for v in VERDICTS if v in found) + f"of {len(judged)} {kind}"
 
 
-def _page(paper, judged, controls, register, folder):
+def _page(paper, judged, controls, shown):
     name = f"claims/{paper}.md"
     plain = [(c, r) for c, r in controls if not c.calibrates]
-    text = (f"# {paper_name(paper)}: claims and verdicts\n\n{_counts(judged, 'claims')}. Register {register.hash[:16]}. "
-            f"[All papers](../claims.md).\n" + _about(folder, name) + TINY_PAGE + _labels(judged))
+    text = (f"# {paper_name(paper)}: claims and verdicts\n\n{_counts(judged, 'claims')}. Register {shown.register.hash[:16]}. "
+            f"[All papers](../claims.md).\n" + _about(shown, name) + TINY_PAGE +
+            _commits(judged + controls, shown.usual) + _labels(judged))
     known = {c.id: (c, r) for c, r in controls}
-    usual = _usual(judged + controls)
     deciding = sum(c.decides for c, _ in judged)
     for at, (c, r) in enumerate(_in_order(judged)):
         if deciding and at == 0:
             text += f"\nThe first {deciding} claims decide whether to use the method.\n" if deciding > 1 else ""
         if at == deciding and deciding:
             text += "\n---\n\nThe other claims of the paper.\n"
-        text += _section(c, r, known, usual)
+        text += _section(c, r, known, shown.usual)
     for title, of_kind, says in (
             ("Controls", plain, "Controls are no claims of the paper. They show what else gives the same, or why a claim does not hold."),
             ("Calibration", [k for k in controls if k[0].calibrates],
              "Something was set by these numbers. They count nowhere.")):
         if of_kind:
-            text += (f"\n## {title}\n\n{says} `unmask claims {folder} --explain ID` shows one whole.\n\n"
-                     f"{_counts(of_kind, title.lower())}.\n\n{tables.render(_short(of_kind), 'md')}")
+            text += (f"\n## {title}\n\n{says} `unmask claims {shown.folder} --explain ID` shows one whole.\n\n"
+                     f"{_counts(of_kind, title.lower())}.\n\n{tables.render(_short(of_kind), 'md')}" +
+                     _other_commits(of_kind, shown.usual))
     return text
 
 

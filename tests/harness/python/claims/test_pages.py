@@ -2,7 +2,11 @@
 """The pages of claims of results/tiny: links lead to sections, and what a section names is on its page."""
 
 import glob
+import io
+import os
 import re
+import tarfile
+import tempfile
 import types
 import unittest
 
@@ -64,6 +68,34 @@ class Pages(unittest.TestCase):
                 self.assertEqual(line.split(" | ")[-1].removesuffix(" |"), cell[1] if cell else "–", link[2])
                 found += cell is not None
         self.assertGreater(found, 5)
+
+    def test_every_claim_of_other_rows_than_most_names_their_commit(self):
+        """Most of a paper's rows may be of another commit than most of all: its page counts by all of them."""
+        named = 0
+        for name in glob.glob("results/tiny/claims/*.md"):
+            text = page(name)
+            head = re.search(r"^Rows are of commit (\w+)(?:, except those of (\d+) claims and controls)?", text, re.MULTILINE)
+            self.assertIn(f"Rows are of commit {head[1]},", page("results/tiny/claims.md"))
+            others = [len(ids.split(", ")) for ids in re.findall(r"^Rows of commit .*?: (.*)\.$", text, re.MULTILINE)]
+            others += [1] * len(re.findall(r"^\*Rows of commit\*: ", text, re.MULTILINE))
+            self.assertEqual(sum(others), int(head[2] or 0), name)
+            named += sum(others)
+        self.assertIn(f"except those of {named} claims and controls that name others.", page("results/tiny/claims.md"))
+
+    def test_rows_that_are_later_than_the_rules_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(f"{folder}/tiny")
+            with open(f"{folder}/VERDICTS.md", "w", encoding="utf-8"):
+                pass
+            for late, says in ((False, "after all rows."), (True, "after all rows except some of focus/table_6/tiny.")):
+                with tarfile.open(f"{folder}/tiny/rows.tar.xz", "w:xz") as archive:
+                    for place, when in (("focus/table_5/tiny", "2026-11-28"), ("focus/table_6/tiny", "2027-01-01" if late else "2026-11-28")):
+                        line = f'{{"finished_at": "{when}T00:00:00Z"}}\n'.encode()
+                        member = tarfile.TarInfo(f"{place}/rows.jsonl")
+                        member.size = len(line)
+                        archive.addfile(member, io.BytesIO(line))
+                text = pages.pages([], [], types.SimpleNamespace(hash="r"), f"{folder}/tiny")["claims.md"]
+                self.assertIn(f"last changed on {pages.RULES_CHANGED[:10]}, {says}\n", text)
 
     def judged(self, kind, value, low, high, **fields):
         """A claim without a register, and what was measured of it."""
