@@ -28,17 +28,22 @@ void added_products_of(checker& c, std::int64_t out, std::int64_t in) {
 }
 
 // k in four and in eight parts, where a newer kernel may be taken: as many columns as fill the card, the last tile
-// is no whole one, and k ends within a step.
+// is no whole one, and k ends within a step. A part has more steps than stages, so that each is filled again.
 void added_products(checker& c) {
   const std::int64_t places = cuda::multiprocessors_of(c.device().where() == target::cuda);
-  const auto columns = [&](int parts) {
-    // The fewest tiles that take 85 % of the places; two of four parts on the emulator.
-    const std::int64_t tiles =
-        std::max<std::int64_t>((places * 17 + 20 * parts - 1) / (20 * parts), 8 / parts);
+  // The fewest tiles that take 85 % of the places, and at least `tiles`.
+  const auto columns = [&](int parts, std::int64_t tiles) {
+    tiles = std::max((places * 17 + 20 * parts - 1) / (20 * parts), tiles);
     return tiles * cuda::few_parts_columns(parts) - 8;
   };
-  added_products_of(c, columns(4), c.size(264, 4096));
-  added_products_of(c, columns(8), 2 * columns(8) + 24);
+  const auto refills = [](int parts) -> std::int64_t {
+    return parts * (cuda::few_parts_stages(64, parts) + 1) * cuda::few_depth - 40;
+  };
+  // Less than half as many columns would make eight parts of k.
+  const std::int64_t short_k = c.size(refills(4), 4096);
+  added_products_of(c, columns(4, short_k / 2 / cuda::few_parts_columns(4) + 1), short_k);
+  const std::int64_t of_long_k = columns(8, 1);
+  added_products_of(c, of_long_k, std::max(refills(8), 2 * of_long_k + 24));
 }
 
 // What a layer of the 8B checkpoints adds to its residual stream, 192 rows: output, then down.

@@ -5,18 +5,20 @@
 #include <numeric>
 
 #include "kernels/check/checker.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/head_tiles.h"
 #include "kernels/head.h"
 
 namespace unmask::device_checks {
 namespace {
 
-// More candidates than one tile has, and tokens of four tiles whose last is no whole one, of which some are banned;
-// k ends within a step. A margin asks for the second largest logit too.
-void many_candidates(checker& c) {
-  const std::int64_t count = cuda::head_tile_rows * 2 - 19, width = c.size(72, 512),
-                     tokens = c.size(4 * cuda::head_tile_tokens - 15, 16003);
-  const mirrored x = c.reals({count, width}), weight = c.reals({tokens, width}, 0.2F);
+// More candidates than one tile has, and tokens whose last tile is no whole one, of which some are banned; k ends
+// within a step. A margin asks for the second largest logit too.
+void many_candidates_of(checker& c, std::int64_t tokens, std::int64_t width) {
+  const std::int64_t count = cuda::head_tile_rows * 2 - 19;
+  // Logits as large in any width, so that the best token has a share of the whole that errors change.
+  const mirrored x = c.reals({count, width}),
+                 weight = c.reals({tokens, width}, 4 / std::sqrt(static_cast<float>(width)));
   const packed_handle here = c.reference().pack(weight.here, weight_format::bf16),
                       there = c.device().pack(weight.here, weight_format::bf16);
   std::vector<std::int32_t> all(static_cast<std::size_t>(count));
@@ -46,6 +48,19 @@ void many_candidates(checker& c) {
     c.compare("confidence", what, p, 0.2, 2e-2);
     if (seconds) c.compare("confidence", what + " margin", margin, 0.2, 2e-2);
   }
+}
+
+// More steps of k than stages, so that each is filled again; and more tiles than the card computes at once, so that
+// blocks compute two in turn. The second of them fills the stage that the first read last.
+void many_candidates(checker& c) {
+  constexpr std::int64_t depth = cuda::head_tile_depth, cluster = cuda::head_tile_cluster,
+                         stages = cuda::head_tile_stages;
+  many_candidates_of(c, c.size(4 * cuda::head_tile_tokens - 15, 16003),
+                     c.size((stages + 1) * depth + 8, 512));
+  const std::int64_t clusters =
+      cuda::multiprocessors_of(c.device().where() == target::cuda) / cluster;
+  many_candidates_of(c, (clusters / 2 + 1) * cluster * cuda::head_tile_tokens - 15,
+                     (stages - 1) * depth + 8);
 }
 
 // A head of 32,000 tokens.
