@@ -428,7 +428,8 @@ def capacity_over_block_sync(f):
     return capacity(f, policy("Optimus", "iter"), policy("LMDeploy-BD32", "block_sync"))
 
 
-PANELS = {**FIGURE_10, "scales": ("shapes",), "tasks": "the four panels of chats; the two of LongBench have no lengths here"}
+PANELS = {**FIGURE_10, "scales": ("shapes",),
+          "tasks": "the four panels of chats, both models by the cost of the 8B; the two of LongBench have no lengths here"}
 
 
 @claim(place="Section 7.4",
