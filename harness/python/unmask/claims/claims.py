@@ -31,9 +31,8 @@ HEAD = [
     "campaigns: of how many whole campaigns `here` is the mean, with an interval by Student's t over them that speaks of "
     "further ones. Deterministic: another seed changes nothing. Single: one campaign has the rows. The point of an \"up "
     "to\" is chosen in the first campaign and reported in the others.",
-    "The rules of this page were last changed on 2026-11-29, after all rows of three campaigns. Controls are no claims of "
-    "the papers and are counted apart, as are numbers by which something was set (calibration). results/VERDICTS.md "
-    "explains every verdict.",
+    f"The rules of judging were last changed on {pages.RULES_CHANGED[:10]}. Controls are no claims of the papers and are "
+    "counted apart, as are numbers by which something was set (calibration). results/VERDICTS.md explains every verdict.",
 ]
 
 
