@@ -10,7 +10,7 @@ from unmask.rows import estimates, intervals
 from unmask.rows.estimates import is_modelled, short_number
 from unmask.rows.intervals import Estimate
 from unmask.rows.later import np, special
-from unmask.rows.repetition import Repetition, repetition_of
+from unmask.rows.repetition import Repetition, repetition_of, same_texts
 from unmask.rows.rows import circumstance, grouped, is_of_any_seed, row_name
 from unmask.rows.seeds import over as over_seeds
 
@@ -36,12 +36,14 @@ class Finding:
     picked: str = ""                             # the point that is the estimate, chosen for its value
     worst: str = ""                              # the note that the estimate is of the worst of several points
     texts: Repetition | None = None              # of judged texts, whose score is `quality` or the estimate
-    texts_uncounted: bool = False                # such texts are there, and rows do not say how often they repeat
+    texts_uncounted: bool = False                # such texts are there, differ, and rows do not say how often they repeat
 
     def count_repetition(self, pairs):
         """Keeps how often the judged texts of some pairs of rows repeat themselves."""
         self.texts = repetition_of(pairs)
-        self.texts_uncounted = self.texts is None
+        self.texts_uncounted = self.texts is None and not same_texts(pairs)
+        if self.texts is None and not self.texts_uncounted:
+            self.notes.append("both sides wrote the same texts, which repeat themselves as often")
 
 
 def place(row):

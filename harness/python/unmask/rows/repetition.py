@@ -95,6 +95,15 @@ def repetition_of(pairs):
     return Repetition(*shares, n, tuple(likelihoods), _over_items(pairs))
 
 
+def same_texts(pairs):
+    """Whether both rows of every pair have the same texts, by the hashes of their tokens: then these repeat themselves as
+    often, also if rows have no count."""
+    def same(left, right):
+        ours, theirs = (row["items"]["answer_hash"] for row in (left, right))
+        return all(ours) and ours == theirs
+    return all(estimates.paired_scores(left, right)[0] and same(left, right) for left, right in pairs)
+
+
 def likelihood_of_references(row):
     """Of a row with judged texts, 0 to 1: its own, else that of its workload and judge on other items. None if the score
     is of answers, or nobody measured it."""

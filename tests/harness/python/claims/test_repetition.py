@@ -117,6 +117,19 @@ class Texts(Made):
         self.assertEqual((r.verdict, r.score), ("PARTLY", "worse"))
         self.assertNotIn("not determined", r.reason)
 
+    def test_the_same_texts_repeat_themselves_as_often_without_a_count(self):
+        """One other text of 400, or rows without hashes, leave it open."""
+        def hashed(label, seconds, hashes):
+            row = story(label, 0.45, seconds=seconds)
+            row["items"]["answer_hash"] = hashes
+            return row
+        hashes = [f"{i:016x}" for i in range(400)]
+        for theirs, score in ((hashes, "kept"), ([*hashes[1:], "f" * 16], "open"), ([""] * 400, "open")):
+            r = self.judged(FASTER, [hashed("fast", self.FAST, hashes), hashed("slow", self.SLOW, theirs)])
+            self.assertEqual((r.verdict, r.score), ("SUPPORTED", score))
+            self.assertEqual("both sides wrote the same texts" in r.reason, score == "kept")
+            self.assertEqual("was not counted" in r.reason, score == "open")
+
     def of_campaigns(self, *each):
         """The speed over several campaigns, of each both sides as story() takes them."""
         for number, (ours, theirs) in enumerate(each, 1):
