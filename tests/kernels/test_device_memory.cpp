@@ -128,6 +128,47 @@ TEST(device_memory, neighbours_share_a_copy_whatever_lay_there_before) {
   cuda::set_emulation(before);
 }
 
+// Of a list of 65,536 places those travel that the host has changed, in whole pieces of 64 bytes. Between two lists'
+// used parts lie 258,112 bytes, more than the 64 KiB that travel to spare a copy: they are left out.
+TEST(device_memory, a_list_travels_as_far_as_it_is_used) {
+  const cuda::emulation before = cuda::current_emulation();
+  cuda::set_emulation({{}, false, true});
+  const backend& device = cuda_emulated_backend();
+  constexpr std::int64_t capacity = 1 << 16;
+  const auto array = [&](std::int64_t count) {
+    const tensor all = device.allocate(dtype::f32, {count}, memory_use::host_visible);
+    std::fill_n(all.as<float>(), count, 0.0F);
+    return all;
+  };
+  const tensor list = array(capacity), other = array(capacity), sum = array(8);
+  // Places [first, last) of a list become v; what reads both lists next copies so many bytes, in so many copies.
+  const auto change = [](const tensor& of, std::int64_t first, std::int64_t last, float v) {
+    std::fill(of.as<float>() + first, of.as<float>() + last, v);
+  };
+  const auto expect_copied = [&](std::uint64_t bytes, std::uint64_t copies) {
+    cuda::emulator::begin_counting(false);
+    device.run(op::combine_scores{8, list.as<float>(), 1, other.as<float>(), 1, sum.as<float>()});
+    device.synchronize();
+    const cuda::emulator::device_traffic asked = cuda::emulator::end_counting();
+    EXPECT_EQ(asked.copied_bytes, bytes);
+    EXPECT_EQ(asked.copies, copies);
+    EXPECT_EQ(sum.as<float>()[7], list.as<float>()[7] + other.as<float>()[7]);
+  };
+  device.run(op::combine_scores{8, list.as<float>(), 1, other.as<float>(), 1, sum.as<float>()});
+  device.synchronize();
+  expect_copied(0, 0);
+  change(list, 0, 1000, 1);  // 62.5 pieces
+  expect_copied(63 * 64, 1);
+  change(list, 1000, 2000, 2);  // the second half of a piece, and 62
+  expect_copied(63 * 64, 1);
+  change(list, 0, 1000, 3);
+  change(other, 0, 1000, 4);
+  expect_copied(2 * 63 * 64, 2);
+  change(list, 0, capacity, 5);
+  expect_copied(capacity * 4, 1);
+  cuda::set_emulation(before);
+}
+
 // Recorded operations take what the arrays hold when they are repeated.
 TEST(device_memory, repeated_operations_read_the_arrays_anew) {
   const cuda::emulation before = cuda::current_emulation();
