@@ -4,6 +4,10 @@
 // The fused LM head and token sampling.
 #include <omp.h>
 
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
 #include "kernels/cuda/device/traffic.h"
 #include "kernels/float16.h"
 #include "kernels/head.h"
@@ -182,6 +186,62 @@ TEST(head, folds_are_the_definition_over_several_slices) {
       const auto launched = cuda::emulator::end_counting().kernels;
       EXPECT_EQ(launched.contains("head_fold"), newer);
       EXPECT_EQ(launched.contains("head_chunk"), !newer);
+    }
+  });
+}
+
+// A candidate's bits from both folds of a chunk: alone and among others, wherever it is among them, and whatever the
+// order of the emulator's blocks. Candidates pick columns of the head, so that no product has a part in it.
+TEST(head, a_fold_has_its_bits_in_any_batch) {
+  constexpr std::int32_t candidates = 90, vocabulary = 2 * 2048 + 333;
+  std::mt19937 rng(29);
+  std::normal_distribution<float> normal(0, 2);
+  std::vector<float> w(static_cast<std::size_t>(vocabulary) * candidates);
+  for (float& z : w) z = from_bf16(to_bf16(normal(rng)));
+  grid x({candidates, candidates});
+  for (std::int32_t c = 0; c < candidates; ++c) {
+    for (std::int32_t k = 0; k < candidates; ++k) x.at(c, k) = c == k ? 1.0F : 0.0F;
+  }
+  const auto ask = [&](const backend& on, const std::vector<std::int32_t>& rows) {
+    const auto head =
+        on.pack(make_view(w.data(), dtype::f32, {vocabulary, candidates}), weight_format::bf16);
+    told t(static_cast<std::int32_t>(rows.size()));
+    test::candidates_fixture c;
+    c.add(rows);
+    c.row = rows;
+    confidence_out out = t.out();
+    out.negative_entropy = nullptr;
+    on.run(op::confidence{x, *head, c.set(), {}, out});
+    on.synchronize();
+    return t;
+  };
+  std::optional<told> first[2];  // on the emulator, by both folds
+  test::for_each_device([&](const backend& device) {
+    const bool emulated = device.where() != target::cuda;
+    for (const bool newer : {false, true}) {
+      SCOPED_TRACE(newer ? "newer" : "before");
+      cuda::choices choices = cuda::choices_of_environment(/*graphs=*/false);
+      choices.newer = newer;
+      const backend& on = test::with(choices, device);
+      std::vector<std::int32_t> rows(candidates);
+      std::iota(rows.begin(), rows.end(), 0);
+      if (emulated) cuda::emulator::begin_counting(false);
+      const told all = ask(on, rows);
+      if (emulated) {
+        EXPECT_EQ(cuda::emulator::end_counting().kernels.contains("head_fold"), newer);
+      }
+      std::optional<told>& before = first[newer ? 1 : 0];
+      if (emulated && !before) before = all;
+      std::ranges::reverse(rows);
+      for (const std::size_t count : {90, 33, 8, 1}) {
+        rows.resize(count);
+        const told some = ask(on, rows);
+        for (std::size_t i = 0; i < count; ++i) {
+          const auto row = static_cast<std::size_t>(rows[i]);
+          ASSERT_TRUE(some.same(i, all, row)) << count << " candidates, row " << row;
+          ASSERT_TRUE(!emulated || before->same(row, all, row)) << "schedules, row " << row;
+        }
+      }
     }
   });
 }
