@@ -78,13 +78,6 @@ std::optional<std::pair<multiplied, multiplier>> first_suspect(const cuda::choic
   return std::nullopt;
 }
 
-const auto& every_multiplied() {
-  static const std::vector<multiplied> all = {multiplied::products,  multiplied::int8_products,
-                                              multiplied::attention, multiplied::experts,
-                                              multiplied::head,      multiplied::gated,
-                                              multiplied::few_rows,  multiplied::head_product};
-  return all;
-}
 const auto& every_multiplier() {
   static const std::vector<multiplier> all = {multiplier::newer, multiplier::library,
                                               multiplier::wgmma, multiplier::mma_sync,
@@ -170,7 +163,32 @@ void announce(const std::string& name, const device_check_outcome& outcome, bool
        recalled ? ", kept from its first use" : "");
 }
 
+// Without a default, so that the compiler names a kind that is missing.
+bool is_multiplied(multiplied what) {
+  switch (what) {
+    case multiplied::products:
+    case multiplied::int8_products:
+    case multiplied::attention:
+    case multiplied::experts:
+    case multiplied::head:
+    case multiplied::gated:
+    case multiplied::few_rows:
+    case multiplied::head_product:
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+const std::vector<multiplied>& every_multiplied() {
+  static const std::vector<multiplied> all = [] {
+    std::vector<multiplied> found;
+    for (std::uint8_t n = 0; is_multiplied(multiplied{n}); ++n) found.push_back(multiplied{n});
+    return found;
+  }();
+  return all;
+}
 
 bool card_decides(const run_keys& run) {
   return run.kernels == "auto" && run.ranks == 1 && !cuda::newer_by_environment() &&

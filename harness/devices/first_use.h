@@ -47,6 +47,9 @@ struct device_check_outcome {
   std::string text() const;
 };
 
+// All operations with several ways to multiply, in the order of ways.h.
+const std::vector<cuda::multiplied>& every_multiplied();
+
 // The backend of a device that takes these kernels.
 using kernels_with = std::function<const backend&(const cuda::choices&)>;
 

@@ -243,5 +243,29 @@ TEST_F(first_use, checks_of_every_kind_of_product_are_registered) {
   EXPECT_EQ(kinds.size(), 4U);
 }
 
+// Else a newer kernel would be taken that nothing checked, or that no card has found to be the faster one.
+TEST_F(first_use, every_newer_kernel_has_a_check_and_a_race) {
+  const cuda::choices newer{.newer = true};
+  std::set<multiplied> checked, raced;
+  for (const device_check& c : device_checks::registered_device_checks()) {
+    for (const auto& what : {c.by, c.folded_by}) {
+      if (what) checked.insert(*what);
+    }
+  }
+  for (const device_checks::device_race& r : device_checks::registered_device_races()) {
+    raced.insert(r.of);
+  }
+  std::set<multiplied> of_two;
+  for (const multiplied what : every_multiplied()) {
+    if (!newer.may_multiply(what, multiplier::newer)) continue;
+    EXPECT_TRUE(checked.contains(what)) << name_of(what);
+    EXPECT_TRUE(raced.contains(what)) << name_of(what);
+    of_two.insert(what);
+  }
+  EXPECT_EQ(every_multiplied().size(), 8U);
+  EXPECT_EQ(of_two.size(), 6U) << "all but products of dense weights";
+  EXPECT_EQ(raced, of_two) << "what has one kernel has nothing to be raced";
+}
+
 }  // namespace
 }  // namespace unmask
