@@ -228,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(models, device_newer,
 
 // The model is the first, by its seed, with whole answers of three tokens and more that are the same on the CPU by
 // float32, bfloat16 and, if they are short, int8 weights and, step by step, on the emulator by the kernels before: no
-// decision of it hangs on a rounding. Of 144 decisions int8 weights change one in models with more than two tokens.
+// decision of it hangs on a rounding. Of 144 decisions int8 weights change one in nearly all models.
 TEST_P(device_newer, kernels_decode_whole_answers_as_those_before_and_the_cpu) {
   constexpr double rounding = 0.05;
   const newer_case& c = GetParam();
