@@ -753,6 +753,7 @@ def manhattan_is_slower_by_traces(f):
        quantity="likelihood per token, Ada-DLM (squared Euclidean distance of Table 5) - vanilla",
        bound=KEPT, artifacts=("table_5",),
        published=Published(-0.0010, "Table 1, LLaDA-8B, GSM8K: 72.50 - 72.60", 0.0001),
+       controls=("threshold_keeps_quality", "last_confidence_keeps_quality"),
        **{**WRITTEN, "regime": apart("Sq. Euclidean, traces")})
 def keeps_quality_by_traces(f):
     return score(f, "Sq. Euclidean, traces", "Vanilla", **STORIES)
