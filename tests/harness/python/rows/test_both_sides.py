@@ -3,6 +3,7 @@
 on measured rows: order and names of rows, speeds, speedups with their intervals, scores with theirs."""
 
 import glob
+import math
 import os
 import re
 import subprocess
@@ -101,7 +102,11 @@ class BothSides(unittest.TestCase):
                 shown, wilson = estimates.estimate(row, "score"), intervals.wilson(score["mean"] * score["n"], score["n"])
                 if graded and row["finished_at"] >= "2026-11-29T12":
                     self.assertEqual([shown.low, shown.high], score["ci95"])
-                    self.assertGreater(abs(wilson[0] - shown.low) + abs(wilson[1] - shown.high), 0.01, "not Wilson's")
+                    # Student's t is about the mean, and Wilson's nearer to a half. Scores from 0 to 1 cannot spread more
+                    # than right and wrong ones of the same mean.
+                    self.assertAlmostEqual((shown.low + shown.high) / 2, score["mean"], places=9)
+                    most = math.sqrt(score["mean"] * (1 - score["mean"]) / (score["n"] - 1))
+                    self.assertLess(shown.high - shown.low, 2 * intervals.t_quantile(score["n"] - 1) * most)
                 else:
                     self.assertEqual(shown.low is None, graded)
                     for ours, theirs in zip(wilson, score["ci95"]):
