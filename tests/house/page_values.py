@@ -57,13 +57,13 @@ def _cells(line):
 def _cell(page, name, words):
     """The cell of a page that a marker is about."""
     section = re.search(rf'<a id="{name}"></a>\n(.*?)(?=\n<a id=|\n## Controls|\Z)', page, re.DOTALL)
-    if section is None:  # a control: id, statement, verdict, here, ...
-        line = re.search(rf"^\| {name} \|.*$", page, re.MULTILINE)
-        if line is None:
-            raise Unknown(f"no claim or control {name}")
-        return _cells(line.group(0))[3]
-    table = [_cells(line) for line in section.group(1).split("\n") if line.startswith("|")]
     wanted = next((ROWS[w] for w in words if w in ROWS), None)
+    if section is None:  # a control is a row of a table
+        found = _of_table(page, rf"^{name} \|", "published" if "published" in words else wanted or "here")
+        if not found:
+            raise Unknown(f"no claim or control {name}" + (f" with '{wanted}'" if wanted else ""))
+        return found[0]
+    table = [_cells(line) for line in section.group(1).split("\n") if line.startswith("|")]
     rows = [cells for cells in table[2:] if wanted is None or cells[0] == wanted]
     if not rows or table[0][0] != "quantity":
         raise Unknown(f"{name} has no row '{wanted or 'here'}'")
@@ -82,6 +82,11 @@ def _of_table(page, row, column):
     return found
 
 
+def _first_number(text):
+    """The first number of a cell, behind "not determined (needs N items): "."""
+    return NUMBERS.search(text.rpartition(": ")[2])
+
+
 def _number(page, names, words):
     """(number, low end, high end) of one cell or group; the ends are None without an interval and of a choice."""
     if len(names) > 1:
@@ -90,7 +95,7 @@ def _number(page, names, words):
         texts = [m.group(m.re.groups and 1) for m in re.finditer(names[0], without_markers(page), re.MULTILINE)]
     if "count" in words:
         return Decimal(len(texts)), None, None
-    found = [NUMBERS.search(re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)) for text in texts]
+    found = [_first_number(re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)) for text in texts]
     found = [tuple(v and Decimal(v) for v in m.groups()) for m in found if m]
     choice = next((CHOICES[w] for w in words if w in CHOICES), None)
     if not found or len(found) > 1 and not choice:
@@ -115,7 +120,7 @@ def text_of_cell(page, text):
 
 def text_of(page, name, words):
     """What a marker shows, from the text of the page that it names."""
-    found = NUMBERS.search(_cell(page, name, words).rpartition(": ")[2])  # behind "not determined (needs N items): "
+    found = _first_number(_cell(page, name, words))
     if found is None:
         raise Unknown(f"{name} has no number")
     return _text([v and Decimal(v) for v in found.groups()], words)

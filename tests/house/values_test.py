@@ -58,6 +58,16 @@ class Values(unittest.TestCase):
         self.assertEqual(page_values.text_of(PAGE.replace("1.418", "-0.02"), "other", [".1"]), "1.8 [0.0, 2.3]")
         needs = PAGE.replace("lower: -15.4", "not determined (needs 6709 items): -15.4")
         self.assertEqual(page_values.text_of(needs, "faster", ["quality", "loss"]), "15 [13, 17]")
+        self.assertEqual(page_values.text_of_cell(needs, '"^change of quality" "here" loss'), "15 [13, 17]")
+
+    def test_a_control_has_the_cell_that_the_words_name(self):
+        page = ("## Controls\n\n| id | statement | verdict | here | bound | change of quality, pp |\n|---|---|---|---|---|---|\n"
+                "| slow | It is slower | INCONCLUSIVE | 1.030 [0.920, 1.154], n = 5 | above 1 | not determined (needs 1826 "
+                "items): -7.0 [-13.0, -1.1], n = 100 items |\n")
+        self.assertEqual(page_values.text_of(page, "slow", [".2"]), "1.03 [0.92, 1.15]")
+        self.assertEqual(page_values.text_of(page, "slow", ["quality", "loss", ".1"]), "7.0 [1.1, 13.0]")
+        with self.assertRaisesRegex(page_values.Unknown, "slow with 'over the simplest method'"):
+            page_values.text_of(page, "slow", ["simplest"])
 
     def test_a_loss_has_the_other_sign_and_its_ends_in_order(self):
         self.assertEqual(self.shown("faster", "quality loss"), "15 [13, 17]")
