@@ -73,9 +73,10 @@ def _last_rows(folder):
 
 def _rules(folder):
     """When the rules of judging were last changed, and which rows are later."""
-    later = ", ".join(sorted(place for place, when in _last_rows(folder).items() if when > RULES_CHANGED))
+    later = sorted(place for place, when in _last_rows(folder).items() if when > RULES_CHANGED)
+    named = ", ".join(later) if len(later) <= 3 else f"{len(later)} tables and figures"
     return (f"The rules of judging were last changed on {RULES_CHANGED[:10]}, after all rows" +
-            (f" except some of {later}" if later else "") + ".")
+            (f" except some of {named}" if later else "") + ".")
 
 
 def _usual(found):

@@ -87,9 +87,11 @@ class Pages(unittest.TestCase):
             os.mkdir(f"{folder}/tiny")
             with open(f"{folder}/VERDICTS.md", "w", encoding="utf-8"):
                 pass
-            for late, says in ((False, "after all rows."), (True, "after all rows except some of focus/table_6/tiny.")):
+            for late, says in (((), "after all rows."), ((6,), "after all rows except some of focus/table_6/tiny."),
+                               ((3, 4, 5, 6), "after all rows except some of 4 tables and figures.")):
                 with tarfile.open(f"{folder}/tiny/rows.tar.xz", "w:xz") as archive:
-                    for place, when in (("focus/table_5/tiny", "2026-11-28"), ("focus/table_6/tiny", "2027-01-01" if late else "2026-11-28")):
+                    for i in (2, 3, 4, 5, 6):
+                        place, when = f"focus/table_{i}/tiny", "2027-01-01" if i in late else "2026-11-28"
                         line = f'{{"finished_at": "{when}T00:00:00Z"}}\n'.encode()
                         member = tarfile.TarInfo(f"{place}/rows.jsonl")
                         member.size = len(line)

@@ -102,11 +102,13 @@ class BothSides(unittest.TestCase):
                 shown, wilson = estimates.estimate(row, "score"), intervals.wilson(score["mean"] * score["n"], score["n"])
                 if graded and row["finished_at"] >= "2026-11-29T12":
                     self.assertEqual([shown.low, shown.high], score["ci95"])
-                    # Student's t is about the mean, and Wilson's nearer to a half. Scores from 0 to 1 cannot spread more
-                    # than right and wrong ones of the same mean.
-                    self.assertAlmostEqual((shown.low + shown.high) / 2, score["mean"], places=9)
+                    # Student's t is about the mean, cut at 0 and 1, and Wilson's nearer to a half. Scores from 0 to 1
+                    # cannot spread more than right and wrong ones of the same mean.
+                    half = max(score["mean"] - shown.low, shown.high - score["mean"])
+                    self.assertAlmostEqual(shown.low, max(0, score["mean"] - half), places=9)
+                    self.assertAlmostEqual(shown.high, min(1, score["mean"] + half), places=9)
                     most = math.sqrt(score["mean"] * (1 - score["mean"]) / (score["n"] - 1))
-                    self.assertLess(shown.high - shown.low, 2 * intervals.t_quantile(score["n"] - 1) * most)
+                    self.assertLess(half, intervals.t_quantile(score["n"] - 1) * most)
                 else:
                     self.assertEqual(shown.low is None, graded)
                     for ours, theirs in zip(wilson, score["ci95"]):
