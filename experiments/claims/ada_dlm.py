@@ -82,8 +82,7 @@ def missed_stable_tokens(f):
 
 @claim(place="Sections 1 and 3.3",
        statement="At least 1 % of the tokens are unmasked more than 0.05 below an earlier peak of "
-                 "their confidence.",
-       quantity="share of unmasked tokens more than 0.05 below an earlier peak",
+                 "their confidence.", quantity="share of unmasked tokens more than 0.05 below an earlier peak",
        bound=at_least(0.01, "us: one in a hundred; the paper gives no number"),
        artifacts=("figure_1",), controls=("decline_without_stories",), **SIGNAL)
 def post_peak_decline(f):
@@ -93,8 +92,7 @@ def post_peak_decline(f):
 @claim(place="Section 1",
        statement="If the confidence falls, the token of the peak is mostly better than the unmasked one.",
        quantity="share of declined samples in which the peak's token scores better",
-       bound=above(0.5, "us: chance"), artifacts=("figure_1",),
-       controls=("decline_without_stories",), **SIGNAL)
+       bound=above(0.5, "us: chance"), artifacts=("figure_1",), controls=("decline_without_stories",), **SIGNAL)
 def decline_costs_quality(f):
     declines = [row["probes"]["stagnation"]["decline"] for row in f.pick(label="Fast-dLLM")]
     better = sum(d["peak_better"] or 0 for d in declines)
@@ -112,8 +110,7 @@ RIVALS = ("threshold_of_equal_text", "threshold_0_7")
 @claim(place="Section 5.2, Table 1", statement="Ada-DLM has a higher throughput than vanilla decoding.",
        quantity="throughput over vanilla", bound=FASTER,
        published=Published(4.65, "Table 1, LLaDA-8B, mean speedup", 0.005),
-       rivals=("fast_dllm_over_vanilla", "vanilla_with_early_stop"),
-       controls=("stories_stay_likely",), **TABLE_1)
+       rivals=("fast_dllm_over_vanilla", "vanilla_with_early_stop"), controls=("stories_stay_likely",), **TABLE_1)
 def faster_than_vanilla(f):
     return speed(f, "Ada-DLM", "Vanilla", TOKENS, model=MODELS)
 
@@ -126,8 +123,7 @@ def faster_than_vanilla(f):
        controls=("faster_than_fast_dllm_by_canvas", "faster_than_fast_dllm_whole_canvas",
                  "faster_than_fast_dllm_whole_canvas_by_canvas", "threshold_of_equal_text", "threshold_0_7",
                  "stories_stay_likely", "beats_a_threshold_of_equal_score", "beats_a_threshold_of_equal_text",
-                 "faster_where_the_threshold_is_slow", "fewer_forwards_on_softened_models"),
-       **TABLE_1)
+                 "faster_where_the_threshold_is_slow", "fewer_forwards_on_softened_models"), **TABLE_1)
 def faster_than_fast_dllm(f):
     return speed(f, "Ada-DLM", "Fast-dLLM", TOKENS, model=MODELS)
 
@@ -193,8 +189,7 @@ def feed_forward_alone_is_faster(f):
        statement="The unmasking rule takes at most 0.2 % of the time.", kind="signal",
        quantity="share of the time in the rule", bound=at_most(0.002, "paper"),
        published=Published(0.002, "appendix F", says="less than 0.2 % of the time"), artifacts=("table_1",),
-       scales=("tiny", "full"),
-       regime=no_precondition("small models make it harder"), tasks="every task of the file",
+       scales=("tiny", "full"), regime=no_precondition("small models make it harder"), tasks="every task of the file",
        items=repeated(0.2, 0.1), clock="share of the time, measured", preset="block32")
 def overhead_is_small(f):
     return level(f, "rule_share", label="Ada-DLM")
@@ -245,8 +240,7 @@ def better_on_open_text(f):
 
 @claim(place="Table 6", statement="Ada-DLM has a higher ROUGE-1 than Fast-dLLM on GPQA with LLaDA.",
        quantity="Ada-DLM - Fast-dLLM, ROUGE-1", bound=above(0, "paper"), artifacts=("table_6",),
-       published=Published(0.0201, "Table 6: 16.51 - 14.50", 0.0001),
-       controls=("stories_stay_likely",),
+       published=Published(0.0201, "Table 6: 16.51 - 14.50", 0.0001), controls=("stories_stay_likely",),
        **{**SCORES, "tasks": "GPQA by ROUGE-1", "scales": ("full",)})
 def better_by_rouge_1(f):
     return score(f, "Ada-DLM", "Fast-dLLM", model=MODELS[1])
@@ -254,8 +248,7 @@ def better_by_rouge_1(f):
 
 @claim(place="Table 6", statement="Ada-DLM has a lower ROUGE-1 than Fast-dLLM on GPQA with Dream.",
        quantity="Ada-DLM - Fast-dLLM, ROUGE-1", bound=below(0, "paper"), artifacts=("table_6",),
-       published=Published(-0.0037, "Table 6, Dream: 25.25 - 25.62", 0.0001),
-       controls=("stories_stay_likely",),
+       published=Published(-0.0037, "Table 6, Dream: 25.25 - 25.62", 0.0001), controls=("stories_stay_likely",),
        **{**SCORES, "tasks": "GPQA by ROUGE-1", "scales": ("full",)})
 def worse_by_rouge_1_on_dream(f):
     return score(f, "Ada-DLM", "Fast-dLLM", model=MODELS[2])
@@ -286,10 +279,8 @@ TABLE_3 = {**ABLATION, "artifacts": ("table_3",)}
 TABLE_4 = {**ABLATION, "artifacts": ("table_4",)}
 
 
-@claim(place="Table 3", statement="A larger K is faster.",
-       quantity="throughput, K = 25 % over K = 5 %", bound=FASTER,
-       published=Published(1.36, "Table 3: 5.21 / 3.82", 0.003),
-       controls=("larger_k_takes_fewer_forwards",),
+@claim(place="Table 3", statement="A larger K is faster.", quantity="throughput, K = 25 % over K = 5 %", bound=FASTER,
+       published=Published(1.36, "Table 3: 5.21 / 3.82", 0.003), controls=("larger_k_takes_fewer_forwards",),
        **{**TABLE_3, "quality": at_least(-0.0325, "us: two points below the published -1.25")})
 def larger_k_is_faster(f):
     return speed(f, "K = 25 %", "K = 5 %", TOKENS, model=MODELS)
@@ -297,8 +288,7 @@ def larger_k_is_faster(f):
 
 @claim(place="Table 3", statement="A larger K answers worse.", quantity="K = 25 % - K = 5 %",
        bound=below(0, "paper"), published=Published(-0.0125, "Table 3: 71.55 - 72.80", 0.0001),
-       artifacts=("table_3",), controls=("larger_k_takes_fewer_forwards",),
-       **{**UNTIED, "regime": apart("K = 5 %")})
+       artifacts=("table_3",), controls=("larger_k_takes_fewer_forwards",), **{**UNTIED, "regime": apart("K = 5 %")})
 def larger_k_is_worse(f):
     return score(f, "K = 25 %", "K = 5 %", model=MODELS)
 
@@ -311,8 +301,7 @@ def k_of_15_is_on_the_front(f):
 
 
 @claim(place="Section 4.2.2", statement="Some steps freeze more than K tokens.", kind="signal",
-       quantity="share of the steps that freeze more than K tokens, 15 % of a block of 32",
-       bound=above(0, "paper"),
+       quantity="share of the steps that freeze more than K tokens, 15 % of a block of 32", bound=above(0, "paper"),
        artifacts=("table_3",), scales=("tiny", "full"),
        regime=no_precondition("it is a property of the rule"), tasks="every task of the file",
        items="every step", preset="block32")
@@ -376,8 +365,7 @@ def manhattan_beats_cosine(f):
 
 @claim(place="Table 5", statement="Cosine distance is faster than squared Euclidean.",
        quantity="throughput, cosine over squared Euclidean", bound=FASTER,
-       published=Published(1.31, "Table 5: 6.08 / 4.65", 0.003),
-       controls=("cosine_takes_more_forwards",),
+       published=Published(1.31, "Table 5: 6.08 / 4.65", 0.003), controls=("cosine_takes_more_forwards",),
        **{**TABLE_5, "quality": at_least(-0.103, "us: two points below the published -8.3")})
 def cosine_is_faster(f):
     return speed(f, "Cosine", "Sq. Euclidean", TOKENS, model=MODELS)
@@ -385,8 +373,7 @@ def cosine_is_faster(f):
 
 @claim(place="Table 5", statement="Manhattan distance is slower than squared Euclidean.",
        quantity="throughput, Manhattan over squared Euclidean", bound=below(1, "paper"),
-       published=Published(0.905, "Table 5: 4.21 / 4.65", 0.002),
-       controls=("cosine_takes_more_forwards",), **TABLE_5)
+       published=Published(0.905, "Table 5: 4.21 / 4.65", 0.002), controls=("cosine_takes_more_forwards",), **TABLE_5)
 def manhattan_is_slower(f):
     return speed(f, "Manhattan", "Sq. Euclidean", TOKENS, model=MODELS)
 
@@ -400,8 +387,7 @@ def history_of_three_is_on_the_front(f):
 
 @claim(place="Abstract, section 5.2", statement="Ada-DLM scores higher than Fast-dLLM on news summaries.",
        quantity="Ada-DLM - Fast-dLLM, CNN/DM", bound=above(0, "paper"), artifacts=("table_1",),
-       published=Published(0.0251, "CNN/DM: 21.82 - 19.31", 0.0001),
-       controls=("stories_stay_likely",),
+       published=Published(0.0251, "CNN/DM: 21.82 - 19.31", 0.0001), controls=("stories_stay_likely",),
        **{**SCORES, "tasks": "summaries of news", "scales": ("full",), "items": scored(0.025, 0.3)})
 def better_on_news(f):
     return score(f, "Ada-DLM", "Fast-dLLM", workload="cnn_dailymail")
@@ -496,8 +482,7 @@ def fast_dllm_over_vanilla(f):
 
 
 @control(statement="Vanilla decoding that stops behind the answer's block is faster than one "
-                   "that does not.", quantity="throughput, early stop over none", bound=FASTER,
-         **TABLE_1)
+                   "that does not.", quantity="throughput, early stop over none", bound=FASTER, **TABLE_1)
 def vanilla_with_early_stop(f):
     return speed(f, "Vanilla, early stop", "Vanilla", TOKENS, model=MODELS)
 
@@ -554,8 +539,7 @@ def stagnation_without_stories(f):
 
 
 @control(statement="A static threshold misses at least 43.75 % of the stable tokens of some "
-                   "sample, without stories.",
-         quantity="share of the stable tokens of a sample, the largest",
+                   "sample, without stories.", quantity="share of the stable tokens of a sample, the largest",
          bound=at_least(0.4375, "us"), artifacts=("figure_2",), each_because="\"up to\"", **SIGNAL)
 def missed_stable_without_stories(f):
     return largest(level(f, "probes.stagnation.missed_stable.sample_max", label="Fast-dLLM", model=MODELS,
@@ -613,8 +597,7 @@ def cosine_takes_more_forwards(f):
          quantity="area under the active tokens by step, Ada-DLM over Fast-dLLM",
          bound=below(1, "us"), artifacts=("figure_4",), scales=("tiny",),
          items="6 to 8 requests per task", preset="block32",
-         regime=no_precondition("it asks the tasks out of the regime"),
-         tasks="tasks with an answer")
+         regime=no_precondition("it asks the tasks out of the regime"), tasks="tasks with an answer")
 def active_area_on_answers(f):
     return active_area(f, model=MODELS, workload=ANSWERS)
 
@@ -669,10 +652,9 @@ def fewer_forwards_on_softened_models(f):
 
 
 # ---- The other reading: traces of the ranks (section 4.2.2) ----
-#
-# Algorithm 1 takes the histories of the tokens that are at ranks 1 and K + 1 now; section 4.2.2 expands the
-# centroids "by tracking their respective history traces", which are the confidences of those ranks at each
-# step. Stories alone meet the precondition, so that their likelihood is the score.
+# Algorithm 1 takes the histories of the tokens that are at ranks 1 and K + 1 now; section 4.2.2 expands the centroids
+# "by tracking their respective history traces", which are the confidences of those ranks at each step. Stories alone
+# meet the precondition, so that their likelihood is the score.
 
 TRACES = "traces of the ranks (section 4.2.2)"
 TRACED = {**SPEEDS, "reading": TRACES, "tasks": "stories, judged by a causal model", "scales": ("tiny",)}
@@ -760,8 +742,7 @@ def manhattan_is_slower_by_traces(f):
        quantity="likelihood per token, Ada-DLM (squared Euclidean distance of Table 5) - vanilla",
        bound=KEPT, artifacts=("table_5",),
        published=Published(-0.0010, "Table 1, LLaDA-8B, GSM8K: 72.50 - 72.60", 0.0001),
-       controls=("threshold_keeps_stories",),
-       **{**WRITTEN, "regime": apart("Sq. Euclidean, traces")})
+       controls=("threshold_keeps_stories",), **{**WRITTEN, "regime": apart("Sq. Euclidean, traces")})
 def keeps_quality_by_traces(f):
     return score(f, "Sq. Euclidean, traces", "Vanilla", **STORIES)
 
