@@ -602,8 +602,8 @@ def active_area_on_answers(f):
     return active_area(f, model=MODELS, workload=ANSWERS)
 
 
-@control(statement="The threshold on the same cache (Fast-dLLM) answers as well as vanilla "
-                   "decoding.", quantity="Fast-dLLM - vanilla", bound=KEPT, artifacts=("table_1",), **SCORES)
+@control(statement="The threshold on the same cache (Fast-dLLM) answers as well as vanilla decoding.",
+         quantity="Fast-dLLM - vanilla", bound=KEPT, artifacts=("table_1",), **{**SCORES, "scales": ("scores", "full")})
 def threshold_keeps_quality(f):
     return score(f, "Fast-dLLM", "Vanilla", model=MODELS)
 

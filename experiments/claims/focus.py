@@ -641,7 +641,7 @@ def rows_at_equal_thresholds(f):
                  model=SDAR)
 
 
-TEXT = {**SCORES, "preset": LMD, "artifacts": ("figure_8",), "scales": ("tiny",), "bound": KEPT,
+TEXT = {**SCORES, "preset": LMD, "artifacts": ("figure_8",), "scales": ("scores",), "bound": KEPT,
         "regime": few_a_step(workload=CHAT), "tasks": "stories, judged by an autoregressive model",
         "items": scored(0.05, 0.5)}
 

@@ -191,7 +191,7 @@ def wino_is_faster_than_a_threshold(f):
 @claim(place="WINO, section 3", statement="Remasking doubtful tokens writes stories that are more likely.",
        quantity="likelihood per token of stories, WINO - the same without remasking", bound=BETTER,
        controls=("taking_back_on_answers",),
-       **{**SCORES, "artifacts": ("figure_1",), "scales": ("tiny",), "tasks": "stories, judged by a causal model",
+       **{**SCORES, "artifacts": ("figure_1",), "scales": ("scores",), "tasks": "stories, judged by a causal model",
           "items": scored(0.05, 0.5)})
 def taking_back_keeps_text_likely(f):
     return score(f, WINO, FINAL, workload="story", model=MODELS)
