@@ -78,14 +78,38 @@ def number(text):
     return found[-1] if found else ""
 
 
-def decoded(model, prompts, history, centroid):
-    """Forward passes over all prompts, and how many of their answers end in the right number."""
-    passes = right = 0
-    for prompt, answer, text_of in prompts:
-        run = papers.ada_dlm(model, prompt, LENGTH, {**SETTINGS, "history": history, "centroid": centroid})
-        tokens = [int(t) for t in run.x[run.prompt:]]
+class Rounded(rows.Run):
+    """Confidences as the program stores them: in float32."""
+
+    def predict(self, logits, temperature=1.0):
+        token, confidence = super().predict(logits, temperature)
+        return token, confidence.astype(np.float32).astype(np.float64)
+
+
+def word_problems(count):
+    """(prompt tokens, answer) of the first items, and the function that makes text of tokens."""
+    tokenizer = Tokenizer.from_file(os.path.join(MODEL, "tokenizer.json"))
+    chat = jinja2.Template(read_json("tokenizer_config.json")["chat_template"])
+    with open(os.path.join(ROOT, "experiments", "data", "word_problem.jsonl"), encoding="utf-8") as f:
+        items = [json.loads(line) for _, line in zip(range(count), f)]
+
+    def tokens_of(prompt):
+        text = chat.render(messages=[{"role": "user", "content": prompt}], add_generation_prompt=True)
+        return tokenizer.encode(text, add_special_tokens=False).ids
+    return [(tokens_of(item["prompt"]), item["answer"]) for item in items], tokenizer.decode
+
+
+def decoded(model, problems, history, centroid, run):
+    """Forward passes of each problem, and how many answers end in the right number. run: Rounded, or rows.Run."""
+    papers.Run, papers.nearer = run, nearer
+    prompts, text_of = problems
+    passes, right = [], 0
+    for prompt, answer in prompts:
+        found = papers.ada_dlm(model, prompt, LENGTH, {**SETTINGS, "history": history, "centroid": centroid})
+        tokens = [int(t) for t in found.x[found.prompt:]]
         end = next((i for i, t in enumerate(tokens) if t in ENDS), LENGTH)
-        passes, right = passes + len(run.forwards), right + (number(text_of(tokens[:end])) == number(answer))
+        passes.append(len(found.forwards))
+        right += number(text_of(tokens[:end])) == number(answer)
     return passes, right
 
 
@@ -93,26 +117,12 @@ def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--items", type=int, default=20)
     o = ap.parse_args()
-    model, papers.nearer, predict = network(), nearer, rows.Run.predict
-    tokenizer = Tokenizer.from_file(os.path.join(MODEL, "tokenizer.json"))
-    chat = jinja2.Template(read_json("tokenizer_config.json")["chat_template"])
-    with open(os.path.join(ROOT, "experiments", "data", "word_problem.jsonl"), encoding="utf-8") as f:
-        items = [json.loads(line) for _, line in zip(range(o.items), f)]
-    prompts = [(tokenizer.encode(chat.render(messages=[{"role": "user", "content": item["prompt"]}],
-                                             add_generation_prompt=True), add_special_tokens=False).ids,
-                item["answer"], tokenizer.decode) for item in items]
-
-    def rounded(run, logits, temperature=1.0):
-        token, confidence = predict(run, logits, temperature)
-        return token, confidence.astype(np.float32).astype(np.float64)
-
-    print(f"{len(items)} word problems, {LENGTH} tokens each: forward passes; right answers")
+    model, problems = network(), word_problems(o.items)
+    print(f"{len(problems[0])} word problems, {LENGTH} tokens each: forward passes; right answers")
     for history, centroid in ((1, "token"), (3, "token"), (3, "trace")):
-        found = {}
-        for name, rule in (("float32", rounded), ("float64", predict)):
-            rows.Run.predict = rule
-            found[name] = decoded(model, prompts, history, centroid)
-        print(f"m = {history}, {centroid}: " + ", ".join(f"{k} {n}; {right}" for k, (n, right) in found.items()))
+        found = {name: decoded(model, problems, history, centroid, run)
+                 for name, run in (("float32", Rounded), ("float64", rows.Run))}
+        print(f"m = {history}, {centroid}: " + ", ".join(f"{k} {sum(n)}; {right}" for k, (n, right) in found.items()))
 
 
 if __name__ == "__main__":
