@@ -45,9 +45,10 @@ def graded(effect, spread):
 
 def unlost(effect):
     """The number of items of a claim that nothing is lost, in words: where none is, Wilson's interval
-    excludes a loss of `effect`."""
+    excludes a loss of `effect`. Half widths of tasks that count alike add up by squares, so that T tasks of equal size
+    need the root of T times as many items in all."""
     n = math.ceil(Z95 ** 2 * (1 - effect) / effect)
-    return f"{n} items in all, so that none lost excludes a loss of {100 * effect:g} pp"
+    return f"{n} items of one task, so that none lost excludes a loss of {100 * effect:g} pp; of four tasks twice as many"
 
 
 def repeated(effect, spread):

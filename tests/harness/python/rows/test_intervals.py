@@ -70,6 +70,15 @@ class Shares(unittest.TestCase):
         recorded = (7e-18, 0.05)  # as rows have it, of no right answer
         self.assertEqual(intervals.interval_of_average([0.0] * 3, [recorded] * 3, range(3))[0], 0.0)
 
+    def test_items_of_which_none_is_lost(self):
+        n = int(power.unlost(0.02).split()[0])
+        self.assertLessEqual(intervals.wilson(0, n)[1], 0.02)
+        self.assertGreater(intervals.wilson(0, n - 1)[1], 0.02)
+        for of_each, excludes in ((n // 4, False), (math.ceil(n / 2), True)):  # of four tasks: n, and twice as many
+            half = intervals.wilson(0, of_each)[1]
+            low, _ = intervals.interval_of_average([0] * 4, [(-half, half)] * 4, range(4))
+            self.assertEqual(low >= -0.02, excludes)
+
     def test_independent_shares_are_statsmodels_and_as_published(self):
         for a, n, b, m in ((56, 70, 48, 80), (9, 10, 3, 10), (2, 40, 39, 40)):
             e = intervals.share_difference(a / n, n, b / m, m)
